@@ -220,14 +220,20 @@ def program(text: str | None) -> str | None:
 
     It is the syntax tree without comments and without the white space of docstrings.
     """
-    try:
-        tree = ast.parse(text) if text is not None else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if text is None:
         return None
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            node.value.value = " ".join(node.value.value.split())
-    return ast.dump(tree) if tree is not None else None
+    try:
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                node.value.value = " ".join(node.value.value.split())
+        return ast.dump(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # of a tree that is too deep, too
+        return None
 
 
 def _text(path: Path) -> str | None:

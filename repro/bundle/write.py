@@ -91,7 +91,8 @@ class Bundle:
                 )
             manifest = json.loads(content.decode())
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path} is not a bundle", str(error)) from error
+            why = f"its {MANIFEST} cannot be read: {error}"
+            raise UsageError(f"{path} is not a bundle", why, "Restore it from a copy, or measure again.") from error
         if not isinstance(manifest, dict) or not {"plan", "plan_digest", "status", "verb"} <= manifest.keys():
             raise UsageError(f"{path} is not a bundle", f"its {MANIFEST} is of something else")
         if manifest.get("schema_version") not in range(1, SCHEMA_VERSION + 1):

@@ -30,7 +30,9 @@ BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
 
 def write_json(path: Path | None, value: Any) -> None:
     """Writes what `--json` asks for. Raises UsageError where that file cannot be written."""
-    if path is not None:
+    if path == Path("-"):
+        print(jsonio.render(value).decode(), end="")
+    elif path is not None:
         try:
             jsonio.write(path, value)
         except OSError as error:
@@ -233,16 +235,29 @@ def _compare(args: argparse.Namespace, progress: Progress) -> int:
         bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
         found = claims.judge(published.load(), [records.read(bundle) for bundle in bundles])
         write_json(args.json, found.to_json())
+        _warn(bundles, screen)
         drawn.draw(found, screen)
         return 3 if args.strict and not claims.reproduced(found) else 0
     if len(args.bundle) != 2:
         raise UsageError(
             f"compare needs two bundles, {len(args.bundle)} given", remedy="Name A and B, or add --claims."
         )
-    compared = compare.compare(*(records.read(Bundle.open(path)) for path in args.bundle))
+    both = [Bundle.open(path) for path in args.bundle]
+    compared = compare.compare(*map(records.read, both))
     write_json(args.json, compared.to_json())
+    _warn(both, screen)
     comparison.draw(compared, screen)
     return 3 if args.strict and compare.worse(compared) else 0
+
+
+def _warn(bundles: list[Bundle], screen: Screen) -> None:
+    """Says which bundles fail `repro verify`."""
+    from repro.report import sources
+
+    for bundle in bundles:
+        if failed := sources.failed(bundle):
+            where, first = shortest(bundle.path) or bundle.path.name, failed[0].check
+            screen.line(f"! {where} fails repro verify ({first}): do not trust its numbers.", BAD)
 
 
 def _verify(args: argparse.Namespace, progress: Progress) -> int:

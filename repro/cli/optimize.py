@@ -83,7 +83,7 @@ def add(
 
 
 def _optimize(args: argparse.Namespace, progress: Progress) -> int:
-    """Exit 0 whether or not a faster kernel was found."""
+    """Exit 0 whether or not a faster kernel was found, 1 where the kernel to start from is not correct."""
     from repro.optimize import runner
     from repro.optimize.kernel_source import sha256
     from repro.optimize.live import Board
@@ -125,7 +125,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
 
 def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     """Repeat a recorded run's decisions."""
-    from repro.optimize import runner
+    from repro.optimize import journal, runner
     from repro.optimize.proposers.replay import Recorded
 
     options, kernel = runner.recorded(run)
@@ -137,7 +137,11 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     def recorded(folder: Path) -> list[Proposer]:
         return [Recorded(name) for name in options.proposers]
 
+    progress.say(f"replaying {args.replay}: its answers and times are used, and nothing is judged or timed here")
     finished = runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=run)
+    old, new = ((folder / journal.FILE).read_bytes() for folder in (run, finished.folder))
+    lines = new.count(b"\n")
+    progress.say(f"replayed: {lines} lines of the journal, " + ("the same byte for byte" if old == new else "in part"))
     return _conclude(finished, args)
 
 
@@ -252,9 +256,11 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     found = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
     if len(state.programs) == 1 and finished.stopped.startswith(OUT_OF_TIME):
         found = "no candidate was tried: raise --minutes"
+    if not best.correct:
+        found = "nothing was searched"
     stamp = "" if finished.measured else NOT_MEASURED
     screen.last(found, stamp, finished.stopped, shortest(finished.exported or finished.folder))
-    return 0
+    return 0 if best.correct else 1
 
 
 def _beside(screen: Screen, finished: Finished, root: Path) -> None:

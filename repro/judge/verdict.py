@@ -145,7 +145,7 @@ def result(
         return entry.model_copy(update={"time_reason": NOT_TIMED if klass is None else timing.status})
     ratio = {n: _speedup(n, series[n], ours, timing) for n in timing.baseline_classes if n in series}
     labels = set(entry.labels)
-    if any(found.inputs == "other" for found in ratio.values()):
+    if reached is not None and any(found.inputs == "other" for found in ratio.values()):
         labels.add("input_dependent_time")
     if any(_slowed(name, timing) > 1 for name in ratio):
         labels.add("baselines_slower_beside_it")

@@ -45,12 +45,12 @@ def ast_hash(text: str) -> str:
     """Return a hash that ignores comments, formatting and docstrings; "" if the text is not Python."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+        return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # of a tree that is too deep, too
         return ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
 @functools.lru_cache(1024)

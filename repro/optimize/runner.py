@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import io
@@ -165,14 +166,20 @@ def export_name(problem: Problem) -> str:
 
 
 def _journal(problem: Problem, options: Options, results: Path, *, resume: bool, replay: Path | None) -> Journal:
-    folders = f"*-optimize-{problem.key}*"
-    if resume:
-        for folder in sorted(results.glob(folders), reverse=True):
-            if (found := started(folder)) and found[0].kernel == options.kernel:
+    if replay is not None:
+        return Journal.replay(replay, storage.new_folder(results, f"replay-{problem.key}"))
+    if not resume:
+        return Journal.new(storage.new_folder(results, f"optimize-{problem.key}"))
+    other = ""
+    for folder in sorted(results.glob(f"*-optimize-{problem.key}*"), reverse=True):
+        if (found := started(folder)) and found[0].kernel == options.kernel:
+            if found[0] == options:
                 return Journal.resume(folder)
-        raise UsageError(f"nothing to resume in {results}", f"no run of {problem.key} from this kernel")
-    folder = storage.new_folder(results, f"optimize-{problem.key}")
-    return Journal.replay(replay, folder) if replay is not None else Journal.new(folder)
+            now = vars(options)
+            apart = [f"{name} {value}, now {now[name]}" for name, value in vars(found[0]).items() if value != now[name]]
+            other = other or f"{folder.name} has other options: {'; '.join(apart)}"
+    why = other or f"no run of {problem.key} from this kernel"
+    raise UsageError(f"nothing to resume in {results}", why, "Repeat with its options." if other else "")
 
 
 @contextlib.contextmanager
@@ -263,4 +270,8 @@ def read_kernel(path: Path) -> Submission:
         kernel.source.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text", str(error)) from None
+    try:
+        ast.parse(kernel.source)
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{path} is not Python", str(error), f"`python {path}` shows the same error.") from None
     return kernel

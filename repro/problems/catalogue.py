@@ -21,6 +21,8 @@ SIZES = ("full", "smoke")
 # The suite of a fetched source: its problems are not shipped, and all that is known of them is derived.
 KERNELBENCH = "kernelbench"
 LEVELS = (1, 2, 3)
+# Letters of a part of a name that is taken for a problem.
+SHORTEST = 4
 ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 # The share of the counted arithmetic that the best known algorithm needs: one level of Strassen is 7/8 and two are
 # 0.77; a convolution by Winograd's F(4x4, 3x3) is a quarter.
@@ -165,7 +167,10 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
         dtype = {v: k for k, v in SHORT.items()}.get("@" + suffix, "")
     entry = _catalogue()["problem"].get(bare)
     if entry is None or not dtype:
-        meant = [i for i in ids() if bare and bare in (i[3:], i[3:].lstrip("0"))]
+        named = {i: _catalogue()["problem"][i]["file"].lower() for i in ids()}
+        word = bare.lower()
+        meant = [i for i in ids() if word and word in (i.lower(), i[3:], i[3:].lstrip("0"))]
+        meant = meant or [i for i, file in named.items() if len(word) >= SHORTEST and word in file]
         remedy = f"Did you mean {' or '.join(meant)}?" if meant else "Or give a file's path."
         raise UsageError(f"no problem {problem_id!r}", f"shipped are {', '.join(ids())}", remedy)
     path = config.PROBLEMS_DIR / entry["file"]

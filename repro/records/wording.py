@@ -138,7 +138,7 @@ REASONS: dict[str, Reason] = {
     "missing": Reason("missing: {detail}", ""),
     "no_entry": Reason(
         "the file defines no entry point: {detail}",
-        "Define `class ModelNew` or `def kernel_function`, as the suite asks.",
+        "Rename your class to ModelNew, or your function to kernel_function.",
     ),
     "not_a_module": Reason("the entry point is no module: {detail}", "Derive ModelNew from torch.nn.Module."),
     "state_dict_mismatch": Reason(
@@ -197,7 +197,8 @@ def remedy(given: records.Reason) -> str:
 def unused(arm: str, names: list[str]) -> str:
     """One line on what in an arm's folder is no solution of the study."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return printable(f"{arm}: not used, no solution of a problem of the study: {', '.join(names[:NAMED])}{more}")
+    listed = f"{', '.join(names[:NAMED])}{more}"
+    return printable(f"{arm}: not used, no problem's id at the beginning of the name, as in L1_36_mine.py: {listed}")
 
 
 def _number(value: float | None) -> str:

@@ -154,16 +154,16 @@ def read(bundles: list[Bundle]) -> list[Source]:
     return [
         Source(letter, bundle, model.build(bundle),
                measured.read(bundle) if bundle.manifest["verb"] in measured.VERBS else None, bundle.fingerprints(),
-               _failed(bundle))
+               failed(bundle))
         for letter, bundle in zip(LETTERS, bundles, strict=False)
     ]  # fmt: skip
 
 
-def _failed(bundle: Bundle) -> list[Finding]:
+def failed(bundle: Bundle) -> list[Finding]:
     """The checks of `repro verify` that this bundle fails. Rows that an unfinished run lacks are no damage."""
-    failed = verify.verify(bundle.path).failed
+    found = verify.verify(bundle.path).failed
     unfinished = () if bundle.manifest["status"] == "complete" else ("planned against done",)
-    return [check for name, check in failed.items() if name not in unfinished]
+    return [check for name, check in found.items() if name not in unfinished]
 
 
 def judged(source: Source) -> Iterator[Judged]:

@@ -240,7 +240,10 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
                 raise UsageError(f"no problem is named for {file.name}", "its name begins with no problem id",
                                  "Add --problem ID or --problem PATH.")  # fmt: skip
     if not found:
-        raise UsageError("nothing to evaluate", f"no file in {', '.join(map(str, paths))} is named after a problem")
+        wanted = only[0] if only else "L1_36"
+        remedy = f"Begin its name with the problem's id, as {wanted}_mine.py, or name the file and --problem ID."
+        why = f"no file in {', '.join(map(str, paths))} is named after {wanted if only else 'a problem'}"
+        raise UsageError("nothing to evaluate", why, remedy)
     return found
 
 

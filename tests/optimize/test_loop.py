@@ -14,9 +14,9 @@ import pytest
 
 from repro import config
 from repro.artifacts import lint
-from repro.errors import BundleError, EngineError
+from repro.errors import BundleError, EngineError, UsageError
 from repro.judge.timing import sampling
-from repro.optimize import bench, compiled, export, journal
+from repro.optimize import bench, compiled, export, journal, runner
 from repro.optimize.journal import Journal, ReplayEnded
 from repro.optimize.kernel_source import ast_hash, sha256
 from repro.optimize.loop import Search as Loop
@@ -263,6 +263,23 @@ def test_a_run_killed_at_any_line_resumes_to_the_same_journal(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_a_run_with_other_options_is_not_resumed_and_a_replay_is_no_run(tmp_path: Path) -> None:
+    problem = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
+    ended(tmp_path / "2-optimize-L1_82@bf16")
+    replayed = runner._journal(problem, options(), tmp_path, resume=False, replay=tmp_path / "2-optimize-L1_82@bf16")
+    assert "-replay-" in replayed.folder.name
+    assert runner._journal(problem, options(), tmp_path, resume=True, replay=None).folder.name.startswith("2-")
+    with pytest.raises(UsageError, match="2-optimize-L1_82@bf16 has other options: screen 12, now 4"):
+        runner._journal(problem, options(screen=4), tmp_path, resume=True, replay=None)
+
+
+def test_a_kernel_that_is_not_python_begins_no_search(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def kernel_function(:")
+    with pytest.raises(UsageError, match=r"mine.py is not Python"):
+        runner.read_kernel(file)
+
+
 def test_a_judge_that_fails_leaves_a_journal_that_resumes(tmp_path: Path) -> None:
     broken = ToldJudge(dies_after=7)
     with pytest.raises(EngineError):
@@ -303,6 +320,8 @@ def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tm
         "wrong.py": KERNEL.replace("block = 256", "block = 64") + "\nwrong = 1\n",
         "copy.py": KERNEL + "\n# the same\n",
         "good.py": KERNEL.replace("block = 256", "block = 128"),
+        "deep.py": KERNEL + "\nx = " + " + ".join(["'a'"] * 1000) + "\n",
+        b"n\xe4me.py".decode(errors="surrogateescape"): KERNEL.replace("block = 256", "block = 512"),
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -317,7 +336,9 @@ def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tm
     assert found["banned"].verdict == REFUSED and "torch.cuda.Event.record" in found["banned"].reason
     assert found["broken"].verdict == REFUSED and found["copy"].verdict == DUPLICATE
     assert found["wrong"].verdict == "incorrect" and "rel_l2" in found["wrong"].reason
-    assert found["good"].verdict == "correct"
+    assert found["good"].verdict == found["n\ufffdme"].verdict == "correct"
+    assert found["deep"].verdict == REFUSED, "a tree that is too deep to be compared"
+    assert all(f"{p.strategy} {p.why}".encode() for p in found.values())
     parents = {p.parent for p in state.programs.values()}
     assert not parents & {found[name].id for name in ("banned", "broken", "copy", "wrong")}
 

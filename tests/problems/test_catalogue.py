@@ -125,8 +125,11 @@ def test_state_dict_has_the_published_names_and_shapes(problem_id: str) -> None:
 def test_the_path_of_a_shipped_file_is_that_problem() -> None:
     file = config.PROBLEMS_DIR / "L1_36_RMSNorm.py"
     assert catalogue.resolve(str(file), size="smoke") == catalogue.load("L1_36", size="smoke")
-    with pytest.raises(UsageError, match="Did you mean L1_36"):
-        catalogue.load("36")
+    for name in ("36", "l1_36", "RMSNorm", "36_rms"):
+        with pytest.raises(UsageError, match="Did you mean L1_36"):
+            catalogue.load(name)
+    with pytest.raises(UsageError, match="Or give a file"):
+        catalogue.load("rms")
 
 
 def test_a_fixture_that_could_not_be_measured_says_why(tmp_path: Path) -> None:

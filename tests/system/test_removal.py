@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import CLEAN_ENV, ROOT
 
 from repro.judge.sandbox import launcher as launch
 from repro.judge.sandbox import uids
@@ -152,3 +153,30 @@ def test_a_workers_user_that_nests_folders_is_cleared_away(
         os.kill(launcher.wardens[commands], 9)
     launcher._clear(launch.Started(0, scratch, uid, [], commands, answers))
     assert not list(room.iterdir())
+
+
+SYSTEM_V = """
+import ctypes, os, sys
+from repro.judge.sandbox import uids
+libc = ctypes.CDLL(None)
+own, mode = uids.LAST_UID, 0o1666
+def made():
+    return [libc.shmget(7, 4096, mode), libc.semget(7, 1, mode), libc.msgget(7, mode)]
+others = libc.shmget(9, 4096, mode)
+uids.become(own)
+assert min(made()) >= 0
+uids.clear("/nowhere")
+print([call(7, *rest) for call, *rest in ((libc.shmget, 0, 0), (libc.semget, 0, 0), (libc.msgget, 0))])
+print(libc.shmget(9, 0, 0) == others)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives workers users of their own")
+def test_a_worker_leaves_nothing_that_outlives_processes(room: Path) -> None:
+    """The next worker of the same user id read the shared memory of the one before."""
+    env = CLEAN_ENV | {"PYTHONPATH": str(ROOT), "TMPDIR": str(room)}
+    try:
+        done = subprocess.run([sys.executable, "-c", SYSTEM_V], env=env, capture_output=True, text=True, check=True)
+    finally:
+        subprocess.run(["ipcrm", "-M", "9"], check=False, capture_output=True)
+    assert done.stdout == "[-1, -1, -1]\nTrue\n", done.stderr

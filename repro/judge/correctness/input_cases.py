@@ -141,7 +141,7 @@ def make(plan: Plan, *, public: bool = False, count_native: int = 2, fixture: Fi
     if left_out["native"] and not public:
         trials.append(Trial("warmup", secret_seed(), None, perturbed=False, judged=False))
     for position, (kind, why) in enumerate(left_out.items()):
-        for repeat in range(count_native if kind == "native" else 1) if not why else ():
+        for repeat in range(count_native if kind in ("native", "perturbed") else 1) if not why else ():
             trials.append(Trial(kind, seed(position) + repeat, stress_of(plan, kind), kind.startswith("perturbed")))
     dead = bool(left_out["native"])
     for kind, facts in fixture.trials.items() if fixture else ():

@@ -26,8 +26,7 @@ HEADROOM, MIN_HEADROOM = 4.0, 1.5
 # much.
 SENSITIVITY = 0.35
 # The lowest limits of `bias`. Tensor cores cut operands to TF32 instead of rounding them: each makes a product smaller
-# by up to 2**-11 on average, and layers add up. A constant that is rounded to bf16 is off by at most 2**-9, and two may add
-# up.
+# by up to 2**-11 on average, and layers add up. A constant that is rounded to bf16 is off by at most 2**-9; two add up.
 BIAS_FLOOR = {"fp32": 5e-6, "tf32": 3e-3, "bf16": 5e-3}
 # Max-norm and row guards measure extremes, which vary more between kernels than the average does.
 EXTREME_HEADROOM = 8.0

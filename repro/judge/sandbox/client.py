@@ -21,6 +21,13 @@ from repro.judge.sandbox.wire import TUNES, ChannelClosed, ChannelGarbage, Chann
 from repro.system import signals
 from repro.system.procfs import at_rest, dead, descendants, forks, moving, of_user, of_user_but, worked_ns
 
+# Reason codes that a worker may give itself; any other counts as `exception`. One says that there is no GPU, and is
+# believed where there is none.
+NEEDS_CUDA = "needs_cuda"
+CODES = SolutionRejected.RULES | {
+    "syntax_error", "import_error", "missing", "no_entry", "not_a_module", "state_dict_mismatch", "out_of_memory",
+    "exception", NEEDS_CUDA,
+}  # fmt: skip
 START_TIMEOUT_S = 120.0
 STDERR_TAIL_BYTES = 4000
 ENDING_TIMEOUT_S = 10.0
@@ -159,7 +166,8 @@ class WorkerProcess:
             if answer.pop("n", None) != number:
                 raise ChannelGarbage("an answer to another request")
         if "error" in answer:
-            code = str(answer.get("code") or "exception")[:40]
+            known = CODES - {NEEDS_CUDA} if self.device.type == "cuda" else CODES
+            code = str(answer.get("code")) if answer.get("code") in known else "exception"
             kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
             raise kind(code, str(answer["error"]))
         return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import pwd
@@ -31,12 +32,13 @@ def become(uid: int) -> None:
 
 
 def clear(scratch: str) -> None:
-    """Remove a worker's folder and its files in folders that all users may write. Call as the worker's user.
+    """Remove a worker's folder, its files in folders that all users may write, and its System V objects.
 
-    The next worker may get the same user id, so nothing may remain.
+    Call as the worker's user. The next worker may get the same user id, so nothing may remain.
     """
     removal.remove(scratch)
-    for folder in ("/dev/shm", tempfile.gettempdir()):  # noqa: S108
+    _clear_system_v()
+    for folder in ("/dev/shm", "/dev/mqueue", tempfile.gettempdir()):  # noqa: S108
         with contextlib.suppress(OSError):
             for entry in os.scandir(folder):
                 with contextlib.suppress(OSError):
@@ -45,6 +47,23 @@ def clear(scratch: str) -> None:
                             removal.remove(entry.path)
                         else:
                             os.unlink(entry.path)
+
+
+def _clear_system_v() -> None:
+    """Remove the shared memory, semaphores and queues of this process's user: they outlive every process."""
+    libc, remove = ctypes.CDLL(None), 0  # IPC_RMID
+    calls = {
+        "shm": (libc.shmctl, (remove, None)),
+        "sem": (libc.semctl, (0, remove)),
+        "msg": (libc.msgctl, (remove, None)),
+    }
+    for kind, (call, arguments) in calls.items():
+        with contextlib.suppress(OSError):
+            head, *lines = Path(f"/proc/sysvipc/{kind}").read_text().splitlines()
+            for line in lines:
+                facts = dict(zip(head.split(), map(int, line.split()), strict=False))
+                if facts["uid"] == os.getuid():
+                    call(facts[f"{kind}id" if kind != "msg" else "msqid"], *arguments)
 
 
 def free(judge_uid: int | None, *, contained: bool = False) -> Iterator[int]:

@@ -22,14 +22,24 @@ MOST_LEVELS = 8
 
 
 # Bound before a solution is imported.
-_detach = torch.Tensor.detach
+_detach, _rename = torch.Tensor.detach, torch.Tensor.rename
+_named, _lazy = torch.Tensor.has_names, (torch.Tensor.is_neg, torch.Tensor.is_conj)
 _lists, _tuples = (list.__iter__, list.__len__), (tuple.__iter__, tuple.__len__)
 
 
+class LazilyNegatedTensor:
+    """Stands for a tensor that torch still has to negate or conjugate wherever it is read. It is refused."""
+
+
 def plain(value: Any) -> Any:
-    """Return a tensor over the same memory without attributes that a solution gave its instance, or another value as
-    it is. A subclass stays what it is: it is refused."""
-    return _detach(value) if type(value) is torch.Tensor else value
+    """Return a tensor over the same memory without names and attributes that a solution gave its instance, or another
+    value as it is. A subclass stays what it is: it is refused."""
+    if type(value) is not torch.Tensor:
+        return value
+    if any(lazy(value) for lazy in _lazy):
+        return LazilyNegatedTensor()
+    found = _detach(value)
+    return _rename(found, None) if _named(found) else found
 
 
 def items(value: Any) -> list[Any]:
@@ -121,7 +131,7 @@ def part(value: Any, path: list[int], start: int, count: int, order: list[int] |
     """Return elements [start, start + count) of one tensor of an output. order: of dimensions, None for their own."""
     for index in path:
         value = items(value)[index]
-    tensor: torch.Tensor = _detach(value)
+    tensor: torch.Tensor = plain(value)
     if order is not None:
         return commitment.dense_bytes(tensor, order).view(tensor.dtype)[start : start + count]
     if tensor.is_contiguous() or tensor.dim() == 0:

@@ -51,6 +51,8 @@ _MODES = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 
 # Memory that a worker must leave free for the judge's chunks; the worker may use the rest.
 JUDGE_RESERVE_BYTES = 3 << 30
+# Definitions that are named where none is an entry point.
+NAMED = 5
 # The most bytes and the most earlier outputs that are kept, as a caller may keep them, to see whether a later call
 # returns the same memory or changes them.
 HOLD_BYTES, MOST_HELD = 256 << 20, 3
@@ -129,14 +131,17 @@ class Worker:
         try:
             spec.loader.exec_module(self.module)
         except SyntaxError as error:
-            raise SolutionError("syntax_error", f"line {error.lineno}: {error.msg}") from error
+            where = f"line {error.lineno}: " if error.lineno else ""
+            raise SolutionError("syntax_error", f"{where}{error.msg}") from error
         except BaseException as error:
             code = self._code(error, "import_error")
             raise SolutionError(code, f"{type(error).__name__}: {error}") from error
         if not callable(getattr(self.module, entry, None)):
             if not ast.parse(text).body:  # a stand-in's comment says why there is no solution
                 raise SolutionError("missing", text.decode(errors="replace").strip("# \t\r\n.") or "the file is empty")
-            raise SolutionError("no_entry", f"no {entry} to call: the file must define ModelNew or kernel_function")
+            names = [n.name for n in ast.parse(text).body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
+            told = f"; it defines {', '.join(names[:NAMED])}" if names else ""
+            raise SolutionError("no_entry", f"no ModelNew or kernel_function to call{told}")
         return {}
 
     def _forget(self) -> None:
@@ -406,8 +411,9 @@ def answer(worker: Worker, message: Json) -> Json:
     except MemoryError as error:
         return {"error": f"MemoryError: {error}", "code": "out_of_memory"}
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}:{last.lineno}"
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if frame.filename == str(worker.source)]
+        where = f"line {own[-1].lineno}" if own else f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
         # torch's CPU allocator raises a plain RuntimeError
         full = "DefaultCPUAllocator: can't allocate memory" in str(error)
         code = "out_of_memory" if full else worker._code(error, "exception")

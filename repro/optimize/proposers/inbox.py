@@ -48,5 +48,6 @@ class Inbox:
                 continue
             entry = entry_of(raw, state.programs[state.best].entry)
             kind = "E" if ast_hash(text) == state.programs[state.best].ast else "P"
-            found.append(Proposal(text, entry, state.best, file.stem, kind, why=f"{file.name} in the inbox"))
+            name = file.name.encode(errors="surrogateescape").decode(errors="replace")
+            found.append(Proposal(text, entry, state.best, name[:-3], kind, why=f"{name} in the inbox"))
         return found[:count]
