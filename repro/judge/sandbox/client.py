@@ -166,8 +166,8 @@ class WorkerProcess:
             if answer.pop("n", None) != number:
                 raise ChannelGarbage("an answer to another request")
         if "error" in answer:
-            known = CODES - {NEEDS_CUDA} if self.device.type == "cuda" else CODES
-            code = str(answer.get("code")) if answer.get("code") in known else "exception"
+            known, told = CODES - {NEEDS_CUDA} if self.device.type == "cuda" else CODES, str(answer.get("code"))
+            code = told if told in known else "exception"
             kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
             raise kind(code, str(answer["error"]))
         return answer
