@@ -1,4 +1,4 @@
-# make fixtures run report    the agent study, in containers where a Docker engine answers, else in .venv
+# make fixtures run report    the agent study, in containers where Docker answers, else in .venv
 # make benchmark claims       the artifact study, and every published figure of it
 # Every target sets itself up. `make help` lists targets and variables.
 
@@ -51,15 +51,18 @@ NEEDS = $(if $(filter docker,$(CHOSEN)),host,$(if $(filter ray,$(CHOSEN)),ray,lo
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
 	@echo
-	@echo "targets    setup image doctor fixtures run benchmark claims optimize searches report verify test test-all test-gpu check docs clean requirements"
-	@echo "variables  ENGINE=auto|docker|local|ray ADDRESS=auto|HOST:PORT|local MIXED=1 GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
+	@echo "targets    setup image doctor fixtures run benchmark claims optimize searches report verify"
+	@echo "           test test-all test-gpu check docs clean requirements"
+	@echo "variables  ENGINE=auto|docker|local|ray ADDRESS=auto|HOST:PORT|local MIXED=1 GPUS=all|none|0,1"
+	@echo "           DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
 	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
 	@echo "           SOLUTIONS='ARM=DIR ARM2=DIR2', folders of solutions in place of an agent"
-	@echo "           UPSTREAM=anthropic|bedrock|replay:PATH CLAUDE_CODE=ADDRESS of the CLI's tarball, for AGENT=claude-code"
+	@echo "           UPSTREAM=anthropic|bedrock|replay:PATH"
+	@echo "           CLAUDE_CODE=ADDRESS of the CLI's tarball, for AGENT=claude-code"
 	@echo "           RESULTS=results FROM=DIR, a copy of the published kernels, ARGS='--no-compile'"
-	@echo "command    $(REPRO), from any folder, once \`make setup\` has written it: $(REPRO) --help"
-	@echo "keys       in .env (see .env.example): ANTHROPIC_API_KEY, AWS_BEARER_TOKEN_BEDROCK, LEEROOPEDIA_API_KEY"
+	@echo "command    $(REPRO) --help, from any folder, once \`make setup\` has written it"
+	@echo "keys       in .env: ANTHROPIC_API_KEY, AWS_BEARER_TOKEN_BEDROCK, LEEROOPEDIA_API_KEY"
 
 # One stamp a set of packages: a larger set counts for a smaller one, so nothing is installed twice. The local engine needs
 # what the host and the image hold, and tests and checks come on top of that.

@@ -34,25 +34,25 @@ GROUPS = {
 }
 DESCRIPTION = "Re-run, judge and publish GPU-kernel results."
 EXAMPLES = """examples:
-  repro doctor                                   check what this machine lacks, and what to do about it
-  repro evaluate my_kernel.py --problem L1_36    judge one solution
-  repro run --agent oracle                       judge and time the shipped solutions of the agent study
-  repro run --solutions mine=DIR                 judge any agent's solutions of the agent study, from a folder
-  repro benchmark 36 --json out.json             time one problem of the artifact study
-  repro claims                                   test every published figure of the artifact study
-  repro benchmark --artifacts DIR --parity       time any folder in the published layout, by both protocols
-  repro optimize L1_36 --minutes 10              search a faster kernel, from the one that ships or --from FILE
-  repro artifacts lint DIR                       check such a folder without running it
-  repro report                                   draw the newest bundle again
-  repro report A B -o DIR                        draw bundles side by side: one HTML file, markdown, LaTeX
-  repro compare A B                              compare two bundles row by row
-  repro compare --claims B                       list which published figures a bundle reproduces
-  repro verify                                   check the newest bundle
-  repro bundle share B -o public                 copy a bundle without host, user, path, GPU and key
+  repro doctor                                  check what this machine lacks, and what to do
+  repro evaluate my_kernel.py --problem L1_36   judge one solution
+  repro run --agent oracle                      judge and time the shipped solutions
+  repro run --solutions mine=DIR                judge any agent's solutions, from a folder
+  repro benchmark 36 --json out.json            time one problem of the artifact study
+  repro claims                                  test every published figure of the artifact study
+  repro benchmark --artifacts DIR --parity      time a folder in the published layout, both ways
+  repro optimize L1_36 --minutes 10             search a faster kernel, also --from FILE
+  repro artifacts lint DIR                      check such a folder without running it
+  repro report                                  draw the newest bundle again
+  repro report A B -o DIR                       draw bundles side by side: HTML, markdown, LaTeX
+  repro compare A B                             compare two bundles row by row
+  repro compare --claims B                      list which published figures a bundle reproduces
+  repro verify                                  check the newest bundle
+  repro bundle share B -o public                copy a bundle without host, user, path, GPU, key
 
-exit codes: 0 the work is done, whatever the verdicts; 1 wrong use, or something is missing on this machine;
-2 the tool failed, `artifacts lint` found an error or `verify` a failure; 3 with --strict, a solution was not
-correct or a claim was not reproduced; 130 interrupted."""
+exit codes: 0 the work is done, whatever the verdicts; 1 wrong use, or something is missing here;
+2 the tool failed, `artifacts lint` found an error or `verify` a failure; 3 with --strict, a
+solution was not correct or a claim was not reproduced; 130 interrupted."""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -70,8 +70,8 @@ class Schedule:
         self._plan: list[str] = bundle.manifest["plan"]
         self._ended = set(done)
         bundle.manifest["engine"] = engine.describe() | {"device": engine.device}
-        if done:
-            progress.say(f"resuming {bundle.path}: {len(done)} of {len(self._plan)} rows are there")
+        if (changed := sum(map(bundle.done, self._plan)) - len(self._ended)) > 0:
+            progress.say(f"judged again, since their files changed: {changed} of the rows that are measured")
 
     def run(self, work: Sequence[Work], workers: int) -> None:
         """Do all work, `workers` pieces at once, and close the bundle. Call it in the main thread.

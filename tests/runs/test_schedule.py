@@ -405,6 +405,16 @@ def test_ctrl_c_leaves_no_process_folder_or_lease_of_two_real_jobs(judge_tool: T
     assert not tool.processes() and not list(tool.tmp.glob("repro-*")) and free(tool.tmp / "state")
 
 
+def test_a_measured_row_whose_files_changed_is_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = open_bundle(tmp_path, "evaluate", planned(2), {}, Progress(), resume=False)
+    for row in ("row0", "row1"):
+        bundle.add({"row": row, "status": "done", "content": row, "error": "", "result": {}})
+    Schedule(Simulated(), bundle, Progress(), lambda row: "", {"row0"})
+    assert "judged again, since their files changed: 1 of the rows" in capsys.readouterr().err
+    Schedule(Simulated(), bundle, Progress(), lambda row: "", {"row0", "row1"})
+    assert "again" not in capsys.readouterr().err
+
+
 TAKE = """
 import os, sys
 from repro.engines import resources
