@@ -218,7 +218,8 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         if program.accepted or program.id == "input":
             gain = f"{program.ratio:.2f}x" if program.gain and program.id != "input" else ""
             time = f"{program.time_ms:.4g}" if program.time_ms else ""
-            rows.append([program.id, program.parent or "", program.strategy, time, gain, program.why])
+            name = program.id + (" ◀ best" if program.id == state.best and program.accepted else "")
+            rows.append([name, program.parent or "", program.strategy, time, gain, program.why])
     columns = (Column("program", whole=True), Column("of", whole=True), Column("strategy"), Column("ms", whole=True),
                Column("gain", whole=True), Column("why", 1))  # fmt: skip
     screen.table(columns, rows)
