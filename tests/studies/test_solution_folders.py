@@ -235,7 +235,9 @@ def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran: tuple[Tool, str, 
     last = out.splitlines()[-1]
     assert "baseline: 1 of 3 correct (1 wrong, 1 error) · with_kb: 1 of 3 correct (2 missing)" in last, last
     assert "missing: no file of L1_82 in the folder" in out and "line 1: invalid syntax" in out
-    assert "with_kb: not used, no solution of a problem of the study: eval_results.json" in err
+    assert (
+        "with_kb: not used, no problem's id at the beginning of the name, as in L1_36_mine.py: eval_results.json" in err
+    )
     assert "no controls tf32 and tf32_compile: TF32 does not exist on the CPU" in err
 
 
