@@ -260,6 +260,11 @@ def test_nonsense_fails_its_check_without_failing_the_tool(tmp_path: Path, tool:
         assert done.code == 2 and "Traceback" not in done.err and "FAILED" in done.out
 
 
+def test_a_dash_writes_json_to_the_terminal(tmp_path: Path, tool: Tool) -> None:
+    done = tool.within("verify", written(tmp_path / "a"), "--json", "-", "--quiet")
+    assert json.loads(done.out[: done.out.rindex("}") + 1])["bundles"] and not list(tool.folder.glob("-"))
+
+
 def test_a_folder_that_is_no_bundle_is_wrong_use(tool: Tool) -> None:
     for args, why in ((("nowhere",), "is not a bundle"), ((), "no bundle in")):
         done = tool.within("verify", *args)

@@ -523,8 +523,8 @@ def test_trials_follow_from_what_a_problem_has(key: str) -> None:
     for trial in deciding:
         assert trial.perturbed == trial.kind.startswith("perturbed")
         assert trial.stress == {"stress": plan.problem.stress, "spiked": "spike"}.get(trial.kind.rpartition("_")[2])
-    public = input_cases.make(plan, public=True, count_native=1)
-    assert public == input_cases.make(plan, public=True, count_native=1)
+    public = input_cases.make(plan, public=True, draws=1)
+    assert public == input_cases.make(plan, public=True, draws=1)
     assert len({t.seed for t in public}) == len(public) and all(t.judged for t in public)
 
 

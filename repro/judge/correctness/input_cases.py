@@ -4,8 +4,8 @@ native            the published distribution and weights (two secret seeds)
 stress            signed normal inputs with the problem's standard deviation, in runs of equal values where the problem
                   says so, or the published inputs negated
 spiked            published inputs with one element in 8191 far outside their range, of either sign
-perturbed         published inputs; every parameter and running statistic away from its default, so that an output
-                  that ignores a sub-operation or assumes scale 1 and bias 0 is wrong
+perturbed         published inputs (two secret seeds); every parameter and running statistic away from its default, so
+                  that an output that ignores a sub-operation or assumes scale 1 and bias 0 is wrong
 perturbed_stress  stress inputs with perturbed weights
 perturbed_spiked  spiked inputs with perturbed weights, where the published weights carry no signal
 
@@ -127,10 +127,11 @@ def floating(plan: Plan) -> list[int]:
     return [i for i in plan.tensors if plan.spec[i][1].is_floating_point]
 
 
-def make(plan: Plan, *, public: bool = False, count_native: int = 2, fixture: Fixture | None = None) -> list[Trial]:
+def make(plan: Plan, *, public: bool = False, draws: int = 2, fixture: Fixture | None = None) -> list[Trial]:
     """Return the trials of an evaluation (secret seeds), or those of a fixture (public seeds, no warm-up).
 
-    fixture: whose probes are added. A warm-up comes first, a neighbour last.
+    draws: with published inputs, of each kind of weights. fixture: whose probes are added. A warm-up comes first, a
+    neighbour last.
     """
     left_out = kinds(plan)
     trials = []
@@ -141,7 +142,7 @@ def make(plan: Plan, *, public: bool = False, count_native: int = 2, fixture: Fi
     if left_out["native"] and not public:
         trials.append(Trial("warmup", secret_seed(), None, perturbed=False, judged=False))
     for position, (kind, why) in enumerate(left_out.items()):
-        for repeat in range(count_native if kind in ("native", "perturbed") else 1) if not why else ():
+        for repeat in range(draws if kind in ("native", "perturbed") else 1) if not why else ():
             trials.append(Trial(kind, seed(position) + repeat, stress_of(plan, kind), kind.startswith("perturbed")))
     dead = bool(left_out["native"])
     for kind, facts in fixture.trials.items() if fixture else ():

@@ -52,18 +52,17 @@ def clear(scratch: str) -> None:
 def _clear_system_v() -> None:
     """Remove the shared memory, semaphores and queues of this process's user: they outlive every process."""
     libc, remove = ctypes.CDLL(None), 0  # IPC_RMID
-    calls = {
-        "shm": (libc.shmctl, (remove, None)),
-        "sem": (libc.semctl, (0, remove)),
-        "msg": (libc.msgctl, (remove, None)),
-    }
-    for kind, (call, arguments) in calls.items():
+    for kind, key, call, arguments in (
+        ("shm", "shmid", libc.shmctl, (remove, None)),
+        ("sem", "semid", libc.semctl, (0, remove)),
+        ("msg", "msqid", libc.msgctl, (remove, None)),
+    ):
         with contextlib.suppress(OSError):
             head, *lines = Path(f"/proc/sysvipc/{kind}").read_text().splitlines()
             for line in lines:
                 facts = dict(zip(head.split(), map(int, line.split()), strict=False))
                 if facts["uid"] == os.getuid():
-                    call(facts[f"{kind}id" if kind != "msg" else "msqid"], *arguments)
+                    call(facts[key], *arguments)
 
 
 def free(judge_uid: int | None, *, contained: bool = False) -> Iterator[int]:
