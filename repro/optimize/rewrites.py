@@ -3,7 +3,7 @@
 kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order; P:
 arithmetic of another precision.
 A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
-that other shapes still pass. Names and numbers (T0 to T24) are those of docs/optimise.md.
+that other shapes still pass. Names and numbers (T0 to T25) are those of docs/optimise.md.
 """
 
 from __future__ import annotations
@@ -260,7 +260,8 @@ def _small_offsets(source: KernelSource, name: str) -> str:
             case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[target]) if (
                 ast.unparse(target) == "tl.int64"
             ):
-                edits.append(Edit(source.end(value), source.end(node), ""))
+                dot = source.text.encode().index(b".", source.end(value))  # behind a bracket around the value
+                edits.append(Edit(dot, source.end(node), ""))
             case ast.Call(args=[value, target]) if is_tl(node, "cast") and ast.unparse(target) == "tl.int64":
                 edits.append(source.replace(node, source.of(value)))
     if not edits:
@@ -602,6 +603,8 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T20", "skipped", EXACT, ("latency", "compute"), rewrites_tiles.skipped, "products of empty tiles skipped"),
     Rewrite("T22", "residue_order", EXACT, ("latency", "compute"), rewrites_tiles.residue_order,
             "positions with the same taps in one tile"),
+    Rewrite("T25", "row_tiles", EXACT, ("compute", "latency"), rewrites_tiles.row_tiles,
+            "tiles of rows and columns in place of a flat index"),
     Rewrite("T23", "split_rows", REASSOCIATES, ("latency",), rewrites_passes.split_rows,
             "rows shared by several programs, a kernel for each pass"),
     Rewrite("T24", "joined_passes", REASSOCIATES, ("memory",), rewrites_passes.joined_passes,

@@ -25,6 +25,7 @@ from repro.optimize.kernel_source import (
     names_in,
     parameters,
     pointers,
+    program_axis,
     reaches,
 )
 from repro.optimize.knobs import append_arguments
@@ -32,6 +33,8 @@ from repro.optimize.knobs import append_arguments
 Pair = tuple[str, str]
 SPLITS = 8
 GROUP = 8
+# The tile with which T25 begins.
+TILE_ROWS, TILE_COLUMNS = 4, 64
 # Weights with more elements are not packed anew in each call.
 SMALL_WEIGHT = 1 << 20
 # log2(e): exp(x) = exp2(x * LOG2_E).
@@ -657,6 +660,87 @@ def _divisors(kernel: Function, coordinates: list[str]) -> list[str] | None:
                     if each in reaches(kernel, value)[0]:
                         found[each] = stride
     return [found[each] for each in coordinates] if len(found) == len(coordinates) else None
+
+
+# -- T25 ---
+
+
+@every_kernel
+def row_tiles(source: KernelSource, name: str) -> str:
+    """Lanes that a flat index takes apart by the width of a row become tiles of rows and columns.
+
+    Then no lane divides, and what depends on the row alone is computed and loaded once a row.
+    """
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    lanes, statement, axis, block = _flat_lanes(source, kernel, launch)
+    width = next((w for node in ast.walk(kernel) if (w := _divided(node, lanes, ast.Mod))), None)
+    bounds = [n for n in ast.walk(kernel) if isinstance(n, ast.Compare) and names_in(n.left) == {lanes}]
+    total = ast.unparse(bounds[0].comparators[0]) if bounds else ""
+    if width is None or total not in parameters(kernel) or not _grid_covers(source, launch, axis, total, block):
+        raise NotApplicable("no flat index over the whole output is taken apart by a width")
+    row, column, across = source.fresh("row"), source.fresh("column"), source.fresh("across")
+    rows, columns = source.fresh("ROWS"), source.fresh("COLUMNS")
+    edits = [source.replace(n, f"(({column} < {width}) & ({source.of(n)}))") for n in bounds]
+    for node in ast.walk(kernel):
+        if _divided(node, lanes, ast.Mod) == width:
+            edits.append(source.replace(node, column))  # type: ignore[arg-type]
+        elif _divided(node, lanes, ast.FloorDiv) == width:
+            edits.append(source.replace(node, row))  # type: ignore[arg-type]
+    edits += [source.replace(call.args[0], f"[{rows}, {columns}]") for call in calls(kernel, "zeros", "full")]
+    indent, cast = " " * statement.col_offset, ".to(tl.int64)" if "int64" in ast.unparse(statement) else ""
+    parameter = next(a for a in kernel.args.args if a.arg == block)
+    keyword = launch.keyword(block)
+    assert keyword is not None
+    grid = source.grid_parts(launch)
+    meta = f'triton.cdiv(meta["{width}"], meta["{columns}"])'
+    grid[axis] = f'triton.cdiv(triton.cdiv(meta["{total}"], meta["{width}"]), meta["{rows}"]) * {meta}'
+    return source.apply([
+        *edits,
+        source.replace(statement, f"""{across} = tl.cdiv({width}, {columns})
+{indent}{row} = (tl.program_id({axis}) // {across}){cast} * {rows} + tl.arange(0, {rows})[:, None]
+{indent}{column} = tl.program_id({axis}) % {across} * {columns} + tl.arange(0, {columns})[None, :]
+{indent}{lanes} = {row} * {width} + {column}"""),
+        source.replace(parameter, f"{rows}: tl.constexpr, {columns}: tl.constexpr"),
+        source.replace(keyword, f"{rows}={TILE_ROWS}, {columns}={TILE_COLUMNS}"),
+        source.replace(launch.grid, f"lambda meta: ({', '.join(grid)},)"),
+    ])  # fmt: skip
+
+
+def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple[str, ast.stmt, int, str]:
+    """Return a kernel's only lanes `program_id(axis) * BLOCK + arange(0, BLOCK)`: name, statement, axis, BLOCK."""
+    found = _lane_statements(kernel)
+    shapes = {ast.unparse(call.args[0]) for call in calls(kernel, "zeros", "full") if call.args}
+    if len(found) != 1 or len(calls(kernel, "arange")) != 1 or chosen(launch):
+        raise NotApplicable("the kernel has not one block of lanes, or the launch chooses between kernels")
+    ((lanes, statement),) = found
+    assert isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp)
+    block = ast.unparse(calls(statement, "arange")[0].args[-1])
+    axis = program_axis(kernel, statement.value.left, block)
+    uses = sum(isinstance(n, ast.Name) and n.id == block for n in ast.walk(kernel))
+    if axis is None or launch.keyword(block) is None or not shapes <= {f"[{block}]", f"({block},)"}:
+        raise NotApplicable("the lanes are no block of a grid dimension, or a tile has another shape")
+    if uses != 2 + len(calls(kernel, "zeros", "full")) or calls(kernel, "sum", "max", "min", "reduce", "dot", "reshape"):
+        raise NotApplicable("the block's size or order matters elsewhere")
+    if any(isinstance(n, ast.Subscript) for s in body_of(kernel) for n in ast.walk(s)):
+        raise NotApplicable("the kernel widens its lanes")
+    return lanes, statement, axis, block
+
+
+def _divided(node: ast.AST, lanes: str, by: type[ast.operator]) -> str | None:
+    """Return the parameter by which the lanes are divided."""
+    match node:
+        case ast.BinOp(left=ast.Name(id=name), op=op, right=ast.Name(id=width)) if name == lanes and isinstance(op, by):
+            return width
+    return None
+
+
+def _grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, block: str) -> bool:
+    """Return whether a grid dimension is `triton.cdiv(total, BLOCK)`, in the launch's words."""
+    parts, told = source.grid_parts(launch), (source.argument(launch, total), source.argument(launch, block))
+    if axis >= len(parts) or None in told:
+        return False
+    due = ast.dump(ast.parse(f"triton.cdiv({told[0]}, {told[1]})", mode="eval"))
+    return ast.dump(ast.parse(parts[axis], mode="eval")) == due
 
 
 def programs_at_once(tensor: str, otherwise: int) -> str:

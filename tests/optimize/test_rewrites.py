@@ -226,6 +226,19 @@ def kernel_function(x, out=None):
     assert "y = torch.empty_like(x) if out is None else out" in rewrites.applicable(KernelSource(text))["own_output"]
 
 
+def test_a_flat_index_becomes_tiles_of_rows_and_columns() -> None:
+    """No lane divides by the width; the offsets of 64 bits, in brackets now, can still be made small."""
+    for number in ("43", "82"):
+        text = rewrites.BY_NAME["row_tiles"].apply(KernelSource(INPUTS[number]))
+        assert "% OW" not in text and "// OW" not in text and "BLOCK" not in text.partition("def kernel_function")[2]
+        turned = {knob.name.partition(".")[2] for knob in knobs.find(KernelSource(text))}
+        assert {"ROWS", "COLUMNS"} <= turned
+        assert "(tl.program_id(0) // across) * ROWS" in rewrites.BY_NAME["small_offsets"].apply(KernelSource(text))
+    for number in ("04", "36", "77"):
+        with pytest.raises(NotApplicable):
+            rewrites.BY_NAME["row_tiles"].apply(KernelSource(INPUTS[number]))
+
+
 def test_hashes_ignore_comments_and_docstrings() -> None:
     text = INPUTS["36"]
     assert ast_hash(text) == ast_hash(text.replace('"""Normalises', '"""Says otherwise') + "\n# a comment\n")
