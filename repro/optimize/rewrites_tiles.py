@@ -719,7 +719,8 @@ def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple
     uses = sum(isinstance(n, ast.Name) and n.id == block for n in ast.walk(kernel))
     if axis is None or launch.keyword(block) is None or not shapes <= {f"[{block}]", f"({block},)"}:
         raise NotApplicable("the lanes are no block of a grid dimension, or a tile has another shape")
-    if uses != 2 + len(calls(kernel, "zeros", "full")) or calls(kernel, "sum", "max", "min", "reduce", "dot", "reshape"):
+    ordered = calls(kernel, "sum", "max", "min", "reduce", "dot", "reshape")
+    if ordered or uses != 2 + len(calls(kernel, "zeros", "full")):
         raise NotApplicable("the block's size or order matters elsewhere")
     if any(isinstance(n, ast.Subscript) for s in body_of(kernel) for n in ast.walk(s)):
         raise NotApplicable("the kernel widens its lanes")
