@@ -496,7 +496,6 @@ def tree() -> str:
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"published": published_and_measured, "replicated": replicated},
     "docs/results.md": {
-        "replicated": replicated,
         "families": families,
         "differences": differences,
         "rounds": rounds_table,
