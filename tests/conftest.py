@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from repro.cli import entry
-from repro.system import importing
+from repro.system import importing, procfs
 
 if TYPE_CHECKING:
     from repro.judge.timing.sampling import Series
@@ -246,6 +247,34 @@ class Tool:
         return list(self.pids().values())
 
 
+def wait_for(
+    what: str, condition: Callable[[], Any], process: subprocess.Popen[str] | None = None, seconds: float = 120.0
+) -> Any:
+    """Waits until the condition holds and returns its value; fails where the process ends before."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"{what}: the command ended before with {process.communicate()}")
+        time.sleep(0.05)
+    return value
+
+
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Waits until the condition holds and returns its value."""
+    return wait_for("what the test waits for", condition, seconds=seconds)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not reaped does not."""
+    return procfs.processes().get(pid, (0, "Z"))[1] != "Z"
+
+
+def ask_docker(*args: object) -> str:
+    """What the docker client prints."""
+    return subprocess.run(["docker", *map(str, args)], capture_output=True, text=True, check=True).stdout
+
+
 def series(device_ms: list[float], latency_ms: list[float] | None = None, *, way_ms: float = 0.1) -> Series:
     """One variant's samples: gated calls behind a gate of 0.1 ms, and open ones, a third as many where not given.
     way_ms: what the judge's clock sees beyond the gate and the device."""
@@ -287,6 +316,13 @@ def smoke_results(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
     return once("smoke", fill) / "results"
 
 
+def fresh(folder: Path, smoke_results: Path) -> Tool:
+    """The command line with the smoke fixtures in a folder that is to have nothing else."""
+    tool = Tool(folder)
+    shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
+    return tool
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that every user may enter and write to; those of pytest are for one user."""
@@ -305,8 +341,7 @@ def tool(tmp_path: Path) -> Tool:
 @pytest.fixture
 def judge_tool(tool: Tool, smoke_results: Path) -> Tool:
     """The command line with the smoke fixtures in its results folder."""
-    shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
-    return tool
+    return fresh(tool.folder, smoke_results)
 
 
 @pytest.fixture(scope="session")

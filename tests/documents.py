@@ -53,13 +53,7 @@ HELP_COLUMNS = 100
 
 def table(rows: list[list[Any]], headers: list[str]) -> str:
     """A GitHub table. Columns are not aligned: their padding was 28 KB of spaces."""
-    return plain(rows, headers, " ")
-
-
-def plain(rows: list[list[Any]], headers: list[str], space: str = "") -> str:
-    """A GitHub table without padding, for a document whose size counts."""
-    lines = [headers, ["---"] * len(headers), *rows]
-    return "\n".join(f"|{space}{f'{space}|{space}'.join(map(str, line))}{space}|" for line in lines)
+    return "\n".join(f"|{'|'.join(map(str, line))}|" for line in [headers, ["---"] * len(headers), *rows])
 
 
 def link(path: Path, start: Path) -> str:
@@ -119,7 +113,7 @@ def published_and_measured() -> str:
         "agent with knowledge",
         *(f"ours, over {name}" for name in BASELINES.values()),
     ]
-    return plain(rows, headers)
+    return table(rows, headers)
 
 
 SIGNS = {claims.REPRODUCED: "✓", claims.DIFFERS: "✗", claims.AMBIGUOUS: "○"}
@@ -152,7 +146,7 @@ def replicated() -> str:
             both = (signed(outcome.side(side)) for side in claims.SIDES)
             row.append(" / ".join([*both, times(outcome.over_best.ratio)]))
         rows.append(row)
-    return plain(rows, ["problem", "published", *bundles])
+    return table(rows, ["problem", "published", *bundles])
 
 
 def families() -> str:
@@ -502,7 +496,6 @@ def tree() -> str:
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"published": published_and_measured, "replicated": replicated},
     "docs/results.md": {
-        "replicated": replicated,
         "families": families,
         "differences": differences,
         "rounds": rounds_table,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import select
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal, Self, cast
+
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from repro.errors import PrerequisiteError, UsageError
 from repro.gateway import prices
 from repro.gateway.budgets import NAMES
+from repro.records.base import Record, Text, faults
 
 FILE = "gateway.json"
-SCHEMA_VERSION = 1
-ARMS = ("baseline", "with_kb", "placebo")
-UPSTREAMS = ("anthropic", "bedrock", "replay")
-KNOWLEDGE = ("none", "local", "placebo", "leeroopedia")
 SECRETS = ("ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "LEEROOPEDIA_API_KEY")
 SECRETS_WAIT_S, SECRETS_BYTES = 60.0, 65536
 # Name and version of the published knowledge server's package, and its tools in order.
@@ -27,8 +25,25 @@ KB_TOOLS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Retry:
+def _below(path: Path, info: ValidationInfo) -> Path:
+    return cast(Path, info.context) / path
+
+
+def _every(limits: dict[str, float | None]) -> dict[str, float | None]:
+    if unknown := sorted(set(limits) - set(NAMES)):
+        raise ValueError(f"no budget is called {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    return dict.fromkeys(NAMES) | limits
+
+
+def _priced(table: dict[str, Any]) -> dict[str, Any]:
+    return prices.checked(table, FILE) if table else prices.load()
+
+
+Below = Annotated[Path, AfterValidator(_below), Field(strict=False)]
+Limit = Annotated[float, Field(ge=0)] | None
+
+
+class Retry(Record):
     """How often and how long a provider is retried before the agent receives a byte, s."""
 
     attempts: int = 8
@@ -37,43 +52,59 @@ class Retry:
     total_s: float = 300.0
 
 
-@dataclass(frozen=True)
-class UpstreamSpec:
+class UpstreamSpec(Record):
     """Where requests go. script, mode: of a replay. record: write a script of the replies."""
 
-    kind: str
+    kind: Literal["anthropic", "bedrock", "replay"]
     base_url: str = ""
     region: str = "us-east-1"
-    script: Path = Path("replay.jsonl")
-    mode: str = "script"
+    script: Below = Path()
+    mode: Literal["script", "strict"] = "script"
     record: bool = False
 
 
-@dataclass(frozen=True)
-class KnowledgeSpec:
+class KnowledgeSpec(Record):
     """The knowledge base behind /mcp. url: of the remote server, "" for its default. timeout_s: of a call."""
 
-    kind: str = "none"
+    kind: Literal["none", "local", "placebo", "leeroopedia"] = "none"
     url: str = ""
-    timeout_s: float = 0.0
+    timeout_s: float | None = None
+
+    @property
+    def call_s(self) -> float:
+        """Return the limit of one call, s."""
+        # the remote server works up to 300 s on one call
+        return self.timeout_s or (330.0 if self.kind == "leeroopedia" else 20.0)
 
 
-@dataclass(frozen=True)
-class Config:
-    """The checked contents of gateway.json. max_tokens: most tokens of one reply."""
+class Config(Record):
+    """The contents of gateway.json, whose paths are relative to its folder. max_tokens: most tokens of one reply."""
 
-    job: str
-    arm: str
-    model: str
-    socket: Path
-    journal: Path
+    schema_version: Literal[1]
+    job: Text
+    arm: Literal["baseline", "with_kb", "placebo"]
+    model: Text
+    socket: Below
+    journal: Below
     upstream: UpstreamSpec
-    knowledge: KnowledgeSpec
-    budgets: dict[str, float | None]
-    prices: dict[str, Any]
-    expect_tools: tuple[str, ...]
-    max_tokens: int = 64000
-    retry: Retry = field(default_factory=Retry)
+    knowledge: KnowledgeSpec = KnowledgeSpec()
+    budgets: Annotated[dict[str, Limit], AfterValidator(_every), Field(validate_default=True)] = {}
+    prices: Annotated[dict[str, Any], AfterValidator(_priced), Field(validate_default=True)] = {}
+    expect_tools: tuple[str, ...] | None = None
+    max_tokens: int = Field(64000, ge=1)
+    retry: Retry = Retry()
+
+    @model_validator(mode="after")
+    def _knowledge_of_the_arm(self) -> Self:
+        if (self.arm == "baseline") != (self.knowledge.kind == "none"):
+            raise ValueError(f"the arm {self.arm} cannot have knowledge {self.knowledge.kind!r}")
+        return self
+
+    @property
+    def shown_tools(self) -> tuple[str, ...]:
+        """Return the names of the tools that the model must be shown."""
+        known = () if self.knowledge.kind == "none" else KB_TOOLS
+        return known if self.expect_tools is None else self.expect_tools
 
     @property
     def rates(self) -> dict[str, float] | None:
@@ -81,99 +112,16 @@ class Config:
         return prices.rates(self.prices, self.model)
 
 
-def _wrong(why: str) -> UsageError:
-    return UsageError(f"{FILE} is wrong", why, "The study writes this file; its fields are described in repro/gateway.")
-
-
-def _part(told: dict[str, Any], name: str, known: tuple[str, ...]) -> dict[str, Any]:
-    part = told.get(name) or {}
-    if not isinstance(part, dict):
-        raise _wrong(f"{name} is not an object")
-    if unknown := sorted(set(part) - set(known)):
-        raise _wrong(f"{name} has unknown fields: {', '.join(unknown)}")
-    return part
-
-
-def _one_of(value: Any, names: tuple[str, ...], what: str) -> str:
-    if value not in names:
-        raise _wrong(f"{what} is {value!r}, not one of {', '.join(names)}")
-    return str(value)
-
-
-def _limit(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise _wrong(f"the budget {name} is {value!r}; it must be a number from 0 on, or null")
-    return float(value) if name in ("wall_s", "usd") else int(value)
-
-
-KNOWN = (
-    "schema_version", "job", "arm", "model", "socket", "journal", "upstream", "knowledge", "budgets", "prices",
-    "expect_tools", "max_tokens", "retry",
-)  # fmt: skip
-
-
 def read(folder: Path) -> Config:
     """Return the configuration of a folder. Raises UsageError."""
     path = folder / FILE
     try:
-        told = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        return Config.model_validate_json(path.read_text(), extra="forbid", context=folder)
+    except OSError as error:
         raise UsageError(f"{path} cannot be read", str(error), "`repro gateway` takes the folder of one job.") from None
-    if not isinstance(told, dict) or told.get("schema_version") != SCHEMA_VERSION:
-        raise _wrong(f"schema_version is not {SCHEMA_VERSION}")
-    if unknown := sorted(set(told) - set(KNOWN)):
-        raise _wrong(f"unknown fields: {', '.join(unknown)}")
-    for name in ("job", "model", "socket", "journal"):
-        if not isinstance(told.get(name), str) or not told[name]:
-            raise _wrong(f"{name} is missing")
-    limits = _part(told, "budgets", NAMES)
-    return Config(
-        job=told["job"],
-        arm=_one_of(told.get("arm"), ARMS, "arm"),
-        model=told["model"],
-        socket=folder / told["socket"],
-        journal=folder / told["journal"],
-        upstream=_upstream(told, folder),
-        knowledge=(knowledge := _knowledge(told)),
-        budgets={name: _limit(name, limits.get(name)) for name in NAMES},
-        prices=prices.checked(told["prices"], FILE) if told.get("prices") else prices.load(),
-        expect_tools=_expected(told, knowledge),
-        max_tokens=int(_limit("max_tokens", told.get("max_tokens")) or Config.max_tokens),
-        retry=Retry(**_part(told, "retry", ("attempts", "base_s", "longest_s", "total_s"))),
-    )
-
-
-def _upstream(told: dict[str, Any], folder: Path) -> UpstreamSpec:
-    part = _part(told, "upstream", ("kind", "base_url", "region", "script", "mode", "record"))
-    return UpstreamSpec(
-        kind=_one_of(part.get("kind"), UPSTREAMS, "upstream.kind"),
-        base_url=part.get("base_url") or "",
-        region=part.get("region") or UpstreamSpec.region,
-        script=folder / (part.get("script") or UpstreamSpec.script),
-        mode=_one_of(part.get("mode") or "script", ("script", "strict"), "upstream.mode"),
-        record=bool(part.get("record")),
-    )
-
-
-def _knowledge(told: dict[str, Any]) -> KnowledgeSpec:
-    part = _part(told, "knowledge", ("kind", "url", "timeout_s"))
-    kind = _one_of(part.get("kind") or "none", KNOWLEDGE, "knowledge.kind")
-    if (told["arm"] == "baseline") != (kind == "none"):
-        raise _wrong(f"the arm {told['arm']} cannot have knowledge {kind!r}")
-    # the remote server works up to 300 s on one call
-    timeout_s = float(part.get("timeout_s") or (330 if kind == "leeroopedia" else 20))
-    return KnowledgeSpec(kind, part.get("url") or "", timeout_s)
-
-
-def _expected(told: dict[str, Any], knowledge: KnowledgeSpec) -> tuple[str, ...]:
-    names = told.get("expect_tools")
-    if names is None:
-        return () if knowledge.kind == "none" else KB_TOOLS
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise _wrong("expect_tools is not a list of names")
-    return tuple(names)
+    except ValidationError as error:
+        remedy = "The study writes this file; its fields are described in repro/gateway/config.py."
+        raise UsageError(f"{path} is wrong", "; ".join(faults(error)), remedy) from None
 
 
 def secrets(stream: BinaryIO, wait_s: float = SECRETS_WAIT_S) -> dict[str, str]:

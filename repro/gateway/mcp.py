@@ -63,9 +63,7 @@ class Mcp:
             return _text(refusal.detail, is_error=True)
         self._under_way += 1
         try:
-            answer, latency_s = await knowledge.timed(
-                self._base, params.name, arguments, self._config.knowledge.timeout_s
-            )
+            answer, latency_s = await knowledge.timed(self._base, params.name, arguments, self._config.knowledge.call_s)
         finally:
             self._under_way -= 1
         self._meter.consult(hits=len(answer.hits), latency_s=latency_s, failed=answer.failed)

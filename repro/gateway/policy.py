@@ -101,7 +101,7 @@ class Policy:
             for refusal in check(body):
                 return refusal
         if not counting:
-            self.listed = self.listed or bool(self.config.expect_tools and body.get("tools"))
+            self.listed = self.listed or bool(self.config.shown_tools and body.get("tools"))
             if not isinstance(body.get("max_tokens"), int) or isinstance(body["max_tokens"], bool):
                 return Refusal("body_invalid", "max_tokens is not a whole number")
         return None
@@ -178,7 +178,7 @@ class Policy:
             yield Refusal("kb_in_baseline", detail, 403, "permission_error")
         if self.listed or not body.get("tools"):
             return
-        if missing := [name for name in self.config.expect_tools if name not in tool_names(body)]:
+        if missing := [name for name in self.config.shown_tools if name not in tool_names(body)]:
             detail = f"the model would not see {len(missing)} of the knowledge tools: {', '.join(missing)}"
             yield Refusal("kb_tools_missing", detail, 403, "permission_error")
 

@@ -5,6 +5,7 @@ Nothing here needs a key or a network. The model is the only part that is not re
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
 import os
@@ -18,49 +19,34 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import conftest
 import pytest
-from conftest import ROOT, Tool, manifest, rows, strict_json
+from conftest import ROOT, Tool, ask_docker, fresh, manifest, rows, strict_json
 
 from repro import config as settings
 from repro.gateway import sse
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image"), pytest.mark.timeout(900)]
+wait_for = functools.partial(conftest.wait_for, seconds=240.0)
 SCRIPTS = ROOT / "tests" / "agent_scripts"
-WAIT_S = 240.0
 STUDY = ("run", "--agent", "sdk", "--engine", "docker", "--device", "cpu", "--size", "smoke", "--no-timing",
          "--problem", "L1_36", "--retry-wait-s", "0.5")  # fmt: skip
 MASKED = {"/opt/repro/artifacts", "/opt/repro/tests", "/opt/repro/repro/knowledge"}
 KEY = "sk-ant-planted-0123456789abcdefghij"
 
 
-def ask(*args: str) -> str:
-    """What the docker client prints."""
-    return subprocess.run(["docker", *args], capture_output=True, text=True, check=True).stdout
-
-
 def of(pid: int, role: str = "", *flags: str) -> list[str]:
     """Names of the containers that a command started, of one role or all."""
     form = '{{.Names}} {{.Label "repro.owner"}} {{.Label "repro.role"}}'
-    lines = ask("ps", "--no-trunc", *flags, "--filter", "label=repro.owner", "--format", form).splitlines()
+    lines = ask_docker("ps", "--no-trunc", *flags, "--filter", "label=repro.owner", "--format", form).splitlines()
     found = [line.split() for line in lines if f"-{pid}-" in line]
     return [words[0] for words in found if not role or words[2:] == [role]]
 
 
 def left_over(pid: int) -> list[str]:
     """Containers and volumes that a command left behind."""
-    text = ask("volume", "ls", "--filter", "label=repro.owner", "--format", '{{.Name}} {{.Label "repro.owner"}}')
+    text = ask_docker("volume", "ls", "--filter", "label=repro.owner", "--format", '{{.Name}} {{.Label "repro.owner"}}')
     return of(pid, "", "--all") + [line.split()[0] for line in text.splitlines() if f"-{pid}-" in line]
-
-
-def wait_for(what: str, condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
-    """Waits until the condition holds and returns its value; fails where the process ends before."""
-    deadline = time.monotonic() + WAIT_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {WAIT_S:.0f} s"
-        if process.poll() is not None:
-            raise AssertionError(f"{what}: the command ended before with {process.communicate()}")
-        time.sleep(0.1)
-    return value
 
 
 def bash(command: str) -> dict[str, Any]:
@@ -116,15 +102,6 @@ def both_arms(image: None, tmp_path_factory: pytest.TempPathFactory, smoke_resul
     done = tool.finish(process, 600)
     assert done.code == 0, done.err
     return SimpleNamespace(tool=tool, done=done, pid=process.pid, bundle=tool.bundles()[-1])
-
-
-def fresh(folder: Path, smoke_results: Path) -> Tool:
-    """The command line with the smoke fixtures."""
-    import shutil
-
-    tool = Tool(folder)
-    shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
-    return tool
 
 
 @pytest.mark.parametrize("arm", ["baseline", "with_kb"])
@@ -249,7 +226,7 @@ class Provider(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        (network,) = json.loads(ask("network", "inspect", "bridge"))
+        (network,) = json.loads(ask_docker("network", "inspect", "bridge"))
         config = network["IPAM"]["Config"][0]  # an engine names its own address there from its second start on
         bridge = config.get("Gateway") or ipaddress.ip_network(config["Subnet"])[1]
         return f"http://{bridge}:{self.server_address[1]}"
@@ -333,16 +310,16 @@ def test_a_key_goes_to_the_provider_and_nowhere_else(
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         raise
-    seen = ask("inspect", agent, gateway)
-    seen += ask("volume", "inspect", *[n for n in left_over(process.pid) if n not in (agent, gateway)])
+    seen = ask_docker("inspect", agent, gateway)
+    seen += ask_docker("volume", "inspect", *[n for n in left_over(process.pid) if n not in (agent, gateway)])
     for name in (agent, gateway):
         done = subprocess.run(["docker", "logs", name], capture_output=True, text=True, check=True)
-        seen += done.stdout + done.stderr + ask("top", name)
+        seen += done.stdout + done.stderr + ask_docker("top", name)
         files = "cat /proc/*/environ /proc/*/cmdline 2>/dev/null; grep -rs . /gateway /gateway-sock /job /tmp || true"
-        seen += ask("exec", name, "sh", "-c", files)
+        seen += ask_docker("exec", name, "sh", "-c", files)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
-    seen += out + err + ask("history", "--no-trunc", settings.image())
+    seen += out + err + ask_docker("history", "--no-trunc", settings.image())
     (bundle,) = tool.bundles()
     texts = {path.name: path.read_text(errors="replace") for path in bundle.rglob("*") if path.is_file()}
     assert server.keys == [KEY] * 3, "the gateway had it"
@@ -380,50 +357,45 @@ def slow_study(tool: Tool, **env: str) -> tuple[subprocess.Popen[str], str]:
     return process, wait_for("a sleeping agent", sleeping, process)
 
 
-@pytest.fixture
-def study_tool(tmp_path: Path, smoke_results: Path) -> Tool:
-    return fresh(tmp_path, smoke_results)
-
-
-def test_interrupted_it_keeps_names_and_leaves_nothing_and_resumes_to_the_same_table(study_tool: Tool) -> None:
-    process, _ = slow_study(study_tool)
+def test_interrupted_it_keeps_names_and_leaves_nothing_and_resumes_to_the_same_table(judge_tool: Tool) -> None:
+    process, _ = slow_study(judge_tool)
     process.send_signal(signal.SIGINT)
-    done = study_tool.finish(process)
+    done = judge_tool.finish(process)
     assert done.code == 130 and "unfinished: L1_36/with_kb/0" in done.complaint, done.err
-    assert not left_over(process.pid) and not study_tool.processes()
-    (bundle,) = study_tool.bundles()
+    assert not left_over(process.pid) and not judge_tool.processes()
+    (bundle,) = judge_tool.bundles()
     assert manifest(bundle)["status"] == "interrupted" and list(rows(bundle)) == ["L1_36/baseline/0"]
     cut = record(bundle, "L1_36/with_kb/0")
     assert not cut["finished"] and cut["class"] == "interrupted" and events(bundle, "L1_36/with_kb/0", "tool_use")
     before = table(bundle)
-    again = study_tool(*STUDY, "--upstream", f"replay:{study_tool.folder / 'scripts'}", "--resume")
+    again = judge_tool(*STUDY, "--upstream", f"replay:{judge_tool.folder / 'scripts'}", "--resume")
     assert again.code == 0, again.err
-    assert study_tool.bundles() == [bundle] and manifest(bundle)["status"] == "complete"
+    assert judge_tool.bundles() == [bundle] and manifest(bundle)["status"] == "complete"
     assert table(bundle)[:1] == before and [row[2] for row in table(bundle)] == ["completed"] * 2
     assert [a["class"] for a in record(bundle, "L1_36/with_kb/0")["attempts"]] == ["interrupted", "agent"]
     assert len(record(bundle, "L1_36/baseline/0")["attempts"]) == 1, "what was done was not done again"
 
 
-def test_a_second_signal_kills_at_once(study_tool: Tool) -> None:
-    process, agent = slow_study(study_tool)
-    ask("kill", "--signal", "STOP", agent)  # it cannot hear SIGTERM; Docker wakes a paused container for it
+def test_a_second_signal_kills_at_once(judge_tool: Tool) -> None:
+    process, agent = slow_study(judge_tool)
+    ask_docker("kill", "--signal", "STOP", agent)  # it cannot hear SIGTERM; Docker wakes a paused container for it
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     time.sleep(2)
     process.send_signal(signal.SIGINT)
-    done = study_tool.finish(process)
+    done = judge_tool.finish(process)
     assert done.code == 130 and "unfinished: L1_36/with_kb/0" in done.complaint, done.err
     assert "interrupted again: killing everything" in done.err
     assert time.monotonic() - begin < 60 and not left_over(process.pid)
 
 
 @pytest.mark.parametrize("victim", ["agent", "gateway"])
-def test_a_container_that_is_killed_is_an_infrastructure_failure_and_tried_again(victim: str, study_tool: Tool) -> None:
-    process, agent = slow_study(study_tool)
-    ask("kill", agent if victim == "agent" else agent.removesuffix("agent") + "gateway")
-    done = study_tool.finish(process, 600)
+def test_a_container_that_is_killed_is_an_infrastructure_failure_and_tried_again(victim: str, judge_tool: Tool) -> None:
+    process, agent = slow_study(judge_tool)
+    ask_docker("kill", agent if victim == "agent" else agent.removesuffix("agent") + "gateway")
+    done = judge_tool.finish(process, 600)
     assert done.code == 0, done.err
-    (bundle,) = study_tool.bundles()
+    (bundle,) = judge_tool.bundles()
     attempts = record(bundle, "L1_36/with_kb/0")["attempts"]
     assert [a["class"] for a in attempts] == ["infrastructure", "agent"], attempts
     assert "infrastructure failure, again in 0.5 s" in done.err
@@ -431,14 +403,14 @@ def test_a_container_that_is_killed_is_an_infrastructure_failure_and_tried_again
     assert [row[2] for row in table(bundle)] == ["completed"] * 2 and not left_over(process.pid)
 
 
-def test_an_agent_that_kills_wins_no_further_attempt(study_tool: Tool) -> None:
+def test_an_agent_that_kills_wins_no_further_attempt(judge_tool: Tool) -> None:
     """Its session is the container's first process, which no SIGKILL from inside ends: its own programs die alone, and
     it goes on. A SIGTERM ends the session, and that is the agent's own doing."""
     kills = [bash("kill -9 -1; kill -9 1"), bash("cat /proc/1/cmdline"), solves(), END]
-    folder = write(study_tool.folder / "scripts", baseline=kills, with_kb=[bash("true"), bash("kill 1; sleep 60"), END])
-    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--jobs", 2)
+    folder = write(judge_tool.folder / "scripts", baseline=kills, with_kb=[bash("true"), bash("kill 1; sleep 60"), END])
+    done = judge_tool(*STUDY, "--upstream", f"replay:{folder}", "--jobs", 2)
     assert done.code == 0, done.err
-    (bundle,) = study_tool.bundles()
+    (bundle,) = judge_tool.bundles()
     went_on, ended = (record(bundle, f"L1_36/{arm}/0") for arm in ("baseline", "with_kb"))
     assert (went_on["status"], len(went_on["attempts"]), went_on["meter"]["turns"]) == ("completed", 1, 4), went_on
     first = events(bundle, "L1_36/baseline/0", "tool_result")[1]["text"]
@@ -446,43 +418,43 @@ def test_an_agent_that_kills_wins_no_further_attempt(study_tool: Tool) -> None:
     assert (ended["class"], len(ended["attempts"])) == ("agent", 1) and "SIGTERM" in ended["detail"], ended
 
 
-def test_a_study_that_is_killed_leaves_what_gc_removes_and_resume_finishes(study_tool: Tool) -> None:
-    process, _ = slow_study(study_tool)
+def test_a_study_that_is_killed_leaves_what_gc_removes_and_resume_finishes(judge_tool: Tool) -> None:
+    process, _ = slow_study(judge_tool)
     process.kill()
     process.communicate()
     assert left_over(process.pid), "the dead run left nothing to clean up"
-    assert study_tool("gc").code == 0
+    assert judge_tool("gc").code == 0
     assert not left_over(process.pid), "gateway, agent and volumes went"
-    again = study_tool(*STUDY, "--upstream", f"replay:{study_tool.folder / 'scripts'}", "--resume")
+    again = judge_tool(*STUDY, "--upstream", f"replay:{judge_tool.folder / 'scripts'}", "--resume")
     assert again.code == 0, again.err
-    (bundle,) = study_tool.bundles()
+    (bundle,) = judge_tool.bundles()
     assert [row[2] for row in table(bundle)] == ["completed"] * 2
 
 
-def test_an_engine_that_goes_away_loses_the_job_at_work_alone(study_tool: Tool) -> None:
+def test_an_engine_that_goes_away_loses_the_job_at_work_alone(judge_tool: Tool) -> None:
     """In the middle of the second arm's agent; then it is back, and the command resumed."""
     from test_failures import Proxy
 
-    proxy = Proxy(study_tool.folder / "docker.sock")
-    process, _ = slow_study(study_tool, DOCKER_HOST=proxy.address)
+    proxy = Proxy(judge_tool.folder / "docker.sock")
+    process, _ = slow_study(judge_tool, DOCKER_HOST=proxy.address)
     proxy.cut()
-    done = study_tool.finish(process)
+    done = judge_tool.finish(process)
     assert done.code == 2 and "went away" in done.complaint, done.err
-    (bundle,) = study_tool.bundles()
+    (bundle,) = judge_tool.bundles()
     assert list(rows(bundle)) == ["L1_36/baseline/0"] and manifest(bundle)["status"] == "failed"
     assert left_over(process.pid), "the engine could not remove them"
-    assert study_tool("gc").code == 0 and not left_over(process.pid)
-    again = study_tool(*STUDY, "--upstream", f"replay:{study_tool.folder / 'scripts'}", "--resume")
+    assert judge_tool("gc").code == 0 and not left_over(process.pid)
+    again = judge_tool(*STUDY, "--upstream", f"replay:{judge_tool.folder / 'scripts'}", "--resume")
     assert again.code == 0, again.err
-    assert study_tool.bundles() == [bundle] and [row[2] for row in table(bundle)] == ["completed"] * 2
+    assert judge_tool.bundles() == [bundle] and [row[2] for row in table(bundle)] == ["completed"] * 2
 
 
-def test_budgets_end_an_agent_whatever_it_does_and_its_row_stays(study_tool: Tool) -> None:
+def test_budgets_end_an_agent_whatever_it_does_and_its_row_stays(judge_tool: Tool) -> None:
     endless = [bash(f"echo {n}") for n in range(9)]
-    folder = write(study_tool.folder / "scripts", baseline=endless, with_kb=[solves(), *endless])
-    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--budget-turns", 3, "--jobs", 2)
+    folder = write(judge_tool.folder / "scripts", baseline=endless, with_kb=[solves(), *endless])
+    done = judge_tool(*STUDY, "--upstream", f"replay:{folder}", "--budget-turns", 3, "--jobs", 2)
     assert done.code == 0, done.err
-    (bundle,) = study_tool.bundles()
+    (bundle,) = judge_tool.bundles()
     for arm, handed_in in (("baseline", False), ("with_kb", True)):
         told = record(bundle, f"L1_36/{arm}/0")
         assert told["status"] == "budget" and told["meter"]["turns"] == 3 and len(told["attempts"]) == 1, told
@@ -490,29 +462,29 @@ def test_budgets_end_an_agent_whatever_it_does_and_its_row_stays(study_tool: Too
         assert row["agent"]["solution"] is handed_in and row["result"]["results"][0]["verdict"] != "correct"
 
 
-def test_a_failing_provider_is_asked_again_and_what_it_cost_is_counted_once(study_tool: Tool) -> None:
+def test_a_failing_provider_is_asked_again_and_what_it_cost_is_counted_once(judge_tool: Tool) -> None:
     faults: dict[str, dict[str, Any]] = {
         "baseline": {"error": {"status": 529, "retry_after": 0.1, "times": 2}},
         "with_kb": {"disconnect_after": 2, "times": 1},
     }
     scripts = {arm: [solves() | fault, {"error": {"status": 429, "retry_after": 0.1, "times": 1}}, END]
                for arm, fault in faults.items()}  # fmt: skip
-    folder = write(study_tool.folder / "scripts", **scripts)
-    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--jobs", 2)
+    folder = write(judge_tool.folder / "scripts", **scripts)
+    done = judge_tool(*STUDY, "--upstream", f"replay:{folder}", "--jobs", 2)
     assert done.code == 0, done.err
-    (bundle,) = study_tool.bundles()
+    (bundle,) = judge_tool.bundles()
     for arm in faults:
         told = record(bundle, f"L1_36/{arm}/0")
         assert told["status"] == "completed" and len(told["attempts"]) == 1, told
         assert told["meter"]["provider_errors"], told["meter"]
 
 
-def test_a_provider_that_stays_away_is_no_failure_of_the_agent(study_tool: Tool) -> None:
+def test_a_provider_that_stays_away_is_no_failure_of_the_agent(judge_tool: Tool) -> None:
     refused = [{"error": {"status": 401, "times": 50}}, END]
-    folder = write(study_tool.folder / "scripts", baseline=refused)
-    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--arms", "baseline", "--retries", 1)
+    folder = write(judge_tool.folder / "scripts", baseline=refused)
+    done = judge_tool(*STUDY, "--upstream", f"replay:{folder}", "--arms", "baseline", "--retries", 1)
     assert done.code == 2 and "provider failure in each of 2 attempts" in done.err, done.err
-    (bundle,) = study_tool.bundles()
+    (bundle,) = judge_tool.bundles()
     assert rows(bundle)["L1_36/baseline/0"]["status"] == "failed"
     assert [a["class"] for a in record(bundle, "L1_36/baseline/0")["attempts"]] == ["provider"] * 2
 
@@ -520,12 +492,12 @@ def test_a_provider_that_stays_away_is_no_failure_of_the_agent(study_tool: Tool)
 # --- ten at once -----------------------------------------------------------------------------------------------------
 
 
-def test_ten_jobs_at_once_stay_apart_and_within_the_machines_memory(study_tool: Tool) -> None:
+def test_ten_jobs_at_once_stay_apart_and_within_the_machines_memory(judge_tool: Tool) -> None:
     names = [(arm, repeat) for arm in ("baseline", "with_kb") for repeat in range(5)]
     scripts = {f"L1_36__{arm}__{n}": [bash(f"hostname; sleep 3; echo job-{arm}-{n} > mine; cat mine; ls /job/work"),
                                      solves(f"job-{arm}-{n}"), END] for arm, n in names}  # fmt: skip
-    folder = write(study_tool.folder / "scripts", **scripts)
-    process = study_tool.start(*STUDY, "--upstream", f"replay:{folder}", "--repeats", 5, "--jobs", 10)
+    folder = write(judge_tool.folder / "scripts", **scripts)
+    process = judge_tool.start(*STUDY, "--upstream", f"replay:{folder}", "--repeats", 5, "--jobs", 10)
     agents: set[str] = set()
     limits: dict[str, int] = {}
     most = peak_kb = 0
@@ -541,13 +513,13 @@ def test_ten_jobs_at_once_stay_apart_and_within_the_machines_memory(study_tool: 
         for line in status.read_text().splitlines() if status.exists() else []:
             peak_kb = max(peak_kb, int(line.split()[1])) if line.startswith("VmHWM") else peak_kb
         time.sleep(0.5)
-    done = study_tool.finish(process, 10)
+    done = judge_tool.finish(process, 10)
     assert done.code == 0, done.err
     assert len(agents) == 10 and most >= 2, (most, agents)
-    total = int(ask("info", "--format", "{{.MemTotal}}"))
+    total = int(ask_docker("info", "--format", "{{.MemTotal}}"))
     assert 0 < sum(limits.values()) <= total, "all ten may use what they are let"
     assert peak_kb < 400_000, f"the tool itself took {peak_kb} kB"
-    (bundle,) = study_tool.bundles()
+    (bundle,) = judge_tool.bundles()
     assert len(rows(bundle)) == 10
     for arm, repeat in names:
         job = f"L1_36/{arm}/{repeat}"

@@ -14,16 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import ROOT, Tool, rows, strict_json
+from conftest import ROOT, Tool, ask_docker, fresh, rows, strict_json
 from test_agent_containers import (
     DRIVER,
     END,
     KEY,
     SCRIPTS,
     STUDY,
-    ask,
     events,
-    fresh,
     left_over,
     record,
     solves,
@@ -37,11 +35,6 @@ from repro import config
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image"), pytest.mark.timeout(600)]
 CLAUDE_STUDY = ("run", "--agent", "claude-code", *STUDY[3:])
 PIN = strict_json((ROOT / "requirements" / "claude-code.json").read_text())["version"]
-
-
-@pytest.fixture
-def study_tool(tmp_path: Path, smoke_results: Path) -> Tool:
-    return fresh(tmp_path, smoke_results)
 
 
 # -- the CLI --------------------------------------------------------------------------------------------------------
@@ -97,12 +90,12 @@ def test_a_study_of_the_real_cli_verifies_is_reported_and_leaves_nothing(both_ar
     assert not left_over(both_arms.pid) and not both_arms.tool.processes()
 
 
-def test_an_image_without_the_cli_is_reported_before_anything_starts(study_tool: Tool) -> None:
+def test_an_image_without_the_cli_is_reported_before_anything_starts(judge_tool: Tool) -> None:
     if has_cli():
         pytest.skip(f"the image {config.image()!r} has Claude Code")
-    done = study_tool(*CLAUDE_STUDY, "--upstream", f"replay:{SCRIPTS / 'claude_code'}")
+    done = judge_tool(*CLAUDE_STUDY, "--upstream", f"replay:{SCRIPTS / 'claude_code'}")
     assert done.code == 1 and "Claude Code is not installed" in done.complaint and "CLAUDE_CODE=" in done.complaint
-    assert not study_tool.bundles()
+    assert not judge_tool.bundles()
 
 
 # -- a knowledge server that fails ------------------------------------------------------------------------------------
@@ -114,15 +107,15 @@ def knowing(image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     folder, tag = tmp_path_factory.mktemp("layer"), f"repro-test-{uuid.uuid4().hex[:12]}"
     (folder / "server.py").write_text(SERVER.format(names=list(KB_TOOLS)))
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: leeroopedia-mcp\nVersion: 0.1.9\n")
-    site = ask("run", "--rm", "--network", "none", "--entrypoint", "python", config.image(), "-c",
+    site = ask_docker("run", "--rm", "--network", "none", "--entrypoint", "python", config.image(), "-c",
                "import mcp, pathlib; print(pathlib.Path(mcp.__file__).parents[1])").strip()  # fmt: skip
     (folder / "Dockerfile").write_text(
         f"FROM {config.image()}\nCOPY server.py {site}/leeroopedia_mcp/server.py\n"
         f"COPY METADATA {site}/leeroopedia_mcp-0.1.9.dist-info/METADATA\n"
     )
-    ask("build", "-q", "--tag", tag, str(folder))
+    ask_docker("build", "-q", "--tag", tag, str(folder))
     yield tag
-    ask("image", "rm", "--force", tag)
+    ask_docker("image", "rm", "--force", tag)
 
 
 def consults(query: str) -> dict[str, Any]:
@@ -157,11 +150,11 @@ def study(tool: Tool, image: str, script: list[dict[str, Any]], *more: str, fiel
     return done.stderr, tool.bundles()[-1]
 
 
-def test_a_knowledge_server_slow_limited_and_dead_costs_calls_and_not_the_job(study_tool: Tool, knowing: str) -> None:
+def test_a_knowledge_server_slow_limited_and_dead_costs_calls_and_not_the_job(judge_tool: Tool, knowing: str) -> None:
     """Each failure is an answer that says so; gateway, agent, journal and report count the same calls."""
     queries = ["tiles", "limit", "sleep", "die", "again", "more", "evenmore"]
     script = [*map(consults, queries), solves(), END]
-    _, bundle = study(study_tool, knowing, script, "--budget-kb-calls", "5", fields="{'timeout_s': 2}")
+    _, bundle = study(judge_tool, knowing, script, "--budget-kb-calls", "5", fields="{'timeout_s': 2}")
     job = "L1_36/with_kb/0"
     told = record(bundle, job)
     assert told["status"] == "completed" and len(told["attempts"]) == 1, told
@@ -177,7 +170,7 @@ def test_a_knowledge_server_slow_limited_and_dead_costs_calls_and_not_the_job(st
     journal = [json.loads(line) for line in (bundle / told["folder"] / "journal.jsonl").read_text().splitlines()]
     decisions = [line["decision"] for line in journal if line["kind"] == "kb"]
     assert (decisions.count("allowed"), decisions.count("denied")) == (5, 2)
-    text = drawn(study_tool, bundle)
+    text = drawn(judge_tool, bundle)
     assert "search_knowledge 5" in text and "budget:kb_calls 2" in text
     assert not leaks(bundle)
 
@@ -195,11 +188,11 @@ def leaks(bundle: Path) -> list[Path]:
 
 
 def test_an_arm_whose_knowledge_base_does_not_start_spends_nothing_and_is_tried_again(
-    study_tool: Tool, knowing: str
+    judge_tool: Tool, knowing: str
 ) -> None:
     """Published, such an arm ran without one and said `MCP: YES`."""
     script = [consults("softmax"), solves(), END]
-    err, bundle = study(study_tool, knowing, script, "--retries", "1", fields="{'url': 'refuse'}")
+    err, bundle = study(judge_tool, knowing, script, "--retries", "1", fields="{'url': 'refuse'}")
     told = record(bundle, "L1_36/with_kb/0")
     assert [a["class"] for a in told["attempts"]] == ["infrastructure"] * 2 and "did not start" in told["detail"], told
     assert told["meter"].get("turns", 0) == 0 and not told["solutions"]
@@ -207,8 +200,8 @@ def test_an_arm_whose_knowledge_base_does_not_start_spends_nothing_and_is_tried_
     assert "infrastructure failure, again in" in err and not leaks(bundle) and KEY not in err
 
 
-def test_a_knowledge_base_that_is_not_installed_is_said_before_anything_starts(study_tool: Tool) -> None:
-    folder = write(study_tool.folder / "scripts", baseline=[END], with_kb=[END])
-    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--kb", "leeroopedia", LEEROOPEDIA_API_KEY=KEY)
+def test_a_knowledge_base_that_is_not_installed_is_said_before_anything_starts(judge_tool: Tool) -> None:
+    folder = write(judge_tool.folder / "scripts", baseline=[END], with_kb=[END])
+    done = judge_tool(*STUDY, "--upstream", f"replay:{folder}", "--kb", "leeroopedia", LEEROOPEDIA_API_KEY=KEY)
     assert done.code == 1 and "leeroopedia needs leeroopedia-mcp==0.1.9: found none" in done.complaint, done.err
-    assert "--kb local" in done.complaint and not study_tool.bundles() and KEY not in done.err
+    assert "--kb local" in done.complaint and not judge_tool.bundles() and KEY not in done.err

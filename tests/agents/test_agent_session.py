@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
 from agent_job import Job, call, message, text  # noqa: E402
-from conftest import CLEAN_ENV, ROOT  # noqa: E402
+from conftest import CLEAN_ENV, ROOT, alive, until  # noqa: E402
 
 from repro import config  # noqa: E402
 from repro.agents import preflight, session, task  # noqa: E402
@@ -45,17 +45,6 @@ def start(job: Job, **changes: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
 
 
-def until(what: Any, seconds: float = 30) -> None:
-    late = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < late, "it never happened"
-        time.sleep(0.05)
-
-
-def alive(pid: int) -> bool:
-    return processes().get(pid, (0, "Z"))[1] != "Z"
-
-
 STARTS = """
 sleep 300 & echo $! >> pids
 setsid env -i /bin/sh -c 'echo $$ >> pids; exec sleep 300' &
@@ -70,7 +59,7 @@ def test_a_signal_ends_the_agent_with_all_that_it_started_and_keeps_its_work(job
     """Also what left its session, its parent and its environment behind."""
     job.serve([message(CREATE), message(call("bash", 2, command=STARTS + "touch there; sleep 300"))])
     process = start(job)
-    until((job.folder / "work" / "there").exists)
+    until((job.folder / "work" / "there").exists, 30)
     begin = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
@@ -86,7 +75,7 @@ def test_a_signal_ends_the_agent_with_all_that_it_started_and_keeps_its_work(job
 def test_a_signal_wakes_a_session_that_waits_for_the_model(job: Job) -> None:
     job.serve([{"hang_s": 100}])
     process = start(job)
-    until(lambda: job.requests())
+    until(lambda: job.requests(), 30)
     process.terminate()
     begin = time.monotonic()
     process.communicate(timeout=30)
@@ -143,7 +132,7 @@ def test_events_are_there_as_they_happen(job: Job) -> None:
     """A session that is killed leaves all that came before."""
     job.serve([message(CREATE), message(call("bash", 2, command="touch there; sleep 300"))])
     process = start(job)
-    until((job.folder / "work" / "there").exists)
+    until((job.folder / "work" / "there").exists, 30)
     process.kill()
     process.communicate()
     kinds = [event["kind"] for event in job.events()]

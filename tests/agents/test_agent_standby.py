@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import pytest
 
 pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
 from agent_job import Job, call, message, text  # noqa: E402
-from conftest import CLEAN_ENV, ROOT  # noqa: E402
+from conftest import CLEAN_ENV, ROOT, alive, until  # noqa: E402
 
 from repro import config  # noqa: E402
 from repro.agents import session, task  # noqa: E402
@@ -60,14 +59,6 @@ def give_fixture(folder: Path, measured: Any) -> None:
     file = store.path(Path(), PROBLEM, "cpu")
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_bytes(jsonio.render(measured.to_json()))
-
-
-def until(what: Callable[[], Any], seconds: float = 60) -> Any:
-    late = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < late, "it never happened"
-        time.sleep(0.02)
-    return found
 
 
 def of_folder(folder: Path) -> list[str]:
@@ -234,7 +225,7 @@ def test_a_hang_that_is_stopped_costs_itself_alone(judging: Sitting, tmp_path: P
         started.send_signal(number)
         code, _, err = judging.finish(started)
         endings.append((code, _plain(err)))
-        until(lambda pids=pids: processes().get(pids[0], (0, "Z"))[1] == "Z", 20)
+        until(lambda pids=pids: not alive(pids[0]), 20)
     cold, by_term, by_int, killed = endings
     assert cold == by_term == by_int and cold[0] == 130 and "interrupted" in cold[1]
     assert killed[0] == -signal.SIGKILL
@@ -252,7 +243,7 @@ def test_a_standby_that_the_agent_kills_starts_again(judging: Sitting, tmp_path:
     before = judging.process
     os.kill(before, signal.SIGTERM)
     assert judging.finish(started)[0] == -signal.SIGKILL
-    until(lambda: processes().get(pids[0], (0, "Z"))[1] == "Z", 20)
+    until(lambda: not alive(pids[0]), 20)
     assert judging.run(judging.write("good", solution()))[0] == 0
     assert judging.process not in (0, before)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import alive
 
 from repro.agents import tools_bash
 from repro.agents.deadline import Deadline, Stopped
 from repro.agents.tools_bash import Bash
 from repro.agents.tools_editor import Editor
 from repro.agents.tools_result import MOST_CHARACTERS, shorten
-from repro.system.procfs import processes
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
 
@@ -32,10 +32,6 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Bash]]:
     yield bash
     for each in made:
         each.close()
-
-
-def lives(pid: int) -> bool:
-    return processes().get(pid, (0, "Z"))[1] != "Z"
 
 
 def pids(file: Path, count: int) -> list[int]:
@@ -113,7 +109,7 @@ def test_a_timeout_kills_the_command_and_everything_that_it_started(make: Callab
     begin = time.monotonic()
     result = bash.run(command)
     assert result.is_error and "not done after 2 s" in result.text and time.monotonic() - begin < 6
-    assert [pid for pid in pids(file, 4) if lives(pid)] == []
+    assert [pid for pid in pids(file, 4) if alive(pid)] == []
     assert bash.run("echo back").text == "back"
 
 
@@ -125,9 +121,9 @@ def test_a_program_in_the_background_does_not_hold_the_call_up(make: Callable[..
     assert bash.run(f"sleep 300 & echo $! > {file}; echo started").text == "started"
     assert time.monotonic() - begin < 3
     (pid,) = pids(file, 1)
-    assert bash.run("jobs").text and lives(pid)
+    assert bash.run("jobs").text and alive(pid)
     bash.restart()
-    assert not lives(pid)
+    assert not alive(pid)
 
 
 def test_ten_megabytes_of_output_are_shortened_and_kept_whole(make: Callable[..., Bash]) -> None:
@@ -162,7 +158,7 @@ def test_a_session_that_ends_ends_the_command(make: Callable[..., Bash], tmp_pat
     begin = time.monotonic()
     with pytest.raises(Stopped):
         bash.run(f"echo $$ > {file}; sleep 300")
-    assert time.monotonic() - begin < 5 and not lives(pids(file, 1)[0])
+    assert time.monotonic() - begin < 5 and not alive(pids(file, 1)[0])
 
 
 def test_no_descriptor_is_lost_over_many_restarts(make: Callable[..., Bash]) -> None:

@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from conftest import CPU, Tool, attempt, manifest, rows, strict_json
+from conftest import CPU, Tool, ask_docker, attempt, fresh, manifest, rows, strict_json, wait_for
 
 from repro import config as settings
 from repro.engines import local
@@ -39,7 +39,6 @@ from repro.system import jsonio
 pytestmark = pytest.mark.timeout(600)
 
 JUDGE = (*CPU, "--no-timing")
-WAIT_S = 120
 NO_GPU = shutil.which("nvidia-smi") is None
 
 # -- solutions --------------------------------------------------------------------------------------------------------
@@ -220,22 +219,9 @@ def scenario(play: Callable[[Tool], Any]) -> Any:
     def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> Any:
         if play.__name__.startswith("docker_"):
             request.getfixturevalue("image")
-        tool = Tool(tmp_path_factory.mktemp(play.__name__))
-        shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
-        return play(tool)
+        return play(fresh(tmp_path_factory.mktemp(play.__name__), smoke_results))
 
     return result
-
-
-def wait_for(what: str, condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
-    """Waits until the condition holds and returns its value; fails where the process ends before."""
-    deadline = time.monotonic() + WAIT_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {WAIT_S} s"
-        if process is not None and process.poll() is not None:
-            raise AssertionError(f"{what}: the command ended before with {process.communicate()}")
-        time.sleep(0.05)
-    return value
 
 
 def hangs(tool: Tool) -> bool:
@@ -888,14 +874,9 @@ def test_job_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypat
 DOCKER = ("--engine", "docker", "--device", "cpu", "--size", "smoke", "--no-timing")
 
 
-def ask(*args: str) -> str:
-    """What the docker client prints."""
-    return subprocess.run(["docker", *args], capture_output=True, text=True, check=True).stdout
-
-
 def containers(process: subprocess.Popen[str], *flags: str) -> list[str]:
     """Ids of the containers that belong to a command."""
-    text = ask(
+    text = ask_docker(
         "ps", "--no-trunc", *flags, "--filter", "label=repro.owner", "--format", '{{.ID}} {{.Label "repro.owner"}}'
     )
     return [line.split()[0] for line in text.splitlines() if f"-{process.pid}-" in line]
@@ -903,7 +884,7 @@ def containers(process: subprocess.Popen[str], *flags: str) -> list[str]:
 
 def volumes(process: subprocess.Popen[str]) -> list[str]:
     """Names of the volumes that belong to a command."""
-    text = ask("volume", "ls", "--filter", "label=repro.owner", "--format", '{{.Name}} {{.Label "repro.owner"}}')
+    text = ask_docker("volume", "ls", "--filter", "label=repro.owner", "--format", '{{.Name}} {{.Label "repro.owner"}}')
     return [line.split()[0] for line in text.splitlines() if f"-{process.pid}-" in line]
 
 
@@ -924,7 +905,7 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 engine = socket.socket(socket.AF_UNIX)
-                engine.connect(ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").strip()[7:])
+                engine.connect(ask_docker("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").strip()[7:])
                 self._open += [client, engine]
                 for pair in ((client, engine), (engine, client)):
                     threading.Thread(target=self._copy, args=pair, daemon=True).start()
@@ -955,7 +936,7 @@ def docker_run(tool: Tool) -> SimpleNamespace:
     folder = write(tool.folder / "solutions", solutions)
     process = tool.start("evaluate", folder, *DOCKER, "--timeout-s", 10, "--json", "out.json")
     first, *_ = wait_for("a container", lambda: containers(process), process)  # two begin together where two jobs fit
-    inspected = json.loads(ask("inspect", first))[0]
+    inspected = json.loads(ask_docker("inspect", first))[0]
     done = tool.finish(process)
     results = strict_json((tool.folder / "out.json").read_text())["results"]
     verdicts = {entry["solution"].removesuffix(".py"): entry for entry in results}
@@ -1001,8 +982,8 @@ def test_container_reports_facts_from_its_engine(image: None, tool: Tool) -> Non
     values = strict_json((tool.folder / "out.json").read_text())["values"]
     told = {name: value["value"] for name, value in values.items()}
     assert told["engine"] == "docker"
-    assert told["image_id"] == ask("image", "inspect", "--format", "{{.Id}}", settings.image()).strip()
-    assert told["engine_version"] == ask("version", "--format", "{{.Server.Version}}").strip()
+    assert told["image_id"] == ask_docker("image", "inspect", "--format", "{{.Id}}", settings.image()).strip()
+    assert told["engine_version"] == ask_docker("version", "--format", "{{.Server.Version}}").strip()
     assert told["base_name"] and told["cgroup"] and len(told["container_id"]) == 12
     assert values["toolkit"]["value"] or values["toolkit"]["status"] == "absent: the engine did not tell"
 
@@ -1020,8 +1001,8 @@ def test_container_that_outlives_its_bound_is_killed(image: None, judge_tool: To
     with contextlib.closing(engine.client):
         outcomes, ending = attempt(engine, [_hanging_job(judge_tool.results, engine)], 8.0)
     assert not outcomes and ending == "timed out after 8 s; its container was killed"
-    assert not ask("ps", "--all", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
-    assert not ask("volume", "ls", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
+    assert not ask_docker("ps", "--all", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
+    assert not ask_docker("volume", "ls", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
 
 
 def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone() -> None:
@@ -1137,7 +1118,7 @@ def test_gc_minds_no_container_that_goes_meanwhile(image: None) -> None:
 
     def churn() -> None:
         while not ended.is_set():
-            made = ask("create", "--volume", "/job", *labels, settings.image()).strip()
+            made = ask_docker("create", "--volume", "/job", *labels, settings.image()).strip()
             subprocess.run(["docker", "rm", "--force", "--volumes", made], capture_output=True, check=False)
 
     threads = [threading.Thread(target=churn) for _ in range(2)]
@@ -1158,11 +1139,11 @@ def test_gc_leaves_what_runs_for_another_machine_and_takes_it_once_it_has_ended(
     from repro.engines import docker
 
     labels = ("--label", "repro.run=elsewhere", "--label", "repro.owner=0badb007-1-1")
-    made = ask("run", "--detach", "--entrypoint", "sleep", *labels, settings.image(), "60").strip()
-    name = ask("inspect", "--format", "{{.Name}}", made).strip().removeprefix("/")
+    made = ask_docker("run", "--detach", "--entrypoint", "sleep", *labels, settings.image(), "60").strip()
+    name = ask_docker("inspect", "--format", "{{.Name}}", made).strip().removeprefix("/")
     try:
         assert f"container {name}" not in docker.collect_garbage(everything=False)
-        ask("kill", made)
+        ask_docker("kill", made)
         assert f"container {name}" in docker.collect_garbage(everything=False)
     finally:
         subprocess.run(["docker", "rm", "--force", made], capture_output=True, check=False)

@@ -16,13 +16,13 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import CLEAN_ENV, CPU, ROOT, WHOLE, Tool, manifest, rows
+from conftest import CLEAN_ENV, CPU, ROOT, WHOLE, Tool, ask_docker, manifest, rows, until
 from ray_cluster import Nodes, cluster
 
 from repro.system.procfs import descendants
@@ -125,13 +125,6 @@ def left(folder: Path) -> list[str]:
     return jobs + [str(path) for path in folder.glob("repro-node-*/*")]
 
 
-def until(reached: Callable[[], Any], seconds: float = 120.0) -> None:
-    late = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < late, "it did not happen"
-        time.sleep(0.1)
-
-
 def test_shipped_problems_have_the_rows_of_the_local_engine(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
     tool = Tool(tmp_path)
     study = ["run", "--agent", "oracle", "--controls", "none", "--no-timing"]
@@ -164,7 +157,7 @@ def test_raylets_killed_at_random_lose_no_row_and_write_none_twice(nodes: Nodes,
     assert {row["status"] for row in rows(bundle).values()} == {"done"}
     verdicts = {row["problem"]: row["result"]["results"][0]["verdict"] for row in rows(bundle).values()}
     assert verdicts == {f"p{n:03}": "correct" if n % 4 < 2 else "incorrect" for n in range(SUITE)}
-    until(lambda: not left(folder))
+    until(lambda: not left(folder), 120)
     assert tool("verify", bundle).code == 0
 
 
@@ -187,13 +180,13 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
     until(lambda: len(lines(bundle)) >= len(before) + 2 or process.poll() is not None, 300)
     process.kill()  # the driver dies; its cluster of this machine too
     tool.finish(process)
-    until(lambda: not left(tool.tmp))
+    until(lambda: not left(tool.tmp), 120)
     second = lines(bundle)
     done = tool.finish(tool.start(*command, *on(nodes), "--resume", RAY_INNER="local"), 1000)
     assert done.code == 0, done.err
     whole = lines(bundle)
     assert whole[: len(second)] == second and sorted(whole) == sorted(manifest(bundle)["plan"])
-    until(lambda: not left(folder) and not left(tool.tmp))
+    until(lambda: not left(folder) and not left(tool.tmp), 120)
     assert tool("verify", bundle).code == 0
 
 
@@ -237,7 +230,7 @@ def test_a_killed_worker_is_a_loss_that_is_tried_again(nodes: Nodes, folder: Pat
     assert done.code == 0, done.err
     (bundle,) = tool.bundles()
     assert sorted(lines(bundle)) == sorted(manifest(bundle)["plan"])
-    until(lambda: not left(folder))
+    until(lambda: not left(folder), 120)
 
 
 def test_nodes_without_docker_run_jobs_as_processes(tmp_path: Path) -> None:
@@ -269,7 +262,7 @@ def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp
     (bundle,) = tool.bundles()
     before = lines(bundle)
     assert manifest(bundle)["status"] == "incomplete" and len(before) >= 2
-    until(lambda: not left(folder))
+    until(lambda: not left(folder), 120)
     held.unlink()
     done = tool.finish(tool.start(*command, *CPU, "--resume"), 600)
     assert done.code == 0, done.err
@@ -334,8 +327,7 @@ def containers(folder: Path, owners: set[str]) -> list[str]:
     found = []
     for what in (("ps", "--all", "--format", '{{.Label "repro.owner"}}'),
                  ("volume", "ls", "--format", '{{.Label "repro.owner"}}')):  # fmt: skip
-        command = ["docker", *what, "--filter", "label=repro.run"]
-        found += subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        found += ask_docker(*what, "--filter", "label=repro.run").split()
     return [owner for owner in found if owner in owners]
 
 
@@ -356,7 +348,7 @@ def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_t
     assert told(local) == told(ray) and sorted(lines(ray)) == sorted(manifest(ray)["plan"])
     facts = manifest(ray)["engine"]
     assert facts["isolation"] == "containers" and facts["stack"]["image"].startswith("sha256:")
-    until(lambda: not containers(folder, owners) and not left(folder))
+    until(lambda: not containers(folder, owners) and not left(folder), 120)
 
     process = tool.start(*command, *on(nodes), RAY_INNER="docker")
     until(lambda: containers(folder, owners) or process.poll() is not None, 200)

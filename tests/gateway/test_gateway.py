@@ -224,7 +224,7 @@ def test_a_recording_replays_strictly_and_differences_are_a_diff(tmp_path: Path)
         ask(job, then)
         job.settled(turns=2)
         recorded = [json.loads(line) for line in (job.journal_dir / "record.jsonl").read_text().splitlines()]
-    with Job(recorded, upstream={"kind": "replay", "mode": "strict"}) as job:
+    with Job(recorded, upstream={"kind": "replay", "script": "replay.jsonl", "mode": "strict"}) as job:
         assert ask(job).content[0].to_dict()["text"] == "first"
         assert ask(job, then).usage.output_tokens == 77
         with pytest.raises(anthropic.BadRequestError, match=r'(?s)differs from the recording.*-.*"x".*\+.*"y"'):

@@ -341,8 +341,8 @@ def read(tmp_path: Path, **told: Any) -> config.Config:
 def test_a_configuration_is_read_with_its_defaults(tmp_path: Path) -> None:
     told = read(tmp_path)
     assert told.budgets == {"wall_s": None, "turns": None, "tokens": None, "usd": 1.0, "kb_calls": None}
-    assert told.socket == tmp_path / "s" and told.expect_tools == () and told.rates
-    assert read(tmp_path, arm="with_kb", knowledge={"kind": "local"}).expect_tools == config.KB_TOOLS
+    assert told.socket == tmp_path / "s" and told.shown_tools == () and told.rates
+    assert read(tmp_path, arm="with_kb", knowledge={"kind": "local"}).shown_tools == config.KB_TOOLS
 
 
 @pytest.mark.parametrize(

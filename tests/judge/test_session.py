@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from test_verdict import ONCE
 
 from repro.errors import SolutionRejected
 from repro.fixtures import calibration
@@ -37,9 +38,6 @@ from repro.system import jsonio
 from repro.system.stopwatch import Clock
 
 CPU = torch.device("cpu")
-KEYS = [p.key for suite in catalogue.suites() for p in catalogue.suite(suite, size="smoke")]
-# One key a problem: the agent study's where a problem is in both suites.
-ONCE = [key for key in KEYS if key.partition("@")[0] not in KEYS[: KEYS.index(key)]]
 VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
 TIMED = Options(device="cpu", timing=True, timeout_s=60, timing_budget_s=0.5, modes=("eager",))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import documents
 import pytest
-from conftest import CLEAN_ENV, CPU, ROOT, Tool
+from conftest import CLEAN_ENV, CPU, ROOT, Tool, alive
 from test_loop import ToldJudge, ended, options, search
 
 from repro import config
@@ -130,14 +130,6 @@ def test_a_search_that_is_killed_leaves_no_process_and_a_readable_journal(judge_
         time.sleep(0.1)
     assert [pid for pid in started if alive(pid)] == []
     assert Journal.resume(files[0].parent).replays
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_a_search_whose_input_kernel_is_incorrect_has_a_page_without_a_tree(tmp_path: Path) -> None:
