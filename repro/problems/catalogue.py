@@ -89,6 +89,11 @@ class Problem:
         """The id with its dtype where that is not float32: `L1_36`, `L1_36@bf16`."""
         return self.id + SHORT[self.dtype]
 
+    @property
+    def file_name(self) -> str:
+        """The file's own name, which in a job the id holds: every copy there is a problem.py."""
+        return f"{self.id}.py" if self.path.name.endswith("problem.py") else self.path.name
+
     def spike_of(self, i: int) -> float:
         """Height of the spikes of input i, in its own deviations."""
         return self.spike[i] if isinstance(self.spike, tuple) else self.spike
@@ -118,10 +123,12 @@ class Problem:
                 module.__dict__.update(helpers)
             exec(compile(text, str(self.path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
         except Exception as error:
-            raise JudgeError(f"problem file {self.path} does not run", f"{type(error).__name__}: {error}") from error
+            raise JudgeError(
+                f"problem file {self.file_name} does not run", f"{type(error).__name__}: {error}"
+            ) from error
         unknown = [name for name in self.overrides if not constants.holds(source, name)]
         if unknown:
-            raise JudgeError(f"problem file {self.path} has no module-level name {', '.join(unknown)}")
+            raise JudgeError(f"problem file {self.file_name} has no module-level name {', '.join(unknown)}")
         return module
 
     def check_names(self, overrides: dict[str, Any]) -> None:
@@ -210,7 +217,8 @@ def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Prob
     names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     missing = {"Model", "get_inputs", "get_init_inputs"} - names
     if missing:
-        raise UsageError(f"{path} is not a KernelBench problem", f"it does not define {', '.join(sorted(missing))}")
+        raise UsageError(f"{path} is not a KernelBench problem", f"it does not define {', '.join(sorted(missing))}",
+                         "It takes a class Model, and functions get_inputs and get_init_inputs.")  # fmt: skip
     return Problem(id=path.stem, name=path.stem, path=path.resolve(), dtype=dtype, size=size)
 
 
