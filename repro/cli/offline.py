@@ -281,7 +281,7 @@ def _verify(args: argparse.Namespace, progress: Progress) -> int:
 def _status(args: argparse.Namespace, progress: Progress) -> int:
     import time
 
-    from repro.report.elements import listed
+    from repro.records.wording import listed
     from repro.runs import status
     from repro.runs.progress import spoken
 

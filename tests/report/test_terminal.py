@@ -6,6 +6,7 @@ import ast
 import io
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -361,6 +362,18 @@ def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_tim
     assert first.startswith("[1/2] L1_36/oracle/0: correct") and first.endswith("(0:00)")
     assert second == "[2/2] L1_82/oracle/0: wrong (0:00)" and last == "no GPU"
     assert "\x1b" not in out.getvalue()
+
+
+def test_a_long_job_in_a_log_file_says_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "BEAT_S", 0.05)
+    out = io.StringIO()
+    told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
+    with told.live(), told.lane(["L1_36/oracle/0", "L1_82/oracle/0"]) as step:
+        step("timing")
+        late = time.monotonic() + 20
+        while out.getvalue().count("\n") < 2 and time.monotonic() < late:
+            time.sleep(0.01)
+    assert out.getvalue().splitlines()[1] == "running: L1_36/oracle/0 and 1 more, timing, 0:00"
 
 
 def test_progress_expects_the_rest_from_what_this_run_has_done(monkeypatch: pytest.MonkeyPatch) -> None:
