@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from repro import __version__, config
 from repro.bundle.write import Bundle
-from repro.cli import ending, offline, optimize
-from repro.engines import choose, names, require_alike
+from repro.cli import device, ending, offline, optimize
+from repro.engines import names
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
 from repro.records import wording
@@ -294,18 +294,6 @@ def _unknown(word: str, args: argparse.Namespace) -> UsageError:
     return UsageError(f"unknown argument {word}", "", f"{hint}See `repro {args.verb} --help`.")
 
 
-def _engine(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
-    """The engine, and the size that its device implies. Raises PrerequisiteError, also for full sizes on a CPU."""
-    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
-    if "mixed" in args and not (args.mixed or getattr(args, "no_timing", False)):
-        neither = " --no-timing needs neither." if "no_timing" in args else ""
-        require_alike(engine, f", or add --mixed: rows are then grouped by GPU.{neither}")
-    size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
-    if engine.device == "cpu" and args.device == "auto" and size == "smoke":
-        progress.say("no GPU: small shapes on the CPU in Triton's interpreter; correctness is real, times are not")
-    return engine, size
-
-
 def _options(args: argparse.Namespace) -> Any:
     from repro.studies.evaluation import JudgeOptions
 
@@ -367,7 +355,7 @@ def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     from repro import fingerprint
     from repro.records.job import Job
 
-    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
+    engine = device.chosen(args, progress)
     (outcome,) = engine.run([Job("fingerprint", "fingerprint", device=engine.device, timeout_s=120)], progress.step)
     if outcome.fingerprint is None:
         raise ReproError("no fingerprint", outcome.error)
@@ -401,7 +389,7 @@ def _doctor(args: argparse.Namespace, progress: Progress) -> int:
 def _fixtures(args: argparse.Namespace, progress: Progress) -> int:
     from repro.runs import fixtures
 
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     bundle = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
     return _conclude(args, bundle)
 
@@ -421,7 +409,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         code = _fixtures(args, progress)
         if code or not goes_on:
             return code
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     pace = options.pace(args)
     controls, folders = options.chosen_controls(args, engine.device, size), options.folders(args)
     if engine.device == "cpu" and any(control.torch_control for control in controls):
@@ -455,7 +443,7 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
 
     if args.suite == catalogue.KERNELBENCH:
         sources.check(sources.named(args.suite))
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     bundle = fixtures.audit(
         args.suite, args.problem, size, args.results, engine, progress, resume=args.resume
     )  # fmt: skip
@@ -486,7 +474,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     if args.identity != bool(args.suite) or (args.identity and (args.path or args.self_test or args.overrides)):
         raise UsageError("--suite goes with --identity alone", "", "Write --suite kernelbench --identity.")
     if args.identity:
-        engine, size = _engine(args, progress)
+        engine, size = device.sized(args, progress)
         bundle, results = evaluation.identities(
             args.suite, args.problem, size, args.results, engine, _options(args), progress, resume=args.resume
         )
@@ -498,7 +486,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         others = [file.name for path in args.path for file in sorted(path.glob("*.py")) if file not in chosen]
         if others:
             progress.say(f"not used, not named after a problem that was asked for: {', '.join(others)}")
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     if args.self_test:
         return _self_test(args, engine, progress)
     bundle, results = evaluation.evaluate(
@@ -546,7 +534,7 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
                 "no GPU in this container", "it was started without --gpus all, or the host has none",
                 "For the smoke size on the CPU: docker run repro benchmark --device cpu --size smoke",
             )  # fmt: skip
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     bundle, entries = benchmark.run(
         args.artifacts, args.name, size, args.results, engine, _options(args), progress,
         resume=args.resume, with_rounds=args.rounds, with_profiles=args.profile,
@@ -566,7 +554,7 @@ def _claims(args: argparse.Namespace, progress: Progress) -> int:
     from repro.studies import artifact_study as benchmark
     from repro.studies.evaluation import JudgeOptions
 
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     if engine.device == "cpu" and args.device == "auto":
         raise UsageError("no GPU here", "the published kernels run on CUDA alone",
                          "`repro artifacts lint` reads their folder without one.")  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro import config
+from repro.cli import device
 from repro.cli.offline import Run, write_json
 from repro.engines import choose, require_alike
 from repro.errors import PrerequisiteError, UsageError
@@ -99,13 +100,10 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     model = _model(args) if set(names) & set(MODELS) else ""
     kernel = runner.read_kernel(args.kernel or _shipped(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
-    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
+    engine, size = device.sized(args, progress)
     require_alike(engine, ": a search compares all times with each other.")
-    size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
     if "claude-code" in names and (kernel.entry != "ModelNew" or args.problem.endswith(".py")):
         raise UsageError("claude-code needs a kernel with ModelNew, and a shipped problem", "", "Choose anthropic.")
-    if engine.device == "cpu":
-        progress.say(f"no GPU: small shapes in Triton's interpreter; correctness is real, {NOT_MEASURED}")
     problem = _problem(args.problem, size, dtype)
     screen = args.screen or (SCREEN_GPU if engine.device == "cuda" else SCREEN_CPU)
     options = Options(

@@ -18,7 +18,7 @@ from test_report import bundle_of, result
 
 from repro import config
 from repro.bundle.write import Bundle
-from repro.cli import main
+from repro.cli import device, main
 from repro.doctor import finding
 from repro.judge.worker import no_gpu
 from repro.records import wording
@@ -416,7 +416,7 @@ def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "choose", interrupt)
+    monkeypatch.setattr(device, "choose", interrupt)
     assert main.main(["run"]) == 130
     assert "Repeat the command with --resume to go on" in capsys.readouterr().err
 
