@@ -124,6 +124,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
 def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     """Repeat a recorded run's decisions."""
     from repro.optimize import journal, runner
+    from repro.optimize.live import Board
     from repro.optimize.proposers.replay import Recorded
 
     options, kernel = runner.recorded(run)
@@ -136,7 +137,9 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
         return [Recorded(name) for name in options.proposers]
 
     progress.say(f"replaying {args.replay}: its answers and times are used, and nothing is judged or timed here")
-    finished = runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=run)
+    finished = runner.optimize(
+        problem, kernel, options, recorded, args.results, None, Board(console=progress.console), replay=run
+    )
     old, new = ((folder / journal.FILE).read_bytes() for folder in (run, finished.folder))
     lines = new.count(b"\n")
     progress.say(f"replayed: {lines} lines of the journal, " + ("the same byte for byte" if old == new else "in part"))

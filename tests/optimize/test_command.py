@@ -14,9 +14,9 @@ from repro.engines import choose
 from repro.optimize import bench, journal
 from repro.optimize.journal import Journal
 from repro.optimize.kernel_source import sha256
+from repro.optimize.live import Board
 from repro.optimize.loop import Search
 from repro.optimize.proposers.inbox import Inbox
-from repro.optimize.runner import Lines
 from repro.optimize.state import INPUT, NOT_JUDGED
 from repro.problems import catalogue
 from repro.records.search import Options
@@ -76,7 +76,7 @@ def test_no_attack_in_the_inbox_becomes_a_parent(problem: str, judge_tool: Tool)
                       finalists=len(files), minutes=None)  # fmt: skip
     try:
         loop = Search(options, source, "ModelNew", Journal.new(judge_tool.folder / "run"), lambda: judge,
-                      [Inbox(inbox)], Lines(Progress(quiet=True)))  # fmt: skip
+                      [Inbox(inbox)], Board(quiet=True))  # fmt: skip
         state = loop.run()
     finally:
         judge.close()

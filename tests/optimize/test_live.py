@@ -12,7 +12,6 @@ from repro.optimize.journal import Journal
 from repro.optimize.live import Board
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.search import Search
-from repro.optimize.runner import Lines
 
 
 def drawn(board: Board) -> str:
@@ -27,7 +26,7 @@ def searched(folder: Path, *, terminal: bool) -> tuple[str, Board]:
     board = Board(console=Console(file=out, width=200, force_terminal=terminal, no_color=True, highlight=False))
     with board.live(), board.live():  # a job of the search opens another block
         loop = Loop(options(rounds=1), KERNEL, "kernel_function", Journal.new(folder), lambda: judge, [Search()],
-                    Lines(board), clock=lambda: 0.0)  # fmt: skip
+                    board, clock=lambda: 0.0)  # fmt: skip
         loop.run()
     return out.getvalue(), board
 
