@@ -25,7 +25,6 @@ PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
 MODELS = ("anthropic", "claude-code")
 # Candidates screened a round: on the CPU each takes seconds in Triton's interpreter.
 SCREEN_GPU, SCREEN_CPU = 40, 6
-NOT_MEASURED = "times on the CPU are not a measurement"
 
 
 def add(
@@ -212,8 +211,10 @@ def _shipped(spec: str) -> Path:
 def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     """Print the accepted programs, the confirmation and the last line; write --json."""
     from repro.optimize.loop import OUT_OF_TIME
+    from repro.optimize.state import STAMP
 
     state, screen = finished.state, Screen.of(args)
+    stamp = "" if finished.measured else STAMP
     rows = []
     for program in state.programs.values():
         if program.accepted or program.id == "input":
@@ -222,7 +223,7 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
             name = program.id + (" ◀ best" if program.id == state.best and program.accepted else "")
             rows.append([name, program.parent or "", program.strategy, time, gain, program.why])
     columns = (Column("program", whole=True), Column("of", whole=True), Column("strategy"), Column("ms", whole=True),
-               Column("gain", whole=True), Column("why", 1))  # fmt: skip
+               Column(f"gain{stamp}", whole=True), Column("why", 1))  # fmt: skip
     screen.table(columns, rows)
     if len(rows) > 1:
         screen.line("gain: from samples in turns with the input kernel, so not quite the quotient of two ms. Programs "
@@ -235,11 +236,11 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
     )
     if finished.baselines_ms:
-        screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()))
+        screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()) + stamp)
     told = finished.confirmed
     if told is not None:
         verdict = told.best.verdict if told.best else told.error
-        ratio = f", {told.ratio:.2f}x the input" if told.ratio else ""
+        ratio = f", {told.ratio:.2f}x the input{stamp}" if told.ratio else ""
         screen.line(f"confirmed in fresh processes: {verdict}{ratio}")
     if args.compare is not None:
         _beside(screen, finished, args.compare)
@@ -260,8 +261,7 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         found = "no candidate was tried: raise --minutes"
     if not best.correct:
         found = "nothing was searched"
-    stamp = "" if finished.measured else NOT_MEASURED
-    screen.last(found, stamp, finished.stopped, shortest(finished.exported or finished.folder))
+    screen.last(found + stamp, finished.stopped, shortest(finished.exported or finished.folder))
     return 0 if best.correct else 1
 
 

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, REFUSED, Program, State
+from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, REFUSED, STAMP, Program, State
 from repro.runs.progress import Progress, spoken
 
 COLUMNS = ("program", "made by", "ms", "over the input", "of the floor", "")
@@ -84,7 +84,8 @@ def cells(state: State, program: Program) -> list[str]:
 def budgets(state: State, elapsed_s: float) -> str:
     """Return how much of the rounds, the time, the money and the tokens is used up."""
     options, spent = state.options, state.spent
-    parts = [f"{options.problem}: round {state.round} of {options.rounds}", spoken(elapsed_s)]
+    stamp = STAMP * (options.device == "cpu")
+    parts = [f"{options.problem}{stamp}: round {state.round} of {options.rounds}", spoken(elapsed_s)]
     parts[-1] += f" of {spoken(60 * options.minutes)}" if options.minutes is not None else ""
     for name, limit, form in (("usd", options.usd, ".2f"), ("tokens", options.tokens, ".0f")):
         if spent[name] or limit is not None:

@@ -15,7 +15,7 @@ from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal, sha256
 from repro.optimize.live import Board
 from repro.optimize.proposers.base import Modelled, Proposer
-from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, Program, State
+from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Program, State
 from repro.problems.catalogue import Work
 from repro.records import search
 from repro.records.profile import Counters
@@ -431,7 +431,7 @@ class Search:
         )
 
     def _stamp(self) -> str:
-        return "" if self.measured else " (not a measurement)"
+        return "" if self.measured else STAMP
 
     def _line(self, proposed: int, chosen: list[Program], gained: bool) -> str:
         state, best = self.state, self.state.programs[self.state.best]

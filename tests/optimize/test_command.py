@@ -31,7 +31,8 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool: Tool) -> Non
     common = ("--dtype", "float32", "--rounds", 1, "--screen", 3, "--finalists", 1, "--json", "out.json")
     done = judge_tool("optimize", "L1_36", *CPU, *common)
     assert done.code == 0, done.err
-    assert "not a measurement" in done.out
+    assert "(not a measurement) · " in done.out.splitlines()[-1]
+    assert all("x the input" not in line or "(not a measurement)" in line for line in done.out.splitlines())
     told = json.loads((judge_tool.folder / "out.json").read_text())
     assert told["programs"][0]["verdict"] == "correct" and told["measurement"] is False
     assert any(p["verdict"] == "correct" for p in told["programs"][1:])

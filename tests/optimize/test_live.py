@@ -52,7 +52,7 @@ def test_the_board_says_where_a_search_stands(tmp_path: Path) -> None:
     board.watch(state, lambda: 75.0)
     board.step("judging <r2.c01>")
     said = drawn(board).splitlines()
-    assert said[0] == "L1_82@bf16: round 2 of 2, 1:15 of 10:00, 0.25 of 1.00 usd, 1200 tokens"
+    assert said[0] == "L1_82@bf16 (not a measurement): round 2 of 2, 1:15 of 10:00, 0.25 of 1.00 usd, 1200 tokens"
     made = [p for p in state.programs.values() if p.round == 2]
     assert said[1].startswith(f"candidates of this round: {len(made)}; {sum(p.passed for p in made)} passed, ")
     assert best.gain is not None
