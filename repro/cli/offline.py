@@ -289,6 +289,8 @@ def _status(args: argparse.Namespace, progress: Progress) -> int:
     screen = Screen.of(args)
     rows = [[listed(lane["what"], 2), spoken(time.time() - lane["since"]), lane["line"]] for lane in found["running"]]
     screen.table((Column("running", whole=True), Column("for", number=True), Column("what it does", 1)), rows)
+    if names := found["finished"]:
+        screen.line(f"done: {listed(names, len(names) if screen.verbose else 3)}", "dim")
     failed = [[Text(name, BAD), why] for name, why in found["failed"].items()]
     screen.table((Column("not measured", whole=True), Column("why")), failed if screen.verbose else failed[:SHOWN])
     if len(failed) > SHOWN and not screen.verbose:

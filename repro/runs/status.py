@@ -62,6 +62,7 @@ def read(path: Path) -> dict[str, Any]:
     """Return what a run does or did. status: of the manifest, or `died` if its process ended without setting one."""
     bundle = Bundle.open(path)
     plan = bundle.manifest["plan"]
+    done = [name for name in plan if bundle.done(name)]
     failed = [bundle.record(name) for name in plan if name in bundle.rows and not bundle.done(name)]
     status = bundle.manifest["status"]
     live = status == "running" and bundle.held()
@@ -76,7 +77,8 @@ def read(path: Path) -> dict[str, Any]:
         "error": bundle.manifest.get("error", ""),
         "engine": bundle.manifest.get("engine", {}).get("engine", ""),
         "planned": len(plan),
-        "done": sum(map(bundle.done, plan)),
+        "done": len(done),
+        "finished": done,
         "failed": {row.row: f"{row.status}: {row.error}" for row in failed},
         "running": now.get("running", []),
         "expected_s": now.get("expected_s"),
