@@ -337,10 +337,7 @@ def _exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
     if missing:
         count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
         again = "Mend that and repeat with --resume." if any(row.status != "unmet" for row in missing) else ""
-        print(
-            f"repro: {count}, first {missing[0].row}: {missing[0].error.rstrip('.')}. {again}".rstrip(),
-            file=sys.stderr,
-        )
+        ending.complain(f"{count}, first {missing[0].row}: {missing[0].error.rstrip('.')}. {again}".rstrip())
         return 1 if all(row.status == "unmet" for row in missing) else 2
     return 3 if any(entry.verdict != "correct" and not wording.not_judged(entry) for entry in judged) else 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import secrets
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from repro import config
 from repro.bundle.write import Bundle, latest
+from repro.cli.ending import complain
 from repro.errors import JudgeError, UsageError
 from repro.runs.progress import Progress
 from repro.system import jsonio
@@ -187,7 +187,7 @@ def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
 
         files, left_out = figure.draw(args.folder, args.name, args.output)
         for name, why in left_out.items():
-            print(f"repro: no figure of {name}: {why}", file=sys.stderr)
+            complain(f"no figure of {name}: {why}")
         for file in files:
             screen.line(f"written: {shortest(file)}")
         screen.last(f"{len(files)} figures written")
@@ -345,7 +345,7 @@ def _share(args: argparse.Namespace) -> int:
         for doubt in told.not_judged:
             screen.item(f"not judged: {doubt.file or 'all files'}: {doubt.what}")
         if told.failed:
-            print(f"repro: in {told.bundle} alone these checks fail: {', '.join(told.failed)}", file=sys.stderr)
+            complain(f"in {told.bundle} alone these checks fail: {', '.join(told.failed)}")
     write_json(args.json, {"schema_version": 1, "bundles": [told.to_json() for told in done]})
     screen.last(f"{len(done)} bundle{'' if len(done) == 1 else 's'} copied", ", ".join(told.bundle for told in done))
     return 2 if any(told.failed for told in done) else 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import json
+import os
+import pty
 import re
 import time
 from collections.abc import Iterator
@@ -408,6 +411,15 @@ def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys: pytest.Captu
     assert main.main(["verify", "-v", "/nowhere"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("Traceback") and err.endswith("\nrepro: /nowhere is not a bundle: it does not exist\n")
+
+
+def test_an_error_is_broken_between_words_on_a_terminal() -> None:
+    ours, theirs = pty.openpty()  # a terminal that knows no width
+    with open(theirs, "w") as terminal, contextlib.redirect_stderr(terminal):
+        assert main.main(["verify", "/nowhere/" + "x" * 60]) == 1
+        lines = os.read(ours, 4096).decode().split("\r\n")
+    os.close(ours)
+    assert lines == [f"repro: /nowhere/{'x' * 60} is not a bundle: it", "does not exist", ""]
 
 
 def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
