@@ -123,7 +123,7 @@ def _judging(
 ) -> None:
     from repro.studies.evaluation import COMPILE_TIMEOUT_S
 
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    offline.json_option(parser, "write the results")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument("--no-timing", action="store_true", help="only judge, do not time")
     parser.add_argument(
@@ -201,7 +201,7 @@ def parser() -> argparse.ArgumentParser:
     audit.add_argument("--suite", default="kernelbench", help="agent, artifacts, or kernelbench once it is fetched")
     _common(audit, timed=False)
     audit.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the table as markdown")
-    audit.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
+    offline.json_option(audit, "write the table")
     problems = verb("problems", "list the shipped problems and suites", offline.problems)
     problems.add_argument("--suite", default="", help="list this suite with traffic, arithmetic, memory and status")
     problems.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="of the columns memory and status")
@@ -240,7 +240,7 @@ def parser() -> argparse.ArgumentParser:
     claims.add_argument("--from", dest="origin", default="", metavar="DIR|URL",
                         help="another copy or address of the published folder")  # fmt: skip
     _common(claims, problem=False)
-    claims.add_argument("--json", type=Path, metavar="FILE", help="write every claim with its verdicts as JSON")
+    offline.json_option(claims, "write every claim with its verdicts")
     claims.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced")
     optimize.add(verb, functools.partial(_common, problem=False, timed=False))
     offline.add(verb)
@@ -258,16 +258,16 @@ def parser() -> argparse.ArgumentParser:
         "--artifacts", type=Path, default=config.ARTIFACTS_DIR,
         help="folder whose traces html and tex show (default: the shipped one)",
     )  # fmt: skip
-    report.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
+    offline.json_option(report, "write the report")
     doctor = verb("doctor", "check what this machine lacks for a run, and say what to do about it", _doctor)
     doctor.add_argument("--engine", choices=names(), default="auto", help="where jobs would run")
     doctor.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
     doctor.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda: a GPU is needed")
     _results(doctor)
-    doctor.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
+    offline.json_option(doctor, "write every check")
     fingerprint = verb("fingerprint", "describe this machine's GPU, driver, software and container", _fingerprint)
     _where(fingerprint)
-    fingerprint.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
+    offline.json_option(fingerprint, "write it")
     gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
     gc.add_argument("--all", action="store_true", help="also those of live runs")
     groups = (f"{group}:\n" + "\n".join(f"  {name:<13}{told[name]}" for name in of) for group, of in GROUPS.items())

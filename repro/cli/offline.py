@@ -28,6 +28,15 @@ SHOWN = 10
 BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
 
 
+def json_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds --json."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help=f"{what} as JSON")
+
+
+def _results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
+
+
 def write_json(path: Path | None, value: Any) -> None:
     """Writes what `--json` asks for. Raises UsageError where that file cannot be written."""
     if path == Path("-"):
@@ -67,30 +76,30 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
                            "figure: draw the convergence of every trace as SVG")  # fmt: skip
     artifacts.add_argument("folder", type=Path, help="a folder of artifacts, or one of them")
     artifacts.add_argument("name", nargs="*", help="artifacts by number or name (default: all)")
-    artifacts.add_argument("--json", type=Path, metavar="FILE", help="lint: write the findings as JSON")
+    json_option(artifacts, "lint: write the findings")
     artifacts.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="figure: folder of the pictures (default: here)"
     )
     compare = verb("compare", "compare two bundles row by row, or bundles with the published claims", _compare)
     compare.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
     compare.add_argument("--claims", action="store_true", help="compare bundles with every published figure")
-    compare.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
-    compare.add_argument("--json", type=Path, metavar="FILE", help="write the comparison as JSON")
+    _results(compare)
+    json_option(compare, "write the comparison")
     compare.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
                          "that is correct in A is not in B")  # fmt: skip
     verify = verb("verify", "check bundles: schemas, hashes, plan, solutions, verdicts, times", _verify)
     verify.add_argument("bundle", type=Path, nargs="*", help="bundles, or folders of bundles (default: the newest)")
-    verify.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
+    _results(verify)
     verify.add_argument(
         "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
     )
-    verify.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
+    json_option(verify, "write every check")
     status = verb("status", "show what a run in another terminal does: done, running, failed, expected end", _status)
     status.add_argument(
         "bundle", type=Path, nargs="?", help="a bundle (default: the newest that runs, else the newest)"
     )
-    status.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
-    status.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
+    _results(status)
+    json_option(status, "write it")
     bundle = verb("bundle", "copy bundles to give them away", _bundle)
     bundle.add_argument("action", choices=("share", "pack"), help="share: copy with identities replaced by salted "
                         "hashes; pack: copy as one archive beside its manifest and report")  # fmt: skip
@@ -109,7 +118,7 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
         help="share: leave out the report, telemetry, host's clocks and self-test samples; "
         "of fixtures keep what `repro audit` shows",
     )
-    bundle.add_argument("--json", type=Path, metavar="FILE", help="write a record of each copy as JSON")
+    json_option(bundle, "write a record of each copy")
 
 
 def problems(args: argparse.Namespace, progress: Progress) -> int:
@@ -285,8 +294,8 @@ def _status(args: argparse.Namespace, progress: Progress) -> int:
     from repro.runs import status
     from repro.runs.progress import spoken
 
-    found = status.read(args.bundle or status.find(args.results))
     screen = Screen.of(args)
+    found = status.read(args.bundle or status.find(args.results))
     rows = [[listed(lane["what"], 2), spoken(time.time() - lane["since"]), lane["line"]] for lane in found["running"]]
     screen.table((Column("running", whole=True), Column("for", number=True), Column("what it does", 1)), rows)
     if names := found["finished"]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from repro import config
 from repro.cli import device
-from repro.cli.offline import Run, write_json
+from repro.cli.offline import Run, json_option, write_json
 from repro.engines import choose, require_alike
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
@@ -78,7 +78,7 @@ def add(
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="write the tree of candidates: .html is a page, .svg its figure"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every program with its verdict as JSON")
+    json_option(parser, "write every program with its verdict")
     common(parser)
 
 

@@ -7,6 +7,7 @@ import base64
 import re
 import tomllib
 import types
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -276,19 +277,18 @@ def suite(name: str, *, size: str, only: list[str] | None = None) -> list[Proble
 
 def id_in(name: str) -> str | None:
     """The shipped problem id at the beginning of a file or folder name, or None."""
-    match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
-    if match:
-        level, number = match.groups()
-        known = (i for i in ids() if i.startswith(f"L{level}_") and int(i[3:]) == int(number))
-        return next(known, None)
-    return None
+    return _id_in(name, ids())
 
 
 def fetched_in(name: str) -> str | None:
     """The id of the fetched KernelBench's problem at the beginning of a file or folder name, or None."""
+    return _id_in(name, fetched())
+
+
+def _id_in(name: str, known: Iterable[str]) -> str | None:
     match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
-    known = f"L{match[1]}_{int(match[2]):02d}" if match else ""
-    return known if known in fetched() else None
+    found = f"L{match[1]}_{int(match[2]):02d}" if match else ""
+    return found if found in known else None
 
 
 def as_known(problem: Problem, problem_id: str) -> Problem:

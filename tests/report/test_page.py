@@ -30,11 +30,10 @@ from test_claims import THEIRS, theirs
 from test_report import bundle_of, result, study
 
 from repro import config
-from repro.analysis import published as figures
 from repro.cli import main
 from repro.errors import PrerequisiteError
 from repro.problems import catalogue
-from repro.report import cells, latex, markdown, page, plots, replicated
+from repro.report import cells, latex, markdown, page, plots
 from repro.report.document import Document
 from repro.report.elements import Cell, Figure, Quantity
 
@@ -121,11 +120,6 @@ def test_every_renderer_is_the_golden_one(drawn: Path, name: str) -> None:
 def test_a_figure_is_the_golden_one(drawn: Path) -> None:
     (figure,) = section(document(drawn), "claims")["figures"]
     golden("forest.svg", plots.svg(Figure.model_validate(figure)))
-
-
-def test_labels_of_claims_do_not_overlap() -> None:
-    labels = {plots._label(replicated.label(claim.id)) for claim in figures.load()}
-    assert len(labels) == len(figures.load()) and max(label.count("\n") for label in labels) == 1
 
 
 @pytest.mark.slow

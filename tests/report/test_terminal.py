@@ -21,7 +21,7 @@ from test_report import bundle_of, result
 
 from repro import config
 from repro.bundle.write import Bundle
-from repro.cli import device, main
+from repro.cli import device, ending, main
 from repro.doctor import finding
 from repro.judge.worker import no_gpu
 from repro.records import wording
@@ -373,10 +373,8 @@ def test_a_long_job_in_a_log_file_says_that_it_runs(monkeypatch: pytest.MonkeyPa
     told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
     with told.live(), told.lane(["L1_36/oracle/0", "L1_82/oracle/0"]) as step:
         step("timing")
-        late = time.monotonic() + 20
-        while out.getvalue().count("\n") < 2 and time.monotonic() < late:
-            time.sleep(0.01)
-    assert out.getvalue().splitlines()[1] == "running: L1_36/oracle/0 and 1 more, timing, 0:00"
+        time.sleep(0.5)
+    assert out.getvalue().splitlines()[-1] == "running: L1_36/oracle/0 and 1 more, timing, 0:00"
 
 
 def test_progress_expects_the_rest_from_what_this_run_has_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,10 +414,9 @@ def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys: pytest.Captu
 def test_an_error_is_broken_between_words_on_a_terminal() -> None:
     ours, theirs = pty.openpty()  # a terminal that knows no width
     with open(theirs, "w") as terminal, contextlib.redirect_stderr(terminal):
-        assert main.main(["verify", "/nowhere/" + "x" * 60]) == 1
-        lines = os.read(ours, 4096).decode().split("\r\n")
+        ending.complain("x" * 90 + " it is")
+        assert os.read(ours, 999).endswith(b"x it\r\nis\r\n")
     os.close(ours)
-    assert lines == [f"repro: /nowhere/{'x' * 60} is not a bundle: it", "does not exist", ""]
 
 
 def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
