@@ -290,11 +290,14 @@ def _verify(args: argparse.Namespace, progress: Progress) -> int:
 def _status(args: argparse.Namespace, progress: Progress) -> int:
     import time
 
+    from repro.optimize import journal
     from repro.records.wording import listed
     from repro.runs import status
     from repro.runs.progress import spoken
 
     screen = Screen.of(args)
+    for folder in [] if args.bundle else sorted(args.results.glob("*-optimize-*"))[-SHOWN:]:
+        Screen.of(args).item(f"{folder.name}: {journal.standing(folder)}")
     found = status.read(args.bundle or status.find(args.results))
     rows = [[listed(lane["what"], 2), spoken(time.time() - lane["since"]), lane["line"]] for lane in found["running"]]
     screen.table((Column("running", whole=True), Column("for", number=True), Column("what it does", 1)), rows)

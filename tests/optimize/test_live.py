@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from test_loop import KERNEL, ToldJudge, ended, options
 
-from repro.optimize.journal import Journal
+from repro.optimize.journal import Journal, standing
 from repro.optimize.live import Board
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.search import Search
@@ -40,6 +40,14 @@ def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path: Path) -
     assert [line.split(":")[0] for line in lines] == ["input kernel", "round 1", "stopped"]
     assert all(line in live for line in lines)
     assert "running: round 1: 4 finalists in full" in drawn(board)
+
+
+def test_where_a_search_stands(tmp_path: Path) -> None:
+    ended(tmp_path, rounds=1)
+    told, file = standing(tmp_path), tmp_path / "journal.jsonl"
+    assert told.startswith("round 1, best r1.") and told.endswith("(not a measurement); stopped: 1 rounds are done")
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:2]))
+    assert standing(tmp_path).startswith("no round is done; not stopped: ")
 
 
 def test_the_board_says_where_a_search_stands(tmp_path: Path) -> None:
