@@ -21,7 +21,7 @@ ROOM = 44
 # Fewest columns in which a line says what a job does; with less for each, one job's line is shown.
 LEAST = 12
 BETWEEN = " | "
-# How often a log file is told what runs.
+# Seconds between two lines that say what runs, in a log file.
 BEAT_S = 60.0
 
 
