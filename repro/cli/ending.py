@@ -8,11 +8,21 @@ import contextlib
 import os
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable
 
 from repro.errors import ReproError
 from repro.system import signals
+
+
+def complain(text: str) -> None:
+    """Print a message on stderr: one line, on a terminal broken between words."""
+    text = f"repro: {text}"
+    if sys.stderr.isatty():
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 100  # 0: the terminal does not know
+        text = textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
+    print(text, file=sys.stderr)
 
 
 def _terminate(*_: object) -> None:
@@ -51,15 +61,15 @@ def _exit_code(run: Callable[[argparse.Namespace], int]) -> int:
     except ReproError as error:
         if getattr(args, "verbose", False):
             traceback.print_exc()
-        print(f"repro: {error}", file=sys.stderr)
+        complain(f"{error}")
         return error.exit_code
     except KeyboardInterrupt:
         again = "with --resume to go on, or without to start again" if hasattr(args, "resume") else "to start again"
-        print(f"repro: interrupted. Repeat the command {again}.", file=sys.stderr)
+        complain(f"interrupted. Repeat the command {again}.")
         return 130
     except BrokenPipeError:
         return 0
     except Exception as error:  # a fault of ours: Python's own exit code would be 1, which blames the user
         traceback.print_exc()
-        print(f"repro: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        complain(f"internal error: {type(error).__name__}: {error}")
         return 2

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from repro import __version__, config
 from repro.bundle.write import Bundle
-from repro.cli import ending, offline, optimize
-from repro.engines import choose, names, require_alike
+from repro.cli import device, ending, offline, optimize
+from repro.engines import names
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
 from repro.records import wording
@@ -123,7 +123,7 @@ def _judging(
 ) -> None:
     from repro.studies.evaluation import COMPILE_TIMEOUT_S
 
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    offline.json_option(parser, "write the results")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument("--no-timing", action="store_true", help="only judge, do not time")
     parser.add_argument(
@@ -201,7 +201,7 @@ def parser() -> argparse.ArgumentParser:
     audit.add_argument("--suite", default="kernelbench", help="agent, artifacts, or kernelbench once it is fetched")
     _common(audit, timed=False)
     audit.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the table as markdown")
-    audit.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
+    offline.json_option(audit, "write the table")
     problems = verb("problems", "list the shipped problems and suites", offline.problems)
     problems.add_argument("--suite", default="", help="list this suite with traffic, arithmetic, memory and status")
     problems.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="of the columns memory and status")
@@ -240,7 +240,7 @@ def parser() -> argparse.ArgumentParser:
     claims.add_argument("--from", dest="origin", default="", metavar="DIR|URL",
                         help="another copy or address of the published folder")  # fmt: skip
     _common(claims, problem=False)
-    claims.add_argument("--json", type=Path, metavar="FILE", help="write every claim with its verdicts as JSON")
+    offline.json_option(claims, "write every claim with its verdicts")
     claims.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced")
     optimize.add(verb, functools.partial(_common, problem=False, timed=False))
     offline.add(verb)
@@ -258,16 +258,16 @@ def parser() -> argparse.ArgumentParser:
         "--artifacts", type=Path, default=config.ARTIFACTS_DIR,
         help="folder whose traces html and tex show (default: the shipped one)",
     )  # fmt: skip
-    report.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
+    offline.json_option(report, "write the report")
     doctor = verb("doctor", "check what this machine lacks for a run, and say what to do about it", _doctor)
     doctor.add_argument("--engine", choices=names(), default="auto", help="where jobs would run")
     doctor.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
     doctor.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda: a GPU is needed")
     _results(doctor)
-    doctor.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
+    offline.json_option(doctor, "write every check")
     fingerprint = verb("fingerprint", "describe this machine's GPU, driver, software and container", _fingerprint)
     _where(fingerprint)
-    fingerprint.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
+    offline.json_option(fingerprint, "write it")
     gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
     gc.add_argument("--all", action="store_true", help="also those of live runs")
     groups = (f"{group}:\n" + "\n".join(f"  {name:<13}{told[name]}" for name in of) for group, of in GROUPS.items())
@@ -292,18 +292,6 @@ def _unknown(word: str, args: argparse.Namespace) -> UsageError:
     near = difflib.get_close_matches(word.partition("=")[0], flags, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
     return UsageError(f"unknown argument {word}", "", f"{hint}See `repro {args.verb} --help`.")
-
-
-def _engine(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
-    """The engine, and the size that its device implies. Raises PrerequisiteError, also for full sizes on a CPU."""
-    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
-    if "mixed" in args and not (args.mixed or getattr(args, "no_timing", False)):
-        neither = " --no-timing needs neither." if "no_timing" in args else ""
-        require_alike(engine, f", or add --mixed: rows are then grouped by GPU.{neither}")
-    size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
-    if engine.device == "cpu" and args.device == "auto" and size == "smoke":
-        progress.say("no GPU: small shapes on the CPU in Triton's interpreter; correctness is real, times are not")
-    return engine, size
 
 
 def _options(args: argparse.Namespace) -> Any:
@@ -349,10 +337,7 @@ def _exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
     if missing:
         count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
         again = "Mend that and repeat with --resume." if any(row.status != "unmet" for row in missing) else ""
-        print(
-            f"repro: {count}, first {missing[0].row}: {missing[0].error.rstrip('.')}. {again}".rstrip(),
-            file=sys.stderr,
-        )
+        ending.complain(f"{count}, first {missing[0].row}: {missing[0].error.rstrip('.')}. {again}".rstrip())
         return 1 if all(row.status == "unmet" for row in missing) else 2
     return 3 if any(entry.verdict != "correct" and not wording.not_judged(entry) for entry in judged) else 0
 
@@ -367,7 +352,7 @@ def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     from repro import fingerprint
     from repro.records.job import Job
 
-    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
+    engine = device.chosen(args, progress)
     (outcome,) = engine.run([Job("fingerprint", "fingerprint", device=engine.device, timeout_s=120)], progress.step)
     if outcome.fingerprint is None:
         raise ReproError("no fingerprint", outcome.error)
@@ -401,7 +386,7 @@ def _doctor(args: argparse.Namespace, progress: Progress) -> int:
 def _fixtures(args: argparse.Namespace, progress: Progress) -> int:
     from repro.runs import fixtures
 
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     bundle = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
     return _conclude(args, bundle)
 
@@ -421,7 +406,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         code = _fixtures(args, progress)
         if code or not goes_on:
             return code
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     pace = options.pace(args)
     controls, folders = options.chosen_controls(args, engine.device, size), options.folders(args)
     if engine.device == "cpu" and any(control.torch_control for control in controls):
@@ -455,7 +440,7 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
 
     if args.suite == catalogue.KERNELBENCH:
         sources.check(sources.named(args.suite))
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     bundle = fixtures.audit(
         args.suite, args.problem, size, args.results, engine, progress, resume=args.resume
     )  # fmt: skip
@@ -486,7 +471,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     if args.identity != bool(args.suite) or (args.identity and (args.path or args.self_test or args.overrides)):
         raise UsageError("--suite goes with --identity alone", "", "Write --suite kernelbench --identity.")
     if args.identity:
-        engine, size = _engine(args, progress)
+        engine, size = device.sized(args, progress)
         bundle, results = evaluation.identities(
             args.suite, args.problem, size, args.results, engine, _options(args), progress, resume=args.resume
         )
@@ -498,7 +483,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         others = [file.name for path in args.path for file in sorted(path.glob("*.py")) if file not in chosen]
         if others:
             progress.say(f"not used, not named after a problem that was asked for: {', '.join(others)}")
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     if args.self_test:
         return _self_test(args, engine, progress)
     bundle, results = evaluation.evaluate(
@@ -546,7 +531,7 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
                 "no GPU in this container", "it was started without --gpus all, or the host has none",
                 "For the smoke size on the CPU: docker run repro benchmark --device cpu --size smoke",
             )  # fmt: skip
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     bundle, entries = benchmark.run(
         args.artifacts, args.name, size, args.results, engine, _options(args), progress,
         resume=args.resume, with_rounds=args.rounds, with_profiles=args.profile,
@@ -566,7 +551,7 @@ def _claims(args: argparse.Namespace, progress: Progress) -> int:
     from repro.studies import artifact_study as benchmark
     from repro.studies.evaluation import JudgeOptions
 
-    engine, size = _engine(args, progress)
+    engine, size = device.sized(args, progress)
     if engine.device == "cpu" and args.device == "auto":
         raise UsageError("no GPU here", "the published kernels run on CUDA alone",
                          "`repro artifacts lint` reads their folder without one.")  # fmt: skip

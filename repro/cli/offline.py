@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import secrets
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from repro import config
 from repro.bundle.write import Bundle, latest
+from repro.cli.ending import complain
 from repro.errors import JudgeError, UsageError
 from repro.runs.progress import Progress
 from repro.system import jsonio
@@ -26,6 +26,15 @@ NAME_COLUMNS = 24
 # Rows without a result that `status` lists.
 SHOWN = 10
 BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
+
+
+def json_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds --json."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help=f"{what} as JSON")
+
+
+def _results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
 
 
 def write_json(path: Path | None, value: Any) -> None:
@@ -67,30 +76,30 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
                            "figure: draw the convergence of every trace as SVG")  # fmt: skip
     artifacts.add_argument("folder", type=Path, help="a folder of artifacts, or one of them")
     artifacts.add_argument("name", nargs="*", help="artifacts by number or name (default: all)")
-    artifacts.add_argument("--json", type=Path, metavar="FILE", help="lint: write the findings as JSON")
+    json_option(artifacts, "lint: write the findings")
     artifacts.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="figure: folder of the pictures (default: here)"
     )
     compare = verb("compare", "compare two bundles row by row, or bundles with the published claims", _compare)
     compare.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
     compare.add_argument("--claims", action="store_true", help="compare bundles with every published figure")
-    compare.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
-    compare.add_argument("--json", type=Path, metavar="FILE", help="write the comparison as JSON")
+    _results(compare)
+    json_option(compare, "write the comparison")
     compare.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
                          "that is correct in A is not in B")  # fmt: skip
     verify = verb("verify", "check bundles: schemas, hashes, plan, solutions, verdicts, times", _verify)
     verify.add_argument("bundle", type=Path, nargs="*", help="bundles, or folders of bundles (default: the newest)")
-    verify.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
+    _results(verify)
     verify.add_argument(
         "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
     )
-    verify.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
+    json_option(verify, "write every check")
     status = verb("status", "show what a run in another terminal does: done, running, failed, expected end", _status)
     status.add_argument(
         "bundle", type=Path, nargs="?", help="a bundle (default: the newest that runs, else the newest)"
     )
-    status.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
-    status.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
+    _results(status)
+    json_option(status, "write it")
     bundle = verb("bundle", "copy bundles to give them away", _bundle)
     bundle.add_argument("action", choices=("share", "pack"), help="share: copy with identities replaced by salted "
                         "hashes; pack: copy as one archive beside its manifest and report")  # fmt: skip
@@ -109,7 +118,7 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
         help="share: leave out the report, telemetry, host's clocks and self-test samples; "
         "of fixtures keep what `repro audit` shows",
     )
-    bundle.add_argument("--json", type=Path, metavar="FILE", help="write a record of each copy as JSON")
+    json_option(bundle, "write a record of each copy")
 
 
 def problems(args: argparse.Namespace, progress: Progress) -> int:
@@ -187,7 +196,7 @@ def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
 
         files, left_out = figure.draw(args.folder, args.name, args.output)
         for name, why in left_out.items():
-            print(f"repro: no figure of {name}: {why}", file=sys.stderr)
+            complain(f"no figure of {name}: {why}")
         for file in files:
             screen.line(f"written: {shortest(file)}")
         screen.last(f"{len(files)} figures written")
@@ -281,14 +290,19 @@ def _verify(args: argparse.Namespace, progress: Progress) -> int:
 def _status(args: argparse.Namespace, progress: Progress) -> int:
     import time
 
-    from repro.report.elements import listed
+    from repro.optimize import journal
+    from repro.records.wording import listed
     from repro.runs import status
     from repro.runs.progress import spoken
 
-    found = status.read(args.bundle or status.find(args.results))
     screen = Screen.of(args)
+    for folder in [] if args.bundle else sorted(args.results.glob("*-optimize-*"))[-SHOWN:]:
+        Screen.of(args).item(f"{folder.name}: {journal.standing(folder)}")
+    found = status.read(args.bundle or status.find(args.results))
     rows = [[listed(lane["what"], 2), spoken(time.time() - lane["since"]), lane["line"]] for lane in found["running"]]
     screen.table((Column("running", whole=True), Column("for", number=True), Column("what it does", 1)), rows)
+    if names := found["finished"]:
+        screen.line(f"done: {listed(names, len(names) if screen.verbose else 3)}", "dim")
     failed = [[Text(name, BAD), why] for name, why in found["failed"].items()]
     screen.table((Column("not measured", whole=True), Column("why")), failed if screen.verbose else failed[:SHOWN])
     if len(failed) > SHOWN and not screen.verbose:
@@ -343,7 +357,7 @@ def _share(args: argparse.Namespace) -> int:
         for doubt in told.not_judged:
             screen.item(f"not judged: {doubt.file or 'all files'}: {doubt.what}")
         if told.failed:
-            print(f"repro: in {told.bundle} alone these checks fail: {', '.join(told.failed)}", file=sys.stderr)
+            complain(f"in {told.bundle} alone these checks fail: {', '.join(told.failed)}")
     write_json(args.json, {"schema_version": 1, "bundles": [told.to_json() for told in done]})
     screen.last(f"{len(done)} bundle{'' if len(done) == 1 else 's'} copied", ", ".join(told.bundle for told in done))
     return 2 if any(told.failed for told in done) else 0

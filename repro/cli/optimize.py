@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro import config
-from repro.cli.offline import Run, write_json
+from repro.cli import device
+from repro.cli.offline import Run, json_option, write_json
 from repro.engines import choose, require_alike
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
@@ -24,7 +25,6 @@ PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
 MODELS = ("anthropic", "claude-code")
 # Candidates screened a round: on the CPU each takes seconds in Triton's interpreter.
 SCREEN_GPU, SCREEN_CPU = 40, 6
-NOT_MEASURED = "times on the CPU are not a measurement"
 
 
 def add(
@@ -78,7 +78,7 @@ def add(
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="write the tree of candidates: .html is a page, .svg its figure"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every program with its verdict as JSON")
+    json_option(parser, "write every program with its verdict")
     common(parser)
 
 
@@ -99,13 +99,10 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     model = _model(args) if set(names) & set(MODELS) else ""
     kernel = runner.read_kernel(args.kernel or _shipped(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
-    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
+    engine, size = device.sized(args, progress)
     require_alike(engine, ": a search compares all times with each other.")
-    size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
     if "claude-code" in names and (kernel.entry != "ModelNew" or args.problem.endswith(".py")):
         raise UsageError("claude-code needs a kernel with ModelNew, and a shipped problem", "", "Choose anthropic.")
-    if engine.device == "cpu":
-        progress.say(f"no GPU: small shapes in Triton's interpreter; correctness is real, {NOT_MEASURED}")
     problem = _problem(args.problem, size, dtype)
     screen = args.screen or (SCREEN_GPU if engine.device == "cuda" else SCREEN_CPU)
     options = Options(
@@ -126,6 +123,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
 def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     """Repeat a recorded run's decisions."""
     from repro.optimize import journal, runner
+    from repro.optimize.live import Board
     from repro.optimize.proposers.replay import Recorded
 
     options, kernel = runner.recorded(run)
@@ -138,7 +136,9 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
         return [Recorded(name) for name in options.proposers]
 
     progress.say(f"replaying {args.replay}: its answers and times are used, and nothing is judged or timed here")
-    finished = runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=run)
+    finished = runner.optimize(
+        problem, kernel, options, recorded, args.results, None, Board(console=progress.console), replay=run
+    )
     old, new = ((folder / journal.FILE).read_bytes() for folder in (run, finished.folder))
     lines = new.count(b"\n")
     progress.say(f"replayed: {lines} lines of the journal, " + ("the same byte for byte" if old == new else "in part"))
@@ -211,8 +211,10 @@ def _shipped(spec: str) -> Path:
 def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     """Print the accepted programs, the confirmation and the last line; write --json."""
     from repro.optimize.loop import OUT_OF_TIME
+    from repro.optimize.state import STAMP
 
     state, screen = finished.state, Screen.of(args)
+    stamp = "" if finished.measured else STAMP
     rows = []
     for program in state.programs.values():
         if program.accepted or program.id == "input":
@@ -221,7 +223,7 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
             name = program.id + (" ◀ best" if program.id == state.best and program.accepted else "")
             rows.append([name, program.parent or "", program.strategy, time, gain, program.why])
     columns = (Column("program", whole=True), Column("of", whole=True), Column("strategy"), Column("ms", whole=True),
-               Column("gain", whole=True), Column("why", 1))  # fmt: skip
+               Column(f"gain{stamp}", whole=True), Column("why", 1))  # fmt: skip
     screen.table(columns, rows)
     if len(rows) > 1:
         screen.line("gain: from samples in turns with the input kernel, so not quite the quotient of two ms. Programs "
@@ -234,11 +236,11 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
     )
     if finished.baselines_ms:
-        screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()))
+        screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()) + stamp)
     told = finished.confirmed
     if told is not None:
         verdict = told.best.verdict if told.best else told.error
-        ratio = f", {told.ratio:.2f}x the input" if told.ratio else ""
+        ratio = f", {told.ratio:.2f}x the input{stamp}" if told.ratio else ""
         screen.line(f"confirmed in fresh processes: {verdict}{ratio}")
     if args.compare is not None:
         _beside(screen, finished, args.compare)
@@ -259,8 +261,7 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         found = "no candidate was tried: raise --minutes"
     if not best.correct:
         found = "nothing was searched"
-    stamp = "" if finished.measured else NOT_MEASURED
-    screen.last(found, stamp, finished.stopped, shortest(finished.exported or finished.folder))
+    screen.last(found + stamp, finished.stopped, shortest(finished.exported or finished.folder))
     return 0 if best.correct else 1
 
 

@@ -20,8 +20,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from repro.errors import BundleError, ReproError, UsageError
 from repro.optimize.kernel_source import sha256
+from repro.optimize.state import STAMP
 from repro.records.base import faults
-from repro.records.search import Line, Start
+from repro.records.search import Line, Selected, Start, Stopped
 from repro.system import jsonio
 
 FILE, KERNELS = "journal.jsonl", "kernels"
@@ -164,3 +165,19 @@ def read(folder: Path) -> list[Line]:
     if start is None or start.schema_version != SCHEMA_VERSION:
         raise BundleError(f"{file} is no journal of this version", "")
     return lines
+
+
+def standing(folder: Path) -> str:
+    """Return in a line where a run stands."""
+    try:
+        facts = {line.kind: line.facts for line in read(folder)}  # the last of each kind
+    except BundleError as error:
+        return str(error)
+    told = "no round is done"
+    if "selected" in facts:
+        last = Selected.model_validate(facts["selected"])
+        told = f"round {last.round}, best {last.best}" + (f" {last.gain.ratio:.2f}x the input" if last.gain else "")
+        told += STAMP * ("'device': 'cpu'" in str(facts["start"]))
+    if "stopped" in facts:
+        return f"{told}; stopped: {Stopped.model_validate(facts['stopped']).why}"
+    return f"{told}; not stopped: if it does not run, repeat its command with --resume"

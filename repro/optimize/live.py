@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, REFUSED, Program, State
+from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, REFUSED, STAMP, Program, State
 from repro.runs.progress import Progress, spoken
 
 COLUMNS = ("program", "made by", "ms", "over the input", "of the floor", "")
@@ -32,21 +32,21 @@ class Board(Progress):
     @contextlib.contextmanager
     def live(self) -> Iterator[Progress]:
         """Show the board while the block runs; a block within it, of a job of the search, changes nothing."""
-        if self._shows or not self.console.is_terminal or self.console.quiet:
+        if self._shows:
             yield self
             return
-        with Live(get_renderable=self.board, console=self.console, refresh_per_second=4, transient=True):
-            self._shows = True
-            try:
+        self._shows, terminal = True, self.console.is_terminal and not self.console.quiet
+        board = Live(get_renderable=self.board, console=self.console, refresh_per_second=4, transient=True)
+        try:
+            with board if terminal else self.plain():
                 yield self
-            finally:
-                self._shows = False
+        finally:
+            self._shows = False
 
     def board(self) -> RenderableType:
         """Return the board: rounds and budgets, times with intervals, candidates of this round, what is running."""
-        with self._lock:
-            running = list(self._steps.values())
-        now = Text(f"running: {'; '.join(running) or 'nothing'}", "cyan", no_wrap=True, overflow="ellipsis")
+        running = "; ".join(lane.line for lane in self.lanes() if lane.line) or "nothing"
+        now = Text(f"running: {running}", "cyan", no_wrap=True, overflow="ellipsis")
         if self._state is None or self._elapsed_s is None:
             return now
         state = self._state
@@ -84,7 +84,8 @@ def cells(state: State, program: Program) -> list[str]:
 def budgets(state: State, elapsed_s: float) -> str:
     """Return how much of the rounds, the time, the money and the tokens is used up."""
     options, spent = state.options, state.spent
-    parts = [f"{options.problem}: round {state.round} of {options.rounds}", spoken(elapsed_s)]
+    stamp = STAMP * (options.device == "cpu")
+    parts = [f"{options.problem}{stamp}: round {state.round} of {options.rounds}", spoken(elapsed_s)]
     parts[-1] += f" of {spoken(60 * options.minutes)}" if options.minutes is not None else ""
     for name, limit, form in (("usd", options.usd, ".2f"), ("tokens", options.tokens, ".0f")):
         if spent[name] or limit is not None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from repro.optimize import compiled, judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Journal
 from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal, sha256
+from repro.optimize.live import Board
 from repro.optimize.proposers.base import Modelled, Proposer
-from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, Program, State
+from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Program, State
 from repro.problems.catalogue import Work
 from repro.records import search
 from repro.records.profile import Counters
@@ -39,19 +39,6 @@ FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fal
 OUT_OF_TIME = "the time is used up"
 
 
-class View(Protocol):
-    """What a person sees of a run."""
-
-    def watch(self, state: State, elapsed_s: Callable[[], float]) -> None:
-        """Take the run that is to be shown."""
-
-    def step(self, line: str) -> None:
-        """Show what happens now."""
-
-    def done(self, line: str) -> None:
-        """Show a line that stays."""
-
-
 class Search:
     """One run. judge: called once something must be judged for real, never in a replay."""
 
@@ -63,7 +50,7 @@ class Search:
         journal: Journal,
         judge: Callable[[], Judge],
         proposers: list[Proposer],
-        view: View,
+        view: Board,
         *,
         work: Work | None = None,
         counters: Counters | None = None,
@@ -101,7 +88,7 @@ class Search:
             self.stopped = self._stop()
         end = search.Stopped(why=self.stopped, best=self.state.best, rounds=self.state.round)
         self.journal.note("stopped", end.to_json())
-        self.view.done(f"stopped: {self.stopped}")
+        self.view.say(f"stopped: {self.stopped}")
         return self.state
 
     def _begin(self) -> str:
@@ -116,7 +103,7 @@ class Search:
         base = self.state.programs[self.state.best]
         if base.time_ms is None:
             return f"the input kernel could not be timed: {base.reason}"
-        self.view.done(f"input kernel: correct, {base.time_ms:.4g} ms{self._stamp()}")
+        self.view.say(f"input kernel: correct, {base.time_ms:.4g} ms{self._stamp()}")
         return ""
 
     def _mend(self, first: Program) -> bool:
@@ -163,7 +150,7 @@ class Search:
             gain=best.gain, accepted=[p.id for p in chosen if p.accepted],
         )  # fmt: skip
         self.journal.note("selected", selected.to_json())
-        self.view.done(self._line(len(pool), chosen, gained))
+        self.view.say(self._line(len(pool), chosen, gained))
 
     def _stop(self) -> str:
         """Return why the search ends after this round, or ""."""
@@ -444,7 +431,7 @@ class Search:
         )
 
     def _stamp(self) -> str:
-        return "" if self.measured else " (not a measurement)"
+        return "" if self.measured else STAMP
 
     def _line(self, proposed: int, chosen: list[Program], gained: bool) -> str:
         state, best = self.state, self.state.programs[self.state.best]

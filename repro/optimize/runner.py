@@ -31,7 +31,6 @@ from repro.optimize.state import INPUT, State
 from repro.problems.catalogue import Problem
 from repro.records import search
 from repro.records.search import Confirmation, Options, Profiled, Start
-from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
 from repro.system import jsonio
@@ -39,26 +38,6 @@ from repro.system import jsonio
 BEST = "best.py"
 # What an archive says of the machine.
 SHARED = ("gpu_name", "compute_capability", "driver", "cuda_runtime", "torch", "triton", "python", "repro")
-
-
-@dataclass(frozen=True)
-class Lines:
-    """A run's lines on a progress display, without the count of jobs that its parts have."""
-
-    progress: Progress
-
-    def watch(self, state: State, elapsed_s: Callable[[], float]) -> None:
-        """Show a run on its board, where there is one."""
-        if isinstance(self.progress, Board):
-            self.progress.watch(state, elapsed_s)
-
-    def step(self, line: str) -> None:
-        """Show what happens now."""
-        self.progress.step(line)
-
-    def done(self, line: str) -> None:
-        """Show a line that stays."""
-        self.progress.say(line)
 
 
 @dataclass
@@ -81,7 +60,7 @@ def optimize(
     make: Callable[[Path], list[Proposer]],
     results: Path,
     engine: Engine | None,
-    progress: Progress,
+    progress: Board,
     *,
     resume: bool = False,
     replay: Path | None = None,
@@ -113,7 +92,7 @@ def optimize(
         told = {"kernel": options.kernel}
         counters = record.effect("profiled", told, search.PROFILED, lambda: _profile(asked(), kernel))
         run = Search(
-            options, source, kernel.entry, record, asked, proposers, Lines(progress), work=problem.work,
+            options, source, kernel.entry, record, asked, proposers, progress, work=problem.work,
             counters=counters.totals if counters.state == "profiled" else None,
         )  # fmt: skip
         state = run.run()

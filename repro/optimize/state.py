@@ -10,6 +10,7 @@ from repro.records.base import Record
 from repro.records.search import Diagnosis, Gain, Options
 
 INPUT = "input"
+STAMP = " (not a measurement)"
 NOT_JUDGED, DUPLICATE, REFUSED, SCREENED = "not judged", "duplicate", "refused", "screened"
 
 

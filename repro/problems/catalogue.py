@@ -7,6 +7,7 @@ import base64
 import re
 import tomllib
 import types
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -89,6 +90,11 @@ class Problem:
         """The id with its dtype where that is not float32: `L1_36`, `L1_36@bf16`."""
         return self.id + SHORT[self.dtype]
 
+    @property
+    def file_name(self) -> str:
+        """The file's own name, which in a job the id holds: every copy there is a problem.py."""
+        return f"{self.id}.py" if self.path.name.endswith("problem.py") else self.path.name
+
     def spike_of(self, i: int) -> float:
         """Height of the spikes of input i, in its own deviations."""
         return self.spike[i] if isinstance(self.spike, tuple) else self.spike
@@ -118,10 +124,12 @@ class Problem:
                 module.__dict__.update(helpers)
             exec(compile(text, str(self.path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
         except Exception as error:
-            raise JudgeError(f"problem file {self.path} does not run", f"{type(error).__name__}: {error}") from error
+            raise JudgeError(
+                f"problem file {self.file_name} does not run", f"{type(error).__name__}: {error}"
+            ) from error
         unknown = [name for name in self.overrides if not constants.holds(source, name)]
         if unknown:
-            raise JudgeError(f"problem file {self.path} has no module-level name {', '.join(unknown)}")
+            raise JudgeError(f"problem file {self.file_name} has no module-level name {', '.join(unknown)}")
         return module
 
     def check_names(self, overrides: dict[str, Any]) -> None:
@@ -210,7 +218,8 @@ def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Prob
     names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     missing = {"Model", "get_inputs", "get_init_inputs"} - names
     if missing:
-        raise UsageError(f"{path} is not a KernelBench problem", f"it does not define {', '.join(sorted(missing))}")
+        raise UsageError(f"{path} is not a KernelBench problem", f"it does not define {', '.join(sorted(missing))}",
+                         "It takes a class Model, and functions get_inputs and get_init_inputs.")  # fmt: skip
     return Problem(id=path.stem, name=path.stem, path=path.resolve(), dtype=dtype, size=size)
 
 
@@ -268,19 +277,18 @@ def suite(name: str, *, size: str, only: list[str] | None = None) -> list[Proble
 
 def id_in(name: str) -> str | None:
     """The shipped problem id at the beginning of a file or folder name, or None."""
-    match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
-    if match:
-        level, number = match.groups()
-        known = (i for i in ids() if i.startswith(f"L{level}_") and int(i[3:]) == int(number))
-        return next(known, None)
-    return None
+    return _id_in(name, ids())
 
 
 def fetched_in(name: str) -> str | None:
     """The id of the fetched KernelBench's problem at the beginning of a file or folder name, or None."""
+    return _id_in(name, fetched())
+
+
+def _id_in(name: str, known: Iterable[str]) -> str | None:
     match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
-    known = f"L{match[1]}_{int(match[2]):02d}" if match else ""
-    return known if known in fetched() else None
+    found = f"L{match[1]}_{int(match[2]):02d}" if match else ""
+    return found if found in known else None
 
 
 def as_known(problem: Problem, problem_id: str) -> Problem:

@@ -67,7 +67,7 @@ class Reduced:
                 torch.manual_seed(seed)
                 value = self.model(*[x.clone() if isinstance(x, torch.Tensor) else x for x in values])
         except Exception as error:
-            name = self.problem.path.name
+            name = self.problem.file_name
             raise JudgeError(f"Model of {name} fails in fp64", f"{type(error).__name__}: {error}") from error
         return [x.double() for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
 

@@ -107,7 +107,7 @@ def run(plan: Plan, init: list[Any], mode: Tally | None = None, built: torch.nn.
             with torch.no_grad():
                 return Run(built.state_dict(), inputs, call())
     except Exception as error:
-        name = plan.problem.path.name
+        name = plan.problem.file_name
         raise JudgeError(f"Model of {name} fails on the meta device", f"{type(error).__name__}: {error}") from error
 
 

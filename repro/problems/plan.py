@@ -259,9 +259,14 @@ def plan(problem: Problem) -> Plan:
     served = Served(meta, 0)
     try:
         with torch.device(meta), served:
-            values = list(module.get_inputs())
+            values = module.get_inputs()
     except Exception as error:
-        raise JudgeError(f"get_inputs() of {problem.path.name} fails", f"{type(error).__name__}: {error}") from error
+        raise JudgeError(f"get_inputs() of {problem.file_name} fails", f"{type(error).__name__}: {error}",
+                         "It runs on torch's meta device: it may read no tensor's values.") from error  # fmt: skip
+    if not isinstance(values, list | tuple) or not any(isinstance(value, torch.Tensor) for value in values):
+        wrong = "a list without a tensor" if isinstance(values, list | tuple) else type(values).__name__
+        raise JudgeError(f"get_inputs() of {problem.file_name} returns {wrong}", "",
+                         "Let it return a list of what Model.forward takes, with a tensor in it.")  # fmt: skip
     dtype = torch_dtype(problem.dtype)
     recipes: list[Recipe | None] = []
     spec: list[Any] = []
@@ -359,7 +364,7 @@ def build(
             torch.manual_seed(seed)
             model = module.Model(*init)
     except Exception as error:
-        raise JudgeError(f"Model of {problem.path.name} cannot be built", f"{type(error).__name__}: {error}") from error
+        raise JudgeError(f"Model of {problem.file_name} cannot be built", f"{type(error).__name__}: {error}") from error
     finally:
         torch.random.set_rng_state(state)
     return model.to(torch_dtype(problem.dtype)).eval()

@@ -196,9 +196,15 @@ def remedy(given: records.Reason) -> str:
 
 def unused(arm: str, names: list[str]) -> str:
     """One line on what in an arm's folder is no solution of the study."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    listed = f"{', '.join(names[:NAMED])}{more}"
-    return printable(f"{arm}: not used, no problem's id at the beginning of the name, as in L1_36_mine.py: {listed}")
+    told = "not used, no problem's id at the beginning of the name, as in L1_36_mine.py"
+    return printable(f"{arm}: {told}: {listed(names)}")
+
+
+def listed(names: Iterable[str], shown: int = NAMED) -> str:
+    """`a, b and 3 more`."""
+    every = list(names)
+    more = len(every) - shown
+    return ", ".join(every[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def _number(value: float | None) -> str:

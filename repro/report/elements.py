@@ -243,10 +243,3 @@ def card(label: str, value: str, detail: str = "", tone: str = "") -> Card:
 def count(number: int, one: str) -> str:
     """`1 row`, `2 rows`."""
     return f"{number} {one}{'' if number == 1 else 's'}"
-
-
-def listed(names: Iterable[str], shown: int = 5) -> str:
-    """`a, b and 3 more`."""
-    every = list(names)
-    more = len(every) - shown
-    return ", ".join(every[:shown]) + (f" and {more} more" if more > 0 else "")

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 MARKERS = ("o", "s", "D", "^", "v", "P")
 HATCHES = ("", "///", "---", "xxx", "\\\\\\", "|||")
 # As wide as a phone shows at full size: on a larger screen text grows with the figure.
-WIDTH_IN, ROW_IN, FRAME_IN = 5.2, 0.36, 1.4
-LABEL, TITLE = 24, 46
+WIDTH_IN, ROW_IN, FRAME_IN, LEGEND_IN = 5.2, 0.36, 1.2, 0.15
+LABEL, TITLE, LEGEND = 24, 46, 72
 # An axis whose ends are further apart than this factor has these ticks a decade.
 TICKS = (
     (300, (1.0, 3.0)),
@@ -79,7 +79,9 @@ def svg(figure: elements.Figure) -> str:
         case Timeline() as clocks:
             text = _drawn(figure, lambda drawn: timeline.draw(drawn, clocks, title), timeline.height_in(clocks))
         case Forest() as forest:
-            text = _axes(figure, lambda axes: _forest(axes, forest), FRAME_IN + ROW_IN * len(forest.rows))
+            told = sum(len(textwrap.wrap(name, LEGEND)) for name in forest.series.values())
+            height_in = FRAME_IN + ROW_IN * len(forest.rows) + LEGEND_IN * told
+            text = _axes(figure, lambda axes: _forest(axes, forest), height_in)
         case Bars() as bars:
             text = _axes(figure, lambda axes: _bars(axes, bars), FRAME_IN + ROW_IN * len(bars.groups) * 1.7)
         case Roofline() as roofline:
@@ -93,7 +95,9 @@ def _axes(figure: elements.Figure, draw: Callable[[Axes], None], height_in: floa
     def whole(drawn: Figure) -> None:
         axes = drawn.add_subplot()
         draw(axes)
-        axes.set_title(textwrap.fill(figure.title, TITLE), fontsize=11)
+        drawn.suptitle(
+            textwrap.fill(figure.title, TITLE), fontsize=11
+        )  # over the figure: over narrow axes its end is cut off
         axes.set_axisbelow(True)
 
     return _drawn(figure, whole, height_in)
@@ -190,7 +194,7 @@ def _forest(axes: Axes, data: Forest) -> None:
             errors = [[p.value - p.low for _, p in found], [p.high - p.value for _, p in found]]
             axes.errorbar(values, [y for y, _ in found], xerr=errors, fmt=marker, color=colour, markersize=5, capsize=3,
                           markerfacecolor=PAPER if hollow else colour, linewidth=1.4,
-                          label="" if hollow else data.series[name])  # fmt: skip
+                          label="" if hollow else textwrap.fill(data.series[name], LEGEND))  # fmt: skip
     axes.axvline(data.line, color=INK, linewidth=1, linestyle="--")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)

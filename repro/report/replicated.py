@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from repro.analysis import claims
 from repro.analysis import published as figures
 from repro.analysis.records import Measured
@@ -106,6 +108,11 @@ def _line(claim: JudgedClaim, stacks: list[str]) -> list[Cell]:
     return row
 
 
+def label(claim: str) -> str:
+    """Return the label of a claim in a figure, two lines at most: the number says which problem."""
+    return re.sub(r"/(\d+)_[^/]*", r" \1", claim.removeprefix("artifact-")).replace("/", " ")
+
+
 def _forest(tried: list[JudgedClaim], named: dict[str, str]) -> Figure:
     """Return measured over published of every claim that was judged."""
     rows: list[ForestRow] = []
@@ -119,7 +126,7 @@ def _forest(tried: list[JudgedClaim], named: dict[str, str]) -> Figure:
                 points.append(Point(series=claims.where(outcome), value=measured, low=low, high=high))
                 band = [max(outcome.low / value, 0.01), outcome.high / value]
         if points:
-            rows.append(ForestRow(label=claim.id, points=points, band=band))
+            rows.append(ForestRow(label=label(claim.id), points=points, band=band))
     told = "; ".join(f"{r.label} " + ", ".join(f"{p.value:.3g}" for p in r.points) for r in rows)
     series = {stack: f"{name}: {stack}" for stack, name in named.items()}
     return Figure(

@@ -11,7 +11,7 @@ from repro.errors import UsageError
 from repro.optimize.export import running_best
 from repro.optimize.proposers.model import diff
 from repro.optimize.runner import Finished
-from repro.optimize.state import INPUT, Program, State
+from repro.optimize.state import INPUT, STAMP, Program, State
 from repro.report import elements, search_tree
 from repro.report.document import SCHEMA_VERSION, Document, Headline
 from repro.report.elements import Banner, Candidate, Cell, Figure, Tree
@@ -26,6 +26,7 @@ def document(finished: Finished) -> Document:
     state = finished.state
     best = state.programs[state.best]
     gain = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
+    gain += "" if finished.measured else STAMP
     title = f"Search from the input kernel of {state.options.problem}"
     correct = sum(p.correct for p in state.programs.values())
     banners = [] if finished.measured else [Banner(kind="warning", text=NOT_MEASURED)]

@@ -97,15 +97,15 @@ def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
     if source.failed:
         first, *others = source.failed
         more = f", and {elements.count(len(others), 'more check')}" if others else ""
-        why = f"{first.check}: {elements.listed(first.reasons, 1)}{more}"
+        why = f"{first.check}: {wording.listed(first.reasons, 1)}{more}"
         yield "error", f"This bundle fails `repro verify`; do not trust its numbers ({why})."
     missing = [each["row"] for each in report.not_measured]
     if missing:
         count = f"{report.finished} of {elements.count(report.planned, 'row')} measured"
         status = "" if report.status == "complete" else f", the run is {report.status}"
-        yield "warning", f"{count}{status}. Missing: {elements.listed(missing)}."
+        yield "warning", f"{count}{status}. Missing: {wording.listed(missing, 5)}."
     if report.parameters.get("solutions"):
-        yield "note", f"{elements.listed(report.parameters['solutions'])}: {wording.FROM_FOLDER}."
+        yield "note", f"{wording.listed(report.parameters['solutions'])}: {wording.FROM_FOLDER}."
     if report.study and report.study.scripted:
         yield "warning", "Scripted: replies come from a file. Nothing here is an agent's or a model's result."
     off_pin = dict.fromkeys(

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from rich import progress as bars
 from rich.console import Console
@@ -13,11 +14,15 @@ from rich.markup import escape
 from rich.table import Column
 from rich.text import Text
 
+from repro.records.wording import listed
+
 # Columns that count and times take on the live line, and a margin at its end.
 ROOM = 44
 # Fewest columns in which a line says what a job does; with less for each, one job's line is shown.
 LEAST = 12
 BETWEEN = " | "
+# Seconds between two lines that say what runs, in a log file.
+BEAT_S = 60.0
 
 
 def spoken(seconds: float) -> str:
@@ -25,6 +30,19 @@ def spoken(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@dataclass(eq=False)
+class Lane:
+    """What runs: the ids of its rows or its sitting, when it began (s since the epoch), and its latest line."""
+
+    what: list[str]
+    since: float = field(default_factory=time.time)
+    line: str = ""
+
+    def told(self) -> str:
+        """`L1_36/oracle/0 and 2 more, timing, 2:05`."""
+        return ", ".join(filter(None, (listed(self.what, 1), self.line, spoken(time.time() - self.since))))
 
 
 class Pace:
@@ -85,7 +103,7 @@ class Progress:
         self._pace = Pace()
         self._prefix, self._number, self._total = "", 0, 0
         self._said: set[str] = set()
-        self._steps: dict[object, str] = {}
+        self._alone, self._lanes = Lane([]), list[Lane]()
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -93,7 +111,8 @@ class Progress:
         """Shows the live line while the block runs."""
         self._pace = Pace()
         if not self.console.is_terminal or self.console.quiet:
-            yield self
+            with self.plain():
+                yield self
             return
         what = bars.TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis"))
         columns = (bars.SpinnerColumn(), bars.MofNCompleteColumn(), _Times(self._pace), what)
@@ -103,6 +122,21 @@ class Progress:
                 yield self
             finally:
                 self._live = None
+
+    @contextlib.contextmanager
+    def plain(self) -> Iterator[None]:
+        """Says every BEAT_S what runs, and for how long."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(BEAT_S):
+                self._print(f"running: {'; '.join(lane.told() for lane in self.lanes()) or 'nothing'}")
+
+        threading.Thread(target=beat, daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
 
     def at(self, number: int, total: int) -> None:
         """Which unit of work runs now."""
@@ -118,20 +152,26 @@ class Progress:
         return self._pace.rest_s
 
     @contextlib.contextmanager
-    def lane(self) -> Iterator[Callable[[str], None]]:
+    def lane(self, what: list[str]) -> Iterator[Callable[[str], None]]:
         """Yield a `step` for one of several jobs that run at once; they share the live line."""
-        key = object()
+        lane = Lane(what)
+        with self._lock:
+            self._lanes.append(lane)
         try:
-            yield lambda line: self.step(line, key)
+            yield lambda line: self.step(line, lane)
         finally:
             with self._lock:
-                self._steps.pop(key, None)
+                self._lanes.remove(lane)
 
-    def step(self, line: str, lane: object = None) -> None:
-        """What happens now; shown on a terminal only. Threads may call it at once, each for a lane of its own."""
+    def lanes(self) -> list[Lane]:
+        """Return what runs: every lane, and what `step` says without one."""
         with self._lock:
-            self._steps[lane] = line
-            lines = list(self._steps.values())
+            return [self._alone] * bool(self._alone.line) + self._lanes
+
+    def step(self, line: str, lane: Lane | None = None) -> None:
+        """What happens now; shown on a terminal only. Threads may call it at once, each for a lane of its own."""
+        (lane or self._alone).line = line
+        lines = [each.line for each in self.lanes() if each.line]
         live = self._live
         if live is not None:
             # The line must not reach the edge: the terminal's own ^C would begin a new one, and this one would stay.

@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from repro.bundle.write import Bundle
@@ -31,8 +31,6 @@ Work = Callable[[], None]
 POLL_S = 0.2
 # Time to end after the second signal.
 LAST_S = 20.0
-# Most unfinished rows that a message names.
-NAMED = 8
 
 
 class Interrupted(ReproError):
@@ -66,7 +64,7 @@ class Schedule:
         self.at_once = engine.capacity().at_once(jobs)
         self.stopping = threading.Event()
         self._slots = threading.BoundedSemaphore(self.at_once)
-        self._board = Board(bundle.path)
+        self._board = Board(bundle.path, progress)
         self._plan: list[str] = bundle.manifest["plan"]
         self._ended = set(done)
         bundle.manifest["engine"] = engine.describe() | {"device": engine.device}
@@ -104,7 +102,6 @@ class Schedule:
         late = float("inf")
         while pending and time.monotonic() < late:
             ended, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
-            self._board.expected_s = self.progress.rest_s
             self._board.write()
             failure = failure or _error(ended)
             if (failure or heard()) and not self.stopping.is_set():
@@ -133,20 +130,8 @@ class Schedule:
         left = [name for name in self._plan if not self.bundle.done(name)]
         kept = f"{len(self._plan) - len(left)} of {len(self._plan)} rows are in {self.bundle.path}"
         if left:
-            more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
-            kept += f"; unfinished: {', '.join(left[:NAMED])}{more}"
+            kept += f"; unfinished: {wording.listed(left)}"
         raise Interrupted("interrupted", kept, "Repeat with --resume to go on.")
-
-    @contextlib.contextmanager
-    def lane(self, what: list[str]) -> Iterator[Step]:
-        """Yield a `step` for something that runs: the ids of its rows, or its sitting."""
-        with self.progress.lane() as step, self._board.lane(what) as lane:
-
-            def both(line: str) -> None:
-                lane.step(line)
-                step(line)
-
-            yield both
 
     def pause(self, seconds: float) -> bool:
         """Wait. Return whether the run is being stopped."""
@@ -164,7 +149,7 @@ class Schedule:
             else:
                 by_job[row.job.id] = row
         gone = ""
-        with self._slots, self.lane([row.id for row in rows]) as step:
+        with self._slots, self.progress.lane([row.id for row in rows]) as step:
             jobs = [row.job for row in rows if row.job is not None and not self.stopping.is_set()]
             with contextlib.closing(_outcomes(self.engine, jobs, step)) as outcomes:
                 for outcome in outcomes:

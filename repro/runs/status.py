@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from repro.bundle import storage
 from repro.bundle.seal import MANIFEST
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
+from repro.runs.progress import Progress
 from repro.system import jsonio
 
 FILE = ".status.json"
@@ -26,58 +24,28 @@ WRITE_S = 1.0
 SCHEMA_VERSION = 1
 
 
-@dataclass
-class Lane:
-    """What runs: the ids of its rows or its sitting, when it began (s since the epoch), and its latest line."""
-
-    what: list[str]
-    since: float = field(default_factory=time.time)
-    line: str = ""
-
-    def step(self, line: str) -> None:
-        """Take a line."""
-        self.line = line[:200]
-
-
 class Board:
-    """Writes the file of one run. `expected_s`: how long the rest will take, as far as that is known."""
+    """Writes the file of one run: what its progress shows."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / FILE
-        self._lanes: dict[int, Lane] = {}
-        self._lock = threading.Lock()
+    def __init__(self, folder: Path, progress: Progress) -> None:
+        self._file, self._progress = folder / FILE, progress
         self._written = float("-inf")
-        self.expected_s: float | None = None
-
-    @contextlib.contextmanager
-    def lane(self, what: list[str]) -> Iterator[Lane]:
-        """Show that something runs while the block does."""
-        lane = Lane(what)
-        with self._lock:
-            self._lanes[id(lane)] = lane
-        try:
-            yield lane
-        finally:
-            with self._lock:
-                del self._lanes[id(lane)]
-            self.write()
 
     def write(self) -> None:
         """Write the file, unless it was written a moment ago. A full disk is no reason to end a run."""
-        with self._lock:
-            now = time.monotonic()
-            if now - self._written < WRITE_S:
-                return
-            self._written = now
-            running = [{"what": lane.what, "since": lane.since, "line": lane.line} for lane in self._lanes.values()]
-            with contextlib.suppress(OSError):
-                jsonio.write(self._file, {"schema_version": SCHEMA_VERSION, "written": time.time(),
-                                          "expected_s": self.expected_s, "running": running})  # fmt: skip
+        now = time.monotonic()
+        if now - self._written < WRITE_S:
+            return
+        self._written = now
+        running = [{"what": lane.what, "since": lane.since, "line": lane.line[:200]}
+                   for lane in self._progress.lanes() if lane.what]  # fmt: skip
+        with contextlib.suppress(OSError):
+            jsonio.write(self._file, {"schema_version": SCHEMA_VERSION, "written": time.time(),
+                                      "expected_s": self._progress.rest_s, "running": running})  # fmt: skip
 
     def close(self) -> None:
         """Remove the file."""
-        with self._lock, contextlib.suppress(OSError):
-            self._written = float("inf")
+        with contextlib.suppress(OSError):
             self._file.unlink(missing_ok=True)
 
 
@@ -94,6 +62,7 @@ def read(path: Path) -> dict[str, Any]:
     """Return what a run does or did. status: of the manifest, or `died` if its process ended without setting one."""
     bundle = Bundle.open(path)
     plan = bundle.manifest["plan"]
+    done = [name for name in plan if bundle.done(name)]
     failed = [bundle.record(name) for name in plan if name in bundle.rows and not bundle.done(name)]
     status = bundle.manifest["status"]
     live = status == "running" and bundle.held()
@@ -108,7 +77,8 @@ def read(path: Path) -> dict[str, Any]:
         "error": bundle.manifest.get("error", ""),
         "engine": bundle.manifest.get("engine", {}).get("engine", ""),
         "planned": len(plan),
-        "done": sum(map(bundle.done, plan)),
+        "done": len(done),
+        "finished": done,
         "failed": {row.row: f"{row.status}: {row.error}" for row in failed},
         "running": now.get("running", []),
         "expected_s": now.get("expected_s"),

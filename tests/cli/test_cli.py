@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from repro import config
-from repro.cli import entry, main
+from repro.cli import device, entry, main
 from repro.errors import UsageError
 from repro.records.job import JOBS, OUTCOMES, Job
 from repro.runs.progress import Progress
@@ -75,6 +75,11 @@ def test_report_draws_the_page_where_its_packages_are_installed(
     args = main.parser().parse_args(["report", *words.split()])
     assert main._formats(args, Progress()) == formats.split()
     assert ("jinja2 and matplotlib" in capsys.readouterr().err) == (formats == "md")
+
+
+def test_full_shapes_on_the_cpu_are_said_to_take_long(capsys: pytest.CaptureFixture[str]) -> None:
+    device.sized(main.parser().parse_args("fixtures --device cpu --size full".split()), Progress())
+    assert "--size smoke" in capsys.readouterr().err
 
 
 # What a job has no use for: every room above the engines, and the packages that those need.

@@ -203,7 +203,7 @@ def test_large_files_travel_apart_and_are_whole_in_the_job() -> None:
 def test_gpus_of_different_kinds_are_refused_for_times_alone(
     line: str, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from repro.cli import main, optimize
+    from repro.cli import device, main
 
     class Mixed:
         device = "cuda"
@@ -214,10 +214,9 @@ def test_gpus_of_different_kinds_are_refused_for_times_alone(
         def run(self, *_: object) -> None:
             raise UsageError("it goes on")
 
-    for module in (main, optimize):
-        monkeypatch.setattr(module, "choose", lambda *_, **__: Mixed())
+    monkeypatch.setattr(device, "choose", lambda *_, **__: Mixed())
     args = main.parser().parse_args(line.split())
-    how = {"fingerprint": main._fingerprint, "optimize": args.run}.get(args.verb, main._engine)
+    how = {"fingerprint": main._fingerprint, "optimize": args.run}.get(args.verb, device.sized)
     progress = Progress(quiet=True)
     if refused:
         with pytest.raises(PrerequisiteError, match=r"1 of NVIDIA H100, 80 GiB, 2 of NVIDIA H200") as told:

@@ -14,9 +14,9 @@ from repro.engines import choose
 from repro.optimize import bench, journal
 from repro.optimize.journal import Journal
 from repro.optimize.kernel_source import sha256
+from repro.optimize.live import Board
 from repro.optimize.loop import Search
 from repro.optimize.proposers.inbox import Inbox
-from repro.optimize.runner import Lines
 from repro.optimize.state import INPUT, NOT_JUDGED
 from repro.problems import catalogue
 from repro.records.search import Options
@@ -31,7 +31,8 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool: Tool) -> Non
     common = ("--dtype", "float32", "--rounds", 1, "--screen", 3, "--finalists", 1, "--json", "out.json")
     done = judge_tool("optimize", "L1_36", *CPU, *common)
     assert done.code == 0, done.err
-    assert "not a measurement" in done.out
+    assert "(not a measurement) · " in done.out.splitlines()[-1]
+    assert all("x the input" not in line or "(not a measurement)" in line for line in done.out.splitlines())
     told = json.loads((judge_tool.folder / "out.json").read_text())
     assert told["programs"][0]["verdict"] == "correct" and told["measurement"] is False
     assert any(p["verdict"] == "correct" for p in told["programs"][1:])
@@ -76,7 +77,7 @@ def test_no_attack_in_the_inbox_becomes_a_parent(problem: str, judge_tool: Tool)
                       finalists=len(files), minutes=None)  # fmt: skip
     try:
         loop = Search(options, source, "ModelNew", Journal.new(judge_tool.folder / "run"), lambda: judge,
-                      [Inbox(inbox)], Lines(Progress(quiet=True)))  # fmt: skip
+                      [Inbox(inbox)], Board(quiet=True))  # fmt: skip
         state = loop.run()
     finally:
         judge.close()

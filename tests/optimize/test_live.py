@@ -8,11 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from test_loop import KERNEL, ToldJudge, ended, options
 
-from repro.optimize.journal import Journal
+from repro.optimize.journal import Journal, standing
 from repro.optimize.live import Board
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.search import Search
-from repro.optimize.runner import Lines
 
 
 def drawn(board: Board) -> str:
@@ -27,7 +26,7 @@ def searched(folder: Path, *, terminal: bool) -> tuple[str, Board]:
     board = Board(console=Console(file=out, width=200, force_terminal=terminal, no_color=True, highlight=False))
     with board.live(), board.live():  # a job of the search opens another block
         loop = Loop(options(rounds=1), KERNEL, "kernel_function", Journal.new(folder), lambda: judge, [Search()],
-                    Lines(board), clock=lambda: 0.0)  # fmt: skip
+                    board, clock=lambda: 0.0)  # fmt: skip
         loop.run()
     return out.getvalue(), board
 
@@ -43,6 +42,14 @@ def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path: Path) -
     assert "running: round 1: 4 finalists in full" in drawn(board)
 
 
+def test_where_a_search_stands(tmp_path: Path) -> None:
+    ended(tmp_path, rounds=1)
+    told, file = standing(tmp_path), tmp_path / "journal.jsonl"
+    assert told.startswith("round 1, best r1.") and told.endswith("(not a measurement); stopped: 1 rounds are done")
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:2]))
+    assert standing(tmp_path).startswith("no round is done; not stopped: ")
+
+
 def test_the_board_says_where_a_search_stands(tmp_path: Path) -> None:
     state, _ = ended(tmp_path / "run", rounds=2, usd=1.0)
     best = state.programs[state.best]
@@ -53,7 +60,7 @@ def test_the_board_says_where_a_search_stands(tmp_path: Path) -> None:
     board.watch(state, lambda: 75.0)
     board.step("judging <r2.c01>")
     said = drawn(board).splitlines()
-    assert said[0] == "L1_82@bf16: round 2 of 2, 1:15 of 10:00, 0.25 of 1.00 usd, 1200 tokens"
+    assert said[0] == "L1_82@bf16 (not a measurement): round 2 of 2, 1:15 of 10:00, 0.25 of 1.00 usd, 1200 tokens"
     made = [p for p in state.programs.values() if p.round == 2]
     assert said[1].startswith(f"candidates of this round: {len(made)}; {sum(p.passed for p in made)} passed, ")
     assert best.gain is not None

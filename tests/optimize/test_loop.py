@@ -19,6 +19,7 @@ from repro.judge.timing import sampling
 from repro.optimize import bench, compiled, export, journal, runner
 from repro.optimize.journal import Journal, ReplayEnded
 from repro.optimize.kernel_source import ast_hash, sha256
+from repro.optimize.live import Board
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.proposers.inbox import Inbox
@@ -89,12 +90,6 @@ def time_of(source: str) -> float:
     return 1.0 + 2.0 * int.from_bytes(hashlib.sha256(ast_hash(source).encode()).digest()[:2]) / 65536
 
 
-class Silent:
-    def watch(self, state: State, elapsed_s: Callable[[], float]) -> None: ...
-    def step(self, line: str) -> None: ...
-    def done(self, line: str) -> None: ...
-
-
 def options(**changed: Any) -> Options:
     usual = {"rounds": 3, "screen": 12, "minutes": 10.0}
     return Options("L1_82@bf16", "smoke", "bfloat16", "cpu", sha256(KERNEL), **(usual | changed))
@@ -104,7 +99,7 @@ def search(
     record: Journal, judge: Callable[[], Any], *proposers: Proposer, chosen: Options | None = None, **more: Any
 ) -> Loop:
     record.clock = lambda: 0.0
-    return Loop(chosen or options(), KERNEL, "kernel_function", record, judge, list(proposers), Silent(),
+    return Loop(chosen or options(), KERNEL, "kernel_function", record, judge, list(proposers), Board(quiet=True),
                 clock=lambda: 0.0, **more)  # fmt: skip
 
 
@@ -328,7 +323,8 @@ def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tm
     clock = iter([0.0] * 8 + [1e6] * 100)
     judge = ToldJudge()
     loop = Loop(options(proposers=("inbox",)), KERNEL, "kernel_function", Journal.new(tmp_path / "run"),
-                lambda: judge, [Inbox(folder)], Silent(), clock=lambda: next(clock), sleep=lambda _: None)  # fmt: skip
+                lambda: judge, [Inbox(folder)], Board(quiet=True), clock=lambda: next(clock),
+                sleep=lambda _: None)  # fmt: skip
     for file in folder.iterdir():
         os.utime(file, (1, 1))
     state = loop.run()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_loop import KERNEL, Silent, ToldJudge, options, search, unasked
+from test_loop import KERNEL, ToldJudge, options, search, unasked
 
 from repro import config
 from repro.artifacts import lint
@@ -16,6 +16,7 @@ from repro.engines.agent import METER, OUTCOME, AgentOutcome
 from repro.optimize import export, journal
 from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, NoAnswer, Unreadable, Upstream, kernel_of, parsed
 from repro.optimize.journal import Journal
+from repro.optimize.live import Board
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.model import Model
 from repro.optimize.proposers.replay import Recorded
@@ -280,7 +281,7 @@ def test_a_sitting_of_an_agent_makes_a_candidate(tmp_path: Path, smoke_results: 
     proposer = Sitting(chosen, model, smoke_results, engine, Progress(quiet=True), agent="sdk")
     told = options(proposers=("claude-code",), model=MODEL, rounds=1, directions=1)
     judge = ToldJudge()
-    loop = Loop(told, source, "ModelNew", Journal.new(model.run), lambda: judge, [proposer], Silent())
+    loop = Loop(told, source, "ModelNew", Journal.new(model.run), lambda: judge, [proposer], Board(quiet=True))
     state = loop.run()
     (made,) = [p for p in state.programs.values() if p.proposer == "claude-code"]
     assert made.verdict == "correct" and "x_of_mine = 1" in state.source(made.id)

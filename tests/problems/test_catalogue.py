@@ -403,8 +403,12 @@ def test_a_file_that_is_no_problem_is_wrong_use(tmp_path: Path, text: str | None
 def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path: Path) -> None:
     file = tmp_path / "p.py"
     file.write_text(RANKING.replace("return [torch.randn(64, 16)]", "raise RuntimeError('no data')"))
-    with pytest.raises(JudgeError, match="get_inputs.*no data"):
+    with pytest.raises(JudgeError, match=r"get_inputs\(\) of p.py fails: RuntimeError: no data. It runs on"):
         inputs.plan(catalogue.load_file(file))
+    for returned, wrong in (("3", "int"), ("torch.rand(4)", "Tensor"), ("[3, 4]", "a list without a tensor")):
+        file.write_text(RANKING.replace("[torch.randn(64, 16)]", returned))
+        with pytest.raises(JudgeError, match=rf"get_inputs\(\) of p.py returns {wrong}. Let it return"):
+            inputs.plan(catalogue.load_file(file))
     file.write_text("import nothing_of_that_name\n" + RANKING)
     with pytest.raises(JudgeError, match="does not run"):
         inputs.plan(catalogue.load_file(file))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import json
+import os
+import pty
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,7 @@ from test_report import bundle_of, result
 
 from repro import config
 from repro.bundle.write import Bundle
-from repro.cli import main
+from repro.cli import device, ending, main
 from repro.doctor import finding
 from repro.judge.worker import no_gpu
 from repro.records import wording
@@ -363,6 +367,16 @@ def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_tim
     assert "\x1b" not in out.getvalue()
 
 
+def test_a_long_job_in_a_log_file_says_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "BEAT_S", 0.05)
+    out = io.StringIO()
+    told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
+    with told.live(), told.lane(["L1_36/oracle/0", "L1_82/oracle/0"]) as step:
+        step("timing")
+        time.sleep(0.5)
+    assert out.getvalue().splitlines()[-1] == "running: L1_36/oracle/0 and 1 more, timing, 0:00"
+
+
 def test_progress_expects_the_rest_from_what_this_run_has_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
@@ -397,13 +411,21 @@ def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys: pytest.Captu
     assert err.startswith("Traceback") and err.endswith("\nrepro: /nowhere is not a bundle: it does not exist\n")
 
 
+def test_an_error_is_broken_between_words_on_a_terminal() -> None:
+    ours, theirs = pty.openpty()  # a terminal that knows no width
+    with open(theirs, "w") as terminal, contextlib.redirect_stderr(terminal):
+        ending.complain("x" * 90 + " it is")
+        assert os.read(ours, 999).endswith(b"x it\r\nis\r\n")
+    os.close(ours)
+
+
 def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "choose", interrupt)
+    monkeypatch.setattr(device, "choose", interrupt)
     assert main.main(["run"]) == 130
     assert "Repeat the command with --resume to go on" in capsys.readouterr().err
 

@@ -71,7 +71,9 @@ def test_status_shows_what_runs_and_what_ended(tmp_path: Path, capsys: pytest.Ca
     bundle.finish("incomplete")
     assert not (bundle.path / status.FILE).exists() and status.FILE not in manifest(bundle.path)["files"]
     assert main(["status", str(bundle.path)]) == 0
-    assert "incomplete: 2 of 3 rows done · 1 not measured · repeat its command with --resume" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "incomplete: 2 of 3 rows done · 1 not measured · repeat its command with --resume" in shown
+    assert "done: row1, row2\n" in shown
 
 
 def test_a_run_whose_process_ended_has_died(tmp_path: Path) -> None:

@@ -239,6 +239,7 @@ def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran: tuple[Tool, str, 
         "with_kb: not used, no problem's id at the beginning of the name, as in L1_36_mine.py: eval_results.json" in err
     )
     assert "no controls tf32 and tf32_compile: TF32 does not exist on the CPU" in err
+    assert err.index("with_kb: no file, so an error each: L1_82, L1_97\n") < err.index("[1/6]")
 
 
 @pytest.mark.slow

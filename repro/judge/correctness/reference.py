@@ -152,7 +152,7 @@ class Reference:
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:
-            name = self.plan.problem.path.name
+            name = self.plan.problem.file_name
             raise JudgeError(
                 f"Model of {name} fails at {self.precision}", f"{type(error).__name__}: {error}"
             ) from error

@@ -104,7 +104,7 @@ class Campaign:
         job = sittings.build(self.design, unit, self.size, self.results, self.engine, share=1 / self.pace.jobs)
         keys = attempts.secrets(self.design, unit)
         say = self.schedule.progress.say
-        with self.schedule.lane([unit.id]) as step:
+        with self.schedule.progress.lane([unit.id]) as step:
             step(f"{unit.id}: the agent works")
             record = attempts.Attempts(self.bundle, unit, self.design, self.bundle.file).run(
                 lambda: self._paid(job, keys, step), self.pace.retries, self.pace.wait_s,

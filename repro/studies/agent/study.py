@@ -95,6 +95,8 @@ def run(
     for each in folders:
         if each.unused:
             progress.say(wording.unused(each.name, each.unused))
+        if lacking := [problem.id for problem in wanted if problem.id not in each.samples]:
+            progress.say(f"{each.name}: no file, so an error each: {wording.listed(lacking, len(lacking))}")
     fixtures.ensure(wanted, results, engine, progress, resume=resume)
     rows, solutions = plan(only, arms, size, results, engine, options)
     source = {"solutions": [each.name for each in folders]} if folders else {"agent": arms[0].name}
