@@ -25,6 +25,8 @@ Run = Callable[[argparse.Namespace, Progress], int]
 NAME_COLUMNS = 24
 # Rows without a result that `status` lists.
 SHOWN = 10
+# How many of the newest searches `repro status` names.
+SEARCHES = 3
 BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
 
 
@@ -296,9 +298,16 @@ def _status(args: argparse.Namespace, progress: Progress) -> int:
     from repro.runs.progress import spoken
 
     screen = Screen.of(args)
-    for folder in [] if args.bundle else sorted(args.results.glob("*-optimize-*"))[-SHOWN:]:
-        Screen.of(args).item(f"{folder.name}: {journal.standing(folder)}")
-    found = status.read(args.bundle or status.find(args.results))
+    searches = [] if args.bundle else sorted(args.results.glob("*-optimize-*"))[-SEARCHES:]
+    for folder in searches:
+        screen.item(f"{folder.name}: {journal.standing(folder)}")
+    try:
+        bundle = args.bundle or status.find(args.results)
+    except UsageError:
+        if searches and not args.json:
+            return 0
+        raise
+    found = status.read(bundle)
     rows = [[listed(lane["what"], 2), spoken(time.time() - lane["since"]), lane["line"]] for lane in found["running"]]
     screen.table((Column("running", whole=True), Column("for", number=True), Column("what it does", 1)), rows)
     if names := found["finished"]:

@@ -22,7 +22,7 @@ from repro.errors import BundleError, ReproError, UsageError
 from repro.optimize.kernel_source import sha256
 from repro.optimize.state import STAMP
 from repro.records.base import faults
-from repro.records.search import Line, Selected, Start, Stopped
+from repro.records.search import OPTIONS, Line, Selected, Start, Stopped
 from repro.system import jsonio
 
 FILE, KERNELS = "journal.jsonl", "kernels"
@@ -177,7 +177,7 @@ def standing(folder: Path) -> str:
     if "selected" in facts:
         last = Selected.model_validate(facts["selected"])
         told = f"round {last.round}, best {last.best}" + (f" {last.gain.ratio:.2f}x the input" if last.gain else "")
-        told += STAMP * ("'device': 'cpu'" in str(facts["start"]))
+        told += STAMP * (OPTIONS.validate_python(facts["start"]).device == "cpu")
     if "stopped" in facts:
         return f"{told}; stopped: {Stopped.model_validate(facts['stopped']).why}"
     return f"{told}; not stopped: if it does not run, repeat its command with --resume"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from conftest import Tool
 from rich.console import Console
 from test_loop import KERNEL, ToldJudge, ended, options
 
@@ -42,12 +43,15 @@ def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path: Path) -
     assert "running: round 1: 4 finalists in full" in drawn(board)
 
 
-def test_where_a_search_stands(tmp_path: Path) -> None:
-    ended(tmp_path, rounds=1)
-    told, file = standing(tmp_path), tmp_path / "journal.jsonl"
+def test_where_a_search_stands(tmp_path: Path, tool: Tool) -> None:
+    run = tmp_path / "20261127T000000Z-optimize-L1_36"
+    ended(run, rounds=1)
+    told, file = standing(run), run / "journal.jsonl"
     assert told.startswith("round 1, best r1.") and told.endswith("(not a measurement); stopped: 1 rounds are done")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:2]))
-    assert standing(tmp_path).startswith("no round is done; not stopped: ")
+    assert standing(run).startswith("no round is done; not stopped: ")
+    said = tool("status", "--results", tmp_path)
+    assert (said.code, said.err) == (0, "") and "-optimize-L1_36: no round is done; " in said.out
 
 
 def test_the_board_says_where_a_search_stands(tmp_path: Path) -> None:
