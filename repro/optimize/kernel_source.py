@@ -250,7 +250,7 @@ def program_axis(kernel: Function, node: ast.expr, block: str) -> int | None:
         case ast.BinOp(left=left, op=ast.Mult(), right=ast.Name(id=name)) if name == block:
             left = value_of(kernel, left)
             if isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr == "to":
-                left = left.func.value
+                left = value_of(kernel, left.func.value)
             if isinstance(left, ast.Call) and is_tl(left, "program_id") and axis_of(left).isdigit():
                 return int(axis_of(left))
     return None

@@ -724,7 +724,15 @@ def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple
         raise NotApplicable("the block's size or order matters elsewhere")
     if any(isinstance(n, ast.Subscript) for s in body_of(kernel) for n in ast.walk(s)):
         raise NotApplicable("the kernel widens its lanes")
+    ids = [c for c in calls(kernel, "program_id") if axis_of(c) == str(axis)]
+    begin = [n for n in reaches(kernel, statement.value.left)[0] if assigned(kernel, n)]
+    if len(ids) != 1 or calls(kernel, "num_programs") or any(_reads(kernel, n) != 1 for n in begin):
+        raise NotApplicable("the kernel asks elsewhere which program it is")
     return lanes, statement, axis, block
+
+
+def _reads(kernel: Function, name: str) -> int:
+    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(kernel))
 
 
 def _divided(node: ast.AST, lanes: str, by: type[ast.operator]) -> str | None:

@@ -234,9 +234,12 @@ def test_a_flat_index_becomes_tiles_of_rows_and_columns() -> None:
         turned = {knob.name.partition(".")[2] for knob in knobs.find(KernelSource(text))}
         assert {"ROWS", "COLUMNS"} <= turned
         assert "(tl.program_id(0) // across) * ROWS" in rewrites.BY_NAME["small_offsets"].apply(KernelSource(text))
-    for number in ("04", "36", "77"):
+    named = INPUTS["82"].replace("    index = tl.program_id(0)", "    pid = tl.program_id(0)\n    index = pid")
+    assert "% OW" not in rewrites.BY_NAME["row_tiles"].apply(KernelSource(named))
+    again = named.replace("mask=index < total)", "mask=(index < total) & (pid >= 0))")
+    for text in (INPUTS["04"], INPUTS["36"], INPUTS["77"], again):
         with pytest.raises(NotApplicable):
-            rewrites.BY_NAME["row_tiles"].apply(KernelSource(INPUTS[number]))
+            rewrites.BY_NAME["row_tiles"].apply(KernelSource(text))
 
 
 def test_hashes_ignore_comments_and_docstrings() -> None:
