@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import tarfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,18 +61,25 @@ class Folder:
             found += [os.path.relpath(os.path.join(folder, name), self.path) for name in [*names, *links]]
         return sorted(found)
 
-    def held(self) -> bool:
-        """Whether a process holds the lock that a bundle's writer takes. False on a file system without locks."""
+    def hold(self, owner: object, how: int = fcntl.LOCK_EX) -> weakref.finalize[..., object] | None:
+        """Lock the folder until what is returned is called, or the owner ends. None where another process holds it."""
         lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        release = weakref.finalize(owner, os.close, lock)
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
         except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        finally:
-            os.close(lock)
-        return False
+            release()
+            return None
+        except OSError:  # a file system without locks
+            return release
+        return release
+
+    def held(self) -> bool:
+        """Whether a process holds the folder, which it writes. False on a file system without locks."""
+        release = self.hold(self, fcntl.LOCK_SH)
+        if release is not None:
+            release()
+        return release is None
 
 
 class Archive:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
 import threading
 import weakref
@@ -169,16 +167,9 @@ class Bundle:
 
     def _hold(self) -> bool:
         """Locks the bundle until it is finished or this process ends; returns False where another process holds it."""
-        lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        self._release = weakref.finalize(self, os.close, lock)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._release()
-            return False
-        except OSError:  # a file system without locks
-            return True
-        return True
+        held = storage.Folder(self.path).hold(self)
+        self._release = held or self._release
+        return held is not None
 
     def _writable(self, use: str) -> None:
         """Raises UsageError for a packed bundle, which is never written to."""

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from repro.bundle import storage
 from repro.errors import BundleError, ReproError, UsageError
 from repro.optimize.kernel_source import sha256
 from repro.optimize.state import STAMP
@@ -180,4 +181,6 @@ def standing(folder: Path) -> str:
         told += STAMP * (OPTIONS.validate_python(facts["start"]).device == "cpu")
     if "stopped" in facts:
         return f"{told}; stopped: {Stopped.model_validate(facts['stopped']).why}"
-    return f"{told}; not stopped: if it does not run, repeat its command with --resume"
+    if storage.Folder(folder).held():
+        return f"{told}; it runs"
+    return f"{told}; interrupted: repeat its command with --resume"

@@ -72,6 +72,7 @@ def optimize(
     """
     record = _journal(problem, options, results, resume=resume, replay=replay)
     progress.say(f"journal: {record.folder}")
+    storage.Folder(record.folder).hold(record)
     source = kernel.source.decode()
     proposers = make(record.folder)
     # By us: only the final confirmation times the baselines alone, and programs may be screened in one process.
@@ -153,6 +154,8 @@ def _journal(problem: Problem, options: Options, results: Path, *, resume: bool,
     for folder in sorted(results.glob(f"*-optimize-{problem.key}*"), reverse=True):
         if (found := started(folder)) and found[0].kernel == options.kernel:
             if found[0] == options:
+                if storage.Folder(folder).held():
+                    raise UsageError(f"{folder} is still searched", "", "Wait for its end, or leave out --resume.")
                 return Journal.resume(folder)
             now = vars(options)
             apart = [f"{name} {value}, now {now[name]}" for name, value in vars(found[0]).items() if value != now[name]]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
 from conftest import Tool
 from rich.console import Console
 from test_loop import KERNEL, ToldJudge, ended, options
 
+from repro.bundle.storage import Folder
+from repro.errors import UsageError
+from repro.optimize import runner
 from repro.optimize.journal import Journal, standing
 from repro.optimize.live import Board
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.search import Search
+from repro.problems import catalogue
 
 
 def drawn(board: Board) -> str:
@@ -44,14 +49,19 @@ def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path: Path) -
 
 
 def test_where_a_search_stands(tmp_path: Path, tool: Tool) -> None:
-    run = tmp_path / "20261127T000000Z-optimize-L1_36"
+    run = tmp_path / "20261127T000000Z-optimize-L1_82@bf16"
     ended(run, rounds=1)
     told, file = standing(run), run / "journal.jsonl"
     assert told.startswith("round 1, best r1.") and told.endswith("(not a measurement); stopped: 1 rounds are done")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:2]))
-    assert standing(run).startswith("no round is done; not stopped: ")
     said = tool("status", "--results", tmp_path)
-    assert (said.code, said.err) == (0, "") and "-optimize-L1_36: no round is done; " in said.out
+    assert (said.code, said.err) == (0, "") and "-optimize-L1_82@bf16: no round is done; interrupted: " in said.out
+    folder = Folder(run)
+    held = folder.hold(folder)
+    assert held and standing(run) == "no round is done; it runs"
+    with pytest.raises(UsageError, match="is still searched"):
+        problem = catalogue.load("L1_82", dtype="bfloat16")
+        runner._journal(problem, options(rounds=1), tmp_path, resume=True, replay=None)
 
 
 def test_the_board_says_where_a_search_stands(tmp_path: Path) -> None:
