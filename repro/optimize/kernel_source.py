@@ -177,15 +177,20 @@ class KernelSource:
 
     def argument(self, launch: Launch, parameter: str) -> str | None:
         """Return the text of what a launch passes for a parameter; None if a starred argument hides it."""
+        found = self.passed(launch, parameter)
+        return None if found is None else self.of(found)
+
+    def passed(self, launch: Launch, parameter: str) -> ast.expr | None:
+        """Return what a launch passes for a parameter; None if a starred argument hides it."""
         keyword = launch.keyword(parameter)
         if keyword is not None:
-            return self.of(keyword.value)
+            return keyword.value
         names = parameters(self.kernels[launch.kernel])
         for name, value in zip(names, launch.call.args, strict=False):
             if isinstance(value, ast.Starred):
                 return None
             if name == parameter:
-                return self.of(value)
+                return value
         return None
 
     def grid_parts(self, launch: Launch) -> list[str]:

@@ -3,7 +3,7 @@
 kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order; P:
 arithmetic of another precision.
 A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
-that other shapes still pass. Names and numbers (T0 to T25) are those of docs/optimise.md.
+that other shapes still pass. Names and numbers (T0 to T26) are those of docs/optimise.md.
 """
 
 from __future__ import annotations
@@ -605,6 +605,8 @@ CATALOGUE: tuple[Rewrite, ...] = (
             "positions with the same taps in one tile"),
     Rewrite("T25", "row_tiles", EXACT, ("compute", "latency"), rewrites_tiles.row_tiles,
             "tiles of rows and columns in place of a flat index"),
+    Rewrite("T26", "turned_operand", EXACT, ("memory", "latency"), rewrites_tiles.turned_operand,
+            "a matrix transposed for a product in TF32"),
     Rewrite("T23", "split_rows", REASSOCIATES, ("latency",), rewrites_passes.split_rows,
             "rows shared by several programs, a kernel for each pass"),
     Rewrite("T24", "joined_passes", REASSOCIATES, ("memory",), rewrites_passes.joined_passes,

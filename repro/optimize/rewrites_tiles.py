@@ -27,6 +27,7 @@ from repro.optimize.kernel_source import (
     pointers,
     program_axis,
     reaches,
+    value_of,
 )
 from repro.optimize.knobs import append_arguments
 
@@ -35,6 +36,8 @@ SPLITS = 8
 GROUP = 8
 # The tile with which T25 begins.
 TILE_ROWS, TILE_COLUMNS = 4, 64
+# How lanes become the rows and the columns of a tile.
+ROWS, COLUMNS = "[:, None]", "[None, :]"
 # Weights with more elements are not packed anew in each call.
 SMALL_WEIGHT = 1 << 20
 # log2(e): exp(x) = exp2(x * LOG2_E).
@@ -270,7 +273,7 @@ def _inlined(kernel: Function, node: ast.expr, depth: int = 0) -> ast.expr:
 
 
 def _is_lanes(node: ast.expr) -> bool:
-    return "[None, :]" in ast.unparse(node) and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+    return COLUMNS in ast.unparse(node) and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add)
 
 
 def _apart(kernel: Function, whole: ast.expr) -> str | None:
@@ -750,6 +753,46 @@ def _grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, bl
         return False
     due = ast.dump(ast.parse(f"triton.cdiv({told[0]}, {told[1]})", mode="eval"))
     return ast.dump(ast.parse(parts[axis], mode="eval")) == due
+
+
+# -- T26 ---
+
+
+@every_kernel
+def turned_operand(source: KernelSource, name: str) -> str:
+    """A matrix that a TF32 product reads across its rows is transposed before the launch, so that K is contiguous.
+
+    The tensor cores take TF32 tiles with K contiguous alone, so the compiler copies others in pieces of four bytes.
+    """
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    products = [c for c in calls(kernel, "dot") if "tf32" in "".join(ast.unparse(k.value) for k in c.keywords)]
+    sides = ((COLUMNS, ROWS), (ROWS, COLUMNS))  # along K, across it
+    for operand, (along, across) in (pair for c in products for pair in zip(c.args, sides, strict=False)):
+        load = _uncast(value_of(kernel, operand))
+        if not isinstance(load, ast.Call) or not is_tl(load, "load") or "turned" in source.text:
+            continue
+        whole = ast.unparse(_inlined(kernel, load.args[0]))
+        strides = [re.findall(rf"{re.escape(lanes)} \* (\w+)", whole) for lanes in (along, across)]
+        found = names_in(ast.parse(whole)) & pointers(kernel)
+        if [len(each) for each in (*strides, found)] != [1, 1, 1]:
+            continue
+        (k,), (other,), (pointer,) = *strides, found
+        passed = [source.passed(launch, each) for each in (pointer, k, other)]
+        if None in passed or k == other or not isinstance(passed[0], ast.Name):
+            continue
+        matrix, step, rest = (source.of(node) for node in passed if node is not None)
+        if step == "1":
+            continue
+        indent, begin = " " * statement_of(launch).col_offset, first_statement(source, statement_of(launch))
+        lines = (
+            f"{indent}turned = {matrix}.dim() == 2 and {matrix}.is_contiguous() "
+            f"and ({step}, {rest}) == ({matrix}.shape[1], 1)\n"
+            f"{indent}turned_{matrix} = {matrix}.t().contiguous() if turned else {matrix}\n"
+        )
+        new = (f"turned_{matrix}", f"1 if turned else {step}", f"{matrix}.shape[0] if turned else {rest}")
+        edits = [source.replace(node, text) for node, text in zip(passed, new, strict=True) if node is not None]
+        return source.apply([Edit(begin, begin, lines), *edits])
+    raise NotApplicable("no product in TF32 reads a matrix across its rows, by two strides")
 
 
 def programs_at_once(tensor: str, otherwise: int) -> str:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import naive
 import pytest
 from conftest import WHOLE
 
@@ -240,6 +241,24 @@ def test_a_flat_index_becomes_tiles_of_rows_and_columns() -> None:
     for text in (INPUTS["04"], INPUTS["36"], INPUTS["77"], again):
         with pytest.raises(NotApplicable):
             rewrites.BY_NAME["row_tiles"].apply(KernelSource(text))
+
+
+@pytest.mark.slow
+def test_a_matrix_is_turned_for_a_product_in_tf32(tmp_path: Path) -> None:
+    """The turned one lies with K contiguous; a matrix that does so already, or is no matrix, is passed as it is."""
+    text = naive.kernels()["1_Square_matrix_multiplication_"]
+    text = text.replace("B.contiguous()", "B") + "\n\ndef kernel_function(a, b):\n    return ModelNew()(a, b)\n"
+    with pytest.raises(NotApplicable):
+        rewrites.BY_NAME["turned_operand"].apply(KernelSource(text))
+    files, cases = [], list[dict[str, Any]]()
+    for at, name in enumerate(("dot_tf32", "turned_operand")):
+        text = rewrites.BY_NAME[name].apply(KernelSource(text))
+        files.append(tmp_path / f"{at}.py")
+        files[at].write_text(text)
+    assert "1 if turned else B.shape[1], B.shape[0] if turned else 1," in text
+    for shapes in ([[40, 36], [36, 50]], [[33, 20], [20, 1]]):
+        cases.append({"files": [str(f) for f in files], "shapes": shapes, "given": {}, "dtype": "float32"})
+    assert run(cases) == ["equal", "equal"]
 
 
 def test_hashes_ignore_comments_and_docstrings() -> None:
