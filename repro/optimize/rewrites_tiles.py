@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from repro.optimize.guards import chosen, copied, every_kernel, first_statement, statement_of
 from repro.optimize.kernel_source import (
@@ -350,52 +351,106 @@ def _invariant(kernel: Function, statement: ast.stmt, varying: set[str]) -> bool
 # -- T18 ---
 
 
+@dataclass(frozen=True)
+class Tile:
+    """A load of a tile. starts: its first row and column; sizes, blocks: of the matrix and the tile, as parameters.
+
+    stride: the parameter by which rows lie apart; "" for the row's width. column_stride: "" for 1.
+    """
+
+    load: ast.Call
+    pointer: str
+    starts: Pair
+    sizes: Pair
+    blocks: Pair
+    stride: str = ""
+    column_stride: str = ""
+
+
 @every_kernel
 def descriptors(source: KernelSource, name: str) -> str:
-    """Loads of whole tiles of a matrix go through a tensor descriptor, where the hardware copies tiles."""
+    """Loads of whole tiles of matrices go through tensor descriptors, where the hardware copies tiles."""
     kernel, launch = source.kernels[name], source.only_launch(name)
     if chosen(launch) or kernel.args.defaults:
         raise NotApplicable("the launch chooses between kernels")
-    for load in calls(kernel, "load"):
-        found = _tile(kernel, load)
-        if found is not None:
-            return _described(source, kernel, launch, load, *found)
-    raise NotApplicable("no load is of a whole tile of a matrix")
-
-
-def _described(
-    source: KernelSource, kernel: Function, launch: Launch, load: ast.Call, pointer: str,
-    starts: Pair, sizes: Pair, blocks: Pair,
-) -> str:  # fmt: skip
-    tensor, told = source.argument(launch, pointer), [source.argument(launch, s) for s in sizes]
-    edges = [source.argument(launch, b) for b in blocks]
-    if tensor is None or None in told or None in edges:
-        raise NotApplicable("the matrix is not known at the launch")
-    tile = source.fresh("tile_desc")
-    wide = f"{tensor}.element_size()"
-    guard = (
-        f"(not {tensor}.is_cuda or torch.cuda.get_device_capability({tensor}.device)[0] >= 9)"
-        f" and {tensor}.is_contiguous() and ({told[1]}) % 16 == 0 and {tensor}.data_ptr() % 16 == 0"
-        f" and ({edges[1]}) * {wide} >= 16 and max({edges[0]}, {edges[1]}) <= 256"
-    )
+    source = _blocks_named(source, launch, {block for tile in _tiles(kernel) for block in tile.blocks})
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    edits, names, guards, made = list[Edit](), list[str](), list[str](), list[str]()
+    for tile in _tiles(kernel):
+        given = [source.argument(launch, each) for each in (tile.pointer, *tile.sizes, *tile.blocks)]
+        if None in given:
+            continue
+        tensor, *numbers = map(str, given)
+        sizes, edges, starts = numbers[:2], numbers[2:], list(tile.starts)
+        apart, loaded, guard = sizes[1], "{}", f"{tensor}.is_contiguous()"
+        if tile.stride:
+            apart, step = (str(source.argument(launch, each)) for each in (tile.stride, tile.column_stride))
+            guard = f"({step}) == 1"
+            if apart.startswith("1"):  # columns of the tile are contiguous
+                sizes, edges, starts, apart, guard = sizes[::-1], edges[::-1], starts[::-1], step, f"({apart}) == 1"
+                loaded = "tl.trans({})"
+        names.append(f"{source.fresh('tile_desc')}_{len(names)}")
+        edits.append(source.replace(tile.load, loaded.format(f"{names[-1]}.load([{starts[0]}, {starts[1]}])")))
+        guards.append(
+            f"{guard} and ({apart}) % 16 == 0 and {tensor}.data_ptr() % 16 == 0"
+            f" and ({edges[1]}) * {tensor}.element_size() >= 16 and max({edges[0]}, {edges[1]}) <= 256"
+        )
+        shape = f"[{sizes[0]}, {sizes[1]}], [{apart}, 1], [{edges[0]}, {edges[1]}]"
+        made.append(f"{names[-1]}=TensorDescriptor({tensor}, {shape}) if described else None")
+    if not edits:
+        raise NotApplicable("no load is of a whole tile of a matrix that the launch names")
     last = kernel.args.args[-1]
-    edits = [
-        source.replace(load, f"{tile}.load([{starts[0]}, {starts[1]}])"),
-        Edit(source.end(last), source.end(last), f", {tile}"),
-    ]
-    made = (
-        f"TensorDescriptor({tensor}, [{told[0]}, {told[1]}], [{told[1]}, 1], [{edges[0]}, {edges[1]}])"
-        f" if {guard} else None"
-    )
-    changed = copied(source, kernel.name, "tiles", edits, guard, f"{tile}={made}")
-    at = min(node.lineno for node in ast.parse(changed).body if isinstance(node, ast.Import | ast.ImportFrom))
-    lines = changed.split("\n")
-    lines.insert(at - 1, "from triton.tools.tensor_descriptor import TensorDescriptor\n")
-    return "\n".join(lines)
+    edits.append(Edit(source.end(last), source.end(last), "".join(f", {each}" for each in names)))
+    changed = KernelSource(copied(source, kernel.name, "tiles", edits, "described", ", ".join(made)))
+    statement = statement_of(_launch_of(changed, kernel.name))
+    begin, indent = first_statement(changed, statement), " " * statement.col_offset
+    wide = f"(not {tensor}.is_cuda or torch.cuda.get_device_capability({tensor}.device)[0] >= 9)"
+    terms = "".join(f"{indent}    and {each}\n" for each in guards)
+    lines = f"{indent}described = (\n{indent}    {wide}\n{terms}{indent})\n"
+    top = min(node.lineno for node in changed.tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    place = len("".join(changed.text.splitlines(keepends=True)[: top - 1]).encode())
+    line = "from triton.tools.tensor_descriptor import TensorDescriptor\n"
+    return changed.apply([Edit(begin, begin, lines), Edit(place, place, line)])
 
 
-def _tile(kernel: Function, load: ast.Call) -> tuple[str, Pair, Pair, Pair] | None:
-    """Return (pointer, first row and column, sizes, blocks) of `ptr + rows[:, None] * COLS + cols[None, :]`."""
+def _tiles(kernel: Function) -> list[Tile]:
+    return [tile for load in calls(kernel, "load") if (tile := _tile(kernel, load) or _strided(kernel, load))]
+
+
+def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> KernelSource:
+    """Return the source with a local name for each of these blocks that a launch passes as a number.
+
+    So a knob turns it everywhere.
+    """
+    statement, edits = statement_of(launch), list[Edit]()
+    begin, indent = first_statement(source, statement), " " * statement.col_offset
+    for block in sorted(blocks):
+        passed = source.passed(launch, block)
+        if isinstance(passed, ast.Constant):
+            local = source.fresh(block.lower())
+            edits += [Edit(begin, begin, f"{indent}{local} = {source.of(passed)}\n"), source.replace(passed, local)]
+    return KernelSource(source.apply(edits))
+
+
+def _strided(kernel: Function, load: ast.Call) -> Tile | None:
+    """Return the tile of `ptr + rows[:, None] * STRIDE + cols[None, :] * STRIDE`, whose mask bounds both."""
+    text = ast.unparse(_inlined(kernel, load.args[0]))
+    found = re.fullmatch(r"(\w+) \+ \(?(\w+)\[:, None\] \* (\w+) \+ (\w+)\[None, :\] \* (\w+)\)?", text)
+    given = {k.arg: ast.unparse(k.value) for k in load.keywords}
+    if found is None or found[1] not in pointers(kernel) or given.get("other") not in ("0.0", "0"):
+        return None
+    ends = re.fullmatch(rf"\({found[2]} < (\w+)\)\[:, None\] & \({found[4]} < (\w+)\)\[None, :\]",
+                        _expanded(kernel, given.get("mask", "")))  # fmt: skip
+    lanes = [_lanes(kernel, ast.parse(f"{found[at]}{shape}", mode="eval").body, shape)
+             for at, shape in ((2, ROWS), (4, COLUMNS))]  # fmt: skip
+    if ends is None or lanes[0] is None or lanes[1] is None:
+        return None
+    (row, high, _), (column, wide, _) = lanes[0], lanes[1]
+    return Tile(load, found[1], (row, column), (ends[1], ends[2]), (high, wide), found[3], found[5])
+
+
+def _tile(kernel: Function, load: ast.Call) -> Tile | None:
+    """Return the tile of `ptr + rows[:, None] * COLS + cols[None, :]`."""
     mask = next((ast.unparse(k.value) for k in load.keywords if k.arg == "mask"), "")
     other = next((ast.unparse(k.value) for k in load.keywords if k.arg == "other"), "")
     if other not in ("0.0", "0"):
@@ -418,7 +473,7 @@ def _tile(kernel: Function, load: ast.Call) -> tuple[str, Pair, Pair, Pair] | No
     height = next((p for p in parameters(kernel) if f"({rows[2]} < {p})[:, None]" in inner), None)
     if height is None or f"({cols[2]} < {width})[None, :]" not in inner or inner.count("&") != 1:
         return None
-    return pointer, (rows[0], cols[0]), (height, width), (rows[1], cols[1])
+    return Tile(load, pointer, (rows[0], cols[0]), (height, width), (rows[1], cols[1]))
 
 
 def _expanded(kernel: Function, mask: str) -> str:

@@ -244,21 +244,25 @@ def test_a_flat_index_becomes_tiles_of_rows_and_columns() -> None:
 
 
 @pytest.mark.slow
-def test_a_matrix_is_turned_for_a_product_in_tf32(tmp_path: Path) -> None:
+def test_a_matrix_is_turned_for_a_product_in_tf32_and_read_by_descriptors(tmp_path: Path) -> None:
     """The turned one lies with K contiguous; a matrix that does so already, or is no matrix, is passed as it is."""
     text = naive.kernels()["1_Square_matrix_multiplication_"]
     text = text.replace("B.contiguous()", "B") + "\n\ndef kernel_function(a, b):\n    return ModelNew()(a, b)\n"
     with pytest.raises(NotApplicable):
         rewrites.BY_NAME["turned_operand"].apply(KernelSource(text))
-    files, cases = [], list[dict[str, Any]]()
-    for at, name in enumerate(("dot_tf32", "turned_operand")):
-        text = rewrites.BY_NAME[name].apply(KernelSource(text))
+    texts, files = [], []
+    for at, name in enumerate(("dot_tf32", "descriptors", "turned_operand", "descriptors")):
+        texts.append(rewrites.BY_NAME[name].apply(KernelSource(texts[0 if at == 2 else at - 1] if texts else text)))
         files.append(tmp_path / f"{at}.py")
-        files[at].write_text(text)
-    assert "1 if turned else B.shape[1], B.shape[0] if turned else 1," in text
-    for shapes in ([[40, 36], [36, 50]], [[33, 20], [20, 1]]):
-        cases.append({"files": [str(f) for f in files], "shapes": shapes, "given": {}, "dtype": "float32"})
-    assert run(cases) == ["equal", "equal"]
+        files[at].write_text(texts[at])
+    assert "1 if turned else B.shape[1], B.shape[0] if turned else 1," in texts[2]
+    assert [t.count("tl.trans(") for t in texts] == [0, 0, 0, 1] and [t.count(".load([") for t in texts] == [0, 2, 0, 2]
+    assert "block_k = 32\n" in texts[3] and texts[3].count("[block_n, block_k]") == 1
+    cases = [
+        {"files": [str(files[0]), str(file)], "shapes": shapes, "given": {}, "dtype": "float32"}
+        for file in files[1:] for shapes in ([[40, 32], [32, 48]], [[40, 36], [36, 50]], [[33, 20], [20, 1]])
+    ]  # fmt: skip
+    assert run(cases) == ["equal"] * 9
 
 
 def test_hashes_ignore_comments_and_docstrings() -> None:
