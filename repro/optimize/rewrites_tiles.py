@@ -824,7 +824,7 @@ def turned_operand(source: KernelSource, name: str) -> str:
     sides = ((COLUMNS, ROWS), (ROWS, COLUMNS))  # along K, across it
     for operand, (along, across) in (pair for c in products for pair in zip(c.args, sides, strict=False)):
         load = _uncast(value_of(kernel, operand))
-        if not isinstance(load, ast.Call) or not is_tl(load, "load") or "turned" in source.text:
+        if not isinstance(load, ast.Call) or not is_tl(load, "load"):
             continue
         whole = ast.unparse(_inlined(kernel, load.args[0]))
         strides = [re.findall(rf"{re.escape(lanes)} \* (\w+)", whole) for lanes in (along, across)]
@@ -836,15 +836,16 @@ def turned_operand(source: KernelSource, name: str) -> str:
         if None in passed or k == other or not isinstance(passed[0], ast.Name):
             continue
         matrix, step, rest = (source.of(node) for node in passed if node is not None)
-        if step == "1":
+        if step.startswith("1"):
             continue
         indent, begin = " " * statement_of(launch).col_offset, first_statement(source, statement_of(launch))
+        turned, copy = source.fresh("turned"), source.fresh(f"turned_{matrix}")
         lines = (
-            f"{indent}turned = {matrix}.dim() == 2 and {matrix}.is_contiguous() "
+            f"{indent}{turned} = {matrix}.dim() == 2 and {matrix}.is_contiguous() "
             f"and ({step}, {rest}) == ({matrix}.shape[1], 1)\n"
-            f"{indent}turned_{matrix} = {matrix}.t().contiguous() if turned else {matrix}\n"
+            f"{indent}{copy} = {matrix}.t().contiguous() if {turned} else {matrix}\n"
         )
-        new = (f"turned_{matrix}", f"1 if turned else {step}", f"{matrix}.shape[0] if turned else {rest}")
+        new = (copy, f"1 if {turned} else {step}", f"{matrix}.shape[0] if {turned} else {rest}")
         edits = [source.replace(node, text) for node, text in zip(passed, new, strict=True) if node is not None]
         return source.apply([Edit(begin, begin, lines), *edits])
     raise NotApplicable("no product in TF32 reads a matrix across its rows, by two strides")
