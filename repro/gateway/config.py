@@ -58,7 +58,7 @@ class UpstreamSpec(Record):
     kind: Literal["anthropic", "bedrock", "replay"]
     base_url: str = ""
     region: str = "us-east-1"
-    script: Below = Path()
+    script: Below = Field("replay.jsonl", validate_default=True)
     mode: Literal["script", "strict"] = "script"
     record: bool = False
 
