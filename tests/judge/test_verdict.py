@@ -35,6 +35,7 @@ from repro.judge.worker import outputs
 from repro.judge.worker.server import Worker
 from repro.problems import catalogue, meta
 from repro.problems import plan as inputs
+from repro.problems.catalogue import Problem
 from repro.records.fixture import Fixture, FixtureRecord, Limited, TrialLimits
 from repro.records.result import Ceilings, Timing
 from repro.records.verdict import Ratio
@@ -50,6 +51,13 @@ QUICK = ("L1_36", "L1_97", "L1_77@bf16", "L2_84", "L3_43")
 def slow_key(key: str) -> Any:
     """A problem as a parameter; `make test` takes one of each kind."""
     return key if key in QUICK else pytest.param(key, marks=pytest.mark.slow)
+
+
+def reference_of(problem: Problem) -> tuple[Any, Any, Any]:
+    """Its plan, its published weights, and the fp64 reference with these."""
+    plan = inputs.plan(problem)
+    published = inputs.weights(problem, plan.module)
+    return plan, published, reference_module.Reference(plan, published, CPU)
 
 
 # -- metric ---------------------------------------------------------------------------------------------------------
@@ -454,18 +462,9 @@ def test_a_neighbour_never_decides_a_class() -> None:
 
 SPEC = {"shape": [4, 6], "dtype": "float32"}
 GOOD = {
-    "kind": "tensor",
-    "type": "Tensor",
-    "plain": True,
-    "layout": "torch.strided",
-    "dtype": "float32",
-    "shape": [4, 6],
-    "dense": True,
-    "device": "cpu",
-    "storage_bytes": 96,
-    "aliases_input": False,
-    "order": [0, 1],
-}
+    "kind": "tensor", "type": "Tensor", "plain": True, "layout": "torch.strided", "dtype": "float32", "shape": [4, 6],
+    "dense": True, "device": "cpu", "storage_bytes": 96, "aliases_input": False, "order": [0, 1],
+}  # fmt: skip
 
 
 def test_gates_let_an_honest_description_through() -> None:
@@ -525,21 +524,6 @@ class Untouchable(list[Any]):
         raise AssertionError("every part was looked at")
 
 
-def test_a_structure_of_a_million_values_is_not_described_further() -> None:
-    """Describing them, a digest each, took a worker 72 s of its time on an H200."""
-    circle: list[Any] = []
-    circle.append(circle)
-    nested = [[torch.ones(1)] * 40] * 40
-    for wide in (Untouchable([torch.ones(1)] * 1_000_000), circle, nested):
-        described = outputs.describe(wide, [])
-        assert described == {"kind": "other", "type": "a structure of more than 1024 values"}
-        assert outputs.sums(wide) == [] and outputs.sealed(wide, bytes(16)) == []
-        for spec in (SPEC, [SPEC, SPEC]):
-            with pytest.raises(SolutionRejected, match="got a structure of more than 1024 values") as refused:
-                output_checks.check(described, spec, "cpu")
-            assert refused.value.code == "wrong_structure"
-
-
 def nested(count: int) -> Any:
     """A tensor in that number of sequences."""
     value: Any = torch.ones(1)
@@ -548,15 +532,28 @@ def nested(count: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("count", [outputs.MOST_LEVELS + 1, 400, 1000])
-def test_a_deep_structure_is_not_described_further(count: int) -> None:
-    """It is an honest mistake: it must fit the wire, and get a verdict that says what is wrong."""
-    described = outputs.describe(nested(count), [])
-    assert described == {"kind": "other", "type": f"a structure of more than {outputs.MOST_LEVELS} levels"}
-    assert outputs.sums(nested(count)) == [] and outputs.sealed(nested(count), bytes(16)) == []
-    with pytest.raises(SolutionRejected, match="levels") as refused:
-        output_checks.check(described, SPEC, "cpu")
-    assert refused.value.code == "wrong_structure"
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+MANY = "a structure of more than 1024 values"
+DEEP = f"a structure of more than {outputs.MOST_LEVELS} levels"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(Untouchable([torch.ones(1)] * 1_000_000), MANY), (CIRCLE, MANY), ([[torch.ones(1)] * 40] * 40, MANY),
+     *((nested(count), DEEP) for count in (outputs.MOST_LEVELS + 1, 400, 1000))],
+    ids=["a million", "a circle", "many lists", "a level too deep", "400 levels", "1000 levels"],
+)  # fmt: skip
+def test_a_structure_that_is_too_large_or_too_deep_is_not_described_further(value: Any, told: str) -> None:
+    """To describe a million, a digest each, took a worker 72 s of its time on an H200. Depth is an honest mistake: it
+    must fit the wire, and get a verdict that says what is wrong."""
+    described = outputs.describe(value, [])
+    assert described == {"kind": "other", "type": told}
+    assert outputs.sums(value) == [] and outputs.sealed(value, bytes(16)) == []
+    for spec in (SPEC, [SPEC, SPEC]):
+        with pytest.raises(SolutionRejected, match=f"got {told}") as refused:
+            output_checks.check(described, spec, "cpu")
+        assert refused.value.code == "wrong_structure"
 
 
 def test_the_deepest_structure_that_is_described_fits_the_wire(pipe: tuple[Channel, int]) -> None:
@@ -1001,30 +998,31 @@ def test_a_winograd_kernel_at_a_quarter_of_the_arithmetic_is_not_impossible() ->
 
 
 @pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A pretended GPU for `ceilings.measure`: its rates, copy check and identity, and how often it was measured."""
-    state: dict[str, Any] = {"measured": 0, "copy": 4.0, "clocks": {"sm_mhz": 1950}}
-    state["of"] = {"gpu": "GPU-1", "torch": "2", "driver": "580", "max_sm_mhz": 1980, "power_limit_w": 700.0}
+    gpu = types.SimpleNamespace(measured=0, copy=4.0, clocks={"sm_mhz": 1950}, folder=tmp_path / "state" / "ceilings")
+    gpu.of = {"gpu": "GPU-1", "torch": "2", "driver": "580", "max_sm_mhz": 1980, "power_limit_w": 700.0}
 
     def rates(_: torch.device) -> dict[str, float]:
-        state["measured"] += 1
-        return CEILINGS | {"copy_tb_s": state["copy"]}
+        gpu.measured += 1
+        return CEILINGS | {"copy_tb_s": gpu.copy}
 
     def measure() -> dict[str, Any]:
         roofline.measure.cache_clear()
         return roofline.measure(CPU).to_json()
 
+    gpu.measure = measure
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(roofline, "_rates", rates)
-    monkeypatch.setattr(roofline, "_copy_tb_s", lambda device, repeats: state["copy"])
-    monkeypatch.setattr(roofline, "_identity", lambda device: (dict(state["of"]), dict(state["clocks"])))
-    yield state | {"measure": measure, "state": state, "folder": tmp_path / "state" / "ceilings"}
+    monkeypatch.setattr(roofline, "_copy_tb_s", lambda device, repeats: gpu.copy)
+    monkeypatch.setattr(roofline, "_identity", lambda device: (dict(gpu.of), dict(gpu.clocks)))
+    yield gpu
     roofline.measure.cache_clear()
 
 
-def test_ceilings_are_measured_once_and_kept(gpu: dict[str, Any]) -> None:
-    first, second = gpu["measure"](), gpu["measure"]()
-    assert gpu["state"]["measured"] == 1 and (first["cached"], second["cached"]) == (False, True)
+def test_ceilings_are_measured_once_and_kept(gpu: Any) -> None:
+    first, second = gpu.measure(), gpu.measure()
+    assert gpu.measured == 1 and (first["cached"], second["cached"]) == (False, True)
     assert {k: v for k, v in first.items() if k != "cached"} == {k: v for k, v in second.items() if k != "cached"}
     assert set(CEILINGS) == set(roofline.RATES) <= set(first)
     assert first["measured_at"].endswith("+00:00") and first["clocks"] == {"sm_mhz": 1950}
@@ -1032,26 +1030,26 @@ def test_ceilings_are_measured_once_and_kept(gpu: dict[str, Any]) -> None:
     json.loads(jsonio.dumps(first))
 
 
-def test_each_gpu_driver_and_torch_has_a_file_of_its_own(gpu: dict[str, Any]) -> None:
+def test_each_gpu_driver_and_torch_has_a_file_of_its_own(gpu: Any) -> None:
     for name, value in (("gpu", "GPU-2"), ("torch", "3"), ("driver", "600")):
-        gpu["measure"]()
-        gpu["state"]["of"][name] = value
-    gpu["measure"]()
-    assert gpu["state"]["measured"] == 4 == len(list(gpu["folder"].iterdir()))
+        gpu.measure()
+        gpu.of[name] = value
+    gpu.measure()
+    assert gpu.measured == 4 == len(list(gpu.folder.iterdir()))
 
 
-def change_entry(gpu: dict[str, Any], **changes: Any) -> None:
-    (file,) = gpu["folder"].iterdir()
+def change_entry(gpu: Any, **changes: Any) -> None:
+    (file,) = gpu.folder.iterdir()
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda gpu: gpu["state"]["of"].update(power_limit_w=500.0),
-        lambda gpu: gpu["state"]["of"].update(max_sm_mhz=1500),
-        lambda gpu: gpu["state"].update(copy=4.0 * 1.05),
-        lambda gpu: gpu["state"].update(copy=4.0 * 0.95),
+        lambda gpu: gpu.of.update(power_limit_w=500.0),
+        lambda gpu: gpu.of.update(max_sm_mhz=1500),
+        lambda gpu: setattr(gpu, "copy", 4.0 * 1.05),
+        lambda gpu: setattr(gpu, "copy", 4.0 * 0.95),
         lambda gpu: change_entry(gpu, measured_s=time.time() - 8 * 86400),
         lambda gpu: change_entry(gpu, measured_s=time.time() + 86400),
         lambda gpu: change_entry(gpu, version=0),
@@ -1059,33 +1057,33 @@ def change_entry(gpu: dict[str, Any], **changes: Any) -> None:
         lambda gpu: change_entry(gpu, rates=dict.fromkeys(roofline.RATES, math.nan)),
         lambda gpu: change_entry(gpu, rates=dict.fromkeys(roofline.RATES, -1.0)),
         lambda gpu: change_entry(gpu, rates=None),
-        lambda gpu: next(gpu["folder"].iterdir()).write_text('{"version": 1'),
-        lambda gpu: next(gpu["folder"].iterdir()).write_text("[]"),
-        lambda gpu: next(gpu["folder"].iterdir()).write_bytes(b"\xff\xfe"),
-        lambda gpu: next(gpu["folder"].iterdir()).chmod(0o666),
+        lambda gpu: next(gpu.folder.iterdir()).write_text('{"version": 1'),
+        lambda gpu: next(gpu.folder.iterdir()).write_text("[]"),
+        lambda gpu: next(gpu.folder.iterdir()).write_bytes(b"\xff\xfe"),
+        lambda gpu: next(gpu.folder.iterdir()).chmod(0o666),
     ],
     ids=(
         "power limit|clock|copy is faster|copy is slower|old|of tomorrow|version|not whole|nan|negative|none|cut short|"
         "a list|not text|others may write"
     ).split("|"),
 )
-def test_outdated_ceilings_are_measured_again(gpu: dict[str, Any], spoil: Callable[[dict[str, Any]], Any]) -> None:
-    gpu["measure"]()
+def test_outdated_ceilings_are_measured_again(gpu: Any, spoil: Callable[[Any], Any]) -> None:
+    gpu.measure()
     spoil(gpu)
-    assert gpu["measure"]()["cached"] is False and gpu["state"]["measured"] == 2
-    assert gpu["measure"]()["cached"] is True, "and kept again"
+    assert gpu.measure()["cached"] is False and gpu.measured == 2
+    assert gpu.measure()["cached"] is True, "and kept again"
 
 
-def test_a_copy_that_differs_by_a_little_does_not_measure_again(gpu: dict[str, Any]) -> None:
-    gpu["measure"]()
-    gpu["state"]["copy"] = 4.0 * 0.98
-    assert gpu["measure"]()["cached"] is True and gpu["state"]["measured"] == 1
+def test_a_copy_that_differs_by_a_little_does_not_measure_again(gpu: Any) -> None:
+    gpu.measure()
+    gpu.copy = 4.0 * 0.98
+    assert gpu.measure()["cached"] is True and gpu.measured == 1
 
 
-def test_ceilings_that_cannot_be_kept_are_measured_each_time(gpu: dict[str, Any]) -> None:
+def test_ceilings_that_cannot_be_kept_are_measured_each_time(gpu: Any) -> None:
     """A state folder that is a file: it costs a measurement, not the run."""
-    gpu["folder"].parent.write_text("in the way")
-    assert [gpu["measure"]()["cached"] for _ in range(2)] == [False, False] and gpu["state"]["measured"] == 2
+    gpu.folder.parent.write_text("in the way")
+    assert [gpu.measure()["cached"] for _ in range(2)] == [False, False] and gpu.measured == 2
 
 
 def test_missing_results_have_a_reason() -> None:
@@ -1217,9 +1215,8 @@ def test_fixtures_measure_the_neighbouring_shape_apart_from_what_decides(
 
 
 def test_a_file_from_elsewhere_says_that_it_has_no_neighbour(tmp_path: Path) -> None:
-    assert small_fixture(tmp_path, "x * 2").neighbour == {
-        "reason": "no neighbouring shape is known for this problem"
-    }  # fmt: skip
+    reason = "no neighbouring shape is known for this problem"
+    assert small_fixture(tmp_path, "x * 2").neighbour == {"reason": reason}
 
 
 @pytest.mark.parametrize("key", [slow_key(key) for key in ONCE if not key.startswith(("L1_04", "L1_43"))])
@@ -1230,10 +1227,9 @@ def test_spiked_inputs_reveal_kernels_that_assume_a_range(key: str, smoke_fixtur
     """
     fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
     kind = "spiked" if problem.native_signal else "perturbed_spiked"
-    plan, trial = inputs.plan(problem), fixture.trials[kind]
-    native = inputs.weights(problem, plan.module)
-    state = native if problem.native_signal else input_cases.perturbed_weights(plan, native, CPU)
-    reference = reference_module.Reference(plan, state, CPU)
+    (plan, native, reference), trial = reference_of(problem), fixture.trials[kind]
+    if not problem.native_signal:
+        reference.load(input_cases.perturbed_weights(plan, native, CPU))
     values = plan.make(trial.seed, CPU, stress="spike")
     found = distance(reference([x.clamp(0, 1) for x in values])[0], reference(list(values))[0])
     assert metric.score(found.values(), trial.limits["bf16"]) > 1
@@ -1250,11 +1246,8 @@ def test_spikes_of_each_input_have_the_height_that_the_problem_names() -> None:
 
 
 def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = catalogue.load("L2_37", size="smoke")
-    plan = inputs.plan(problem)
-    published = inputs.weights(problem, plan.module)
+    plan, published, reference = reference_of(catalogue.load("L2_37", size="smoke"))
     perturbed = input_cases.perturbed_weights(plan, published, CPU)
-    reference = reference_module.Reference(plan, published, CPU)
     loads, load = list[bool](), torch.nn.Module.load_state_dict
 
     def counted(self: Any, *given: Any, **more: Any) -> Any:
@@ -1275,9 +1268,8 @@ def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkey
 
 
 def test_attention_that_clamps_its_values_fails_on_their_spikes(smoke_fixture: Callable[[str], Any]) -> None:
-    problem = catalogue.load("L1_97", size="smoke")
-    plan, trial = inputs.plan(problem), smoke_fixture("L1_97").trials["spiked"]
-    reference = reference_module.Reference(plan, inputs.weights(problem, plan.module), CPU)
+    plan, _, reference = reference_of(catalogue.load("L1_97", size="smoke"))
+    trial = smoke_fixture("L1_97").trials["spiked"]
     found = 0
     for seed in range(8):  # which of them attention looks at, the draw decides
         queries, keys, values = plan.make(seed, CPU, stress="spike")
@@ -1392,9 +1384,7 @@ def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(smoke_f
     fixture = smoke_fixture("L1_77@bf16")
     trial = fixture.trials["native"]
     assert trial.zero_share > 0.5 and trial.limits["bf16"]["zero"] == 1e-6
-    problem = catalogue.load("L1_77@bf16", size="smoke")
-    plan = inputs.plan(problem)
-    reference = reference_module.Reference(plan, inputs.weights(problem, plan.module), CPU)
+    plan, _, reference = reference_of(catalogue.load("L1_77@bf16", size="smoke"))
     expected = reference(plan.make(trial.seed, CPU))[0]
     rms = expected[expected != 0].square().mean().sqrt()
     filled = torch.where(expected == 0, 0.002 * rms, expected)
@@ -1416,17 +1406,11 @@ def test_the_checksum_sees_every_bit_and_its_place() -> None:
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "uint8", "int8", "bool", "float32"])
 def test_checksums_of_drawn_inputs_are_those_of_the_whole_tensor(tmp_path: Path, dtype: str) -> None:
     """In pieces or at once, for every dtype that a problem may draw."""
-    file = tmp_path / "p.py"
-    body = f"[torch.rand(60, 4), torch.randint(0, 99, (60, 4), dtype=torch.{dtype}), 3]"
-    file.write_text(SMALL.format(forward="x * 2 + y", inputs=body))
-    plan = inputs.plan(catalogue.load_file(file))
+    drawn = f"[torch.rand(60, 4), torch.randint(0, 99, (60, 4), dtype=torch.{dtype}), 3]"
+    plan = inputs.plan(small_problem(tmp_path, "x * 2 + y", drawn))
     facts = calibration._input_facts(plan, 5, CPU)
     values = plan.make(5, CPU)
-    assert [f.get("checksum64") for f in facts] == [
-        calibration.checksum(values[0]),
-        calibration.checksum(values[1]),
-        None,
-    ]
+    assert [f.get("checksum64") for f in facts] == [*map(calibration.checksum, values[:2]), None]
     assert facts[2] == {"value": "3"}
 
 
@@ -1435,7 +1419,7 @@ from torch import nn
 
 
 class Model(nn.Module):
-    def forward(self, x, y=None, z=None):
+    {init}def forward(self, x, y=None, z=None):
         return {forward}
 
 
@@ -1448,10 +1432,16 @@ def get_init_inputs():
 """
 
 
-def small_fixture(tmp_path: Path, forward: str) -> FixtureRecord:
+def small_problem(tmp_path: Path, forward: str, drawn: str = "[torch.rand(32, 16)]", state: str = "") -> Problem:
+    """A problem file from elsewhere. state: a statement that registers what its Model holds."""
     file = tmp_path / "small.py"
-    file.write_text(SMALL.format(forward=forward, inputs="[torch.rand(32, 16)]"))
-    return calibration.build(catalogue.load_file(file), CPU)
+    init = f"def __init__(self):\n        super().__init__()\n        {state}\n\n    " if state else ""
+    file.write_text(SMALL.format(init=init, forward=forward, inputs=drawn))
+    return catalogue.load_file(file)
+
+
+def small_fixture(tmp_path: Path, forward: str, **more: str) -> FixtureRecord:
+    return calibration.build(small_problem(tmp_path, forward, **more), CPU)
 
 
 @pytest.mark.parametrize(
@@ -1483,13 +1473,9 @@ def test_tiny_outputs_that_follow_their_input_are_accepted(tmp_path: Path) -> No
 
 def test_a_problem_whose_state_begins_with_integers_is_measured(tmp_path: Path) -> None:
     """`Module.to(dtype)` leaves them alone; so must the output's spec."""
-    file = tmp_path / "small.py"
-    text = SMALL.format(forward="x[:, self.order]", inputs="[torch.rand(32, 16)]")
-    register = (
-        "def __init__(self):\n        super().__init__()\n        self.register_buffer('order', torch.arange(8))\n\n"
-    )
-    file.write_text(text.replace("def forward", register + "    def forward", 1))
-    assert calibration.build(catalogue.load_file(file), CPU).output == {"shape": [32, 8], "dtype": "float32"}
+    state = "self.register_buffer('order', torch.arange(8))"
+    fixture = small_fixture(tmp_path, "x[:, self.order]", state=state)
+    assert fixture.output == {"shape": [32, 8], "dtype": "float32"}
 
 
 def test_a_problem_that_fails_is_the_problems_fault(tmp_path: Path) -> None:
