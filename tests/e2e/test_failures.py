@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from conftest import CPU, Tool, ask_docker, attempt, fresh, manifest, rows, strict_json, wait_for
+from conftest import CPU, Done, Tool, ask_docker, attempt, fresh, manifest, rows, strict_json, wait_for
 
 from repro import config as settings
 from repro.engines import local
@@ -238,6 +238,19 @@ def hangs(tool: Tool) -> bool:
     return False
 
 
+def remains(tool: Tool) -> list[object]:
+    """Processes and temporary folders of a command that ended."""
+    return [*tool.processes(), *tool.tmp.glob("repro-*")]
+
+
+def interrupted(tool: Tool, process: subprocess.Popen[str]) -> Done:
+    """Ends a command by Ctrl-C."""
+    os.killpg(process.pid, signal.SIGINT)
+    done = tool.finish(process)
+    assert done.code == 130
+    return done
+
+
 def lines(tool: Tool) -> int:
     """How many rows the newest bundle holds."""
     file = tool.bundles()[-1] / "rows.jsonl" if tool.bundles() else None
@@ -348,7 +361,7 @@ def _judged(tool: Tool, solutions: dict[str, Bad], *flags: object) -> SimpleName
     assert len(tool.bundles()) == 1, done.err
     results = strict_json((tool.folder / "out.json").read_text())["results"]
     return SimpleNamespace(
-        done=done, bundle=tool.bundles()[0], left=tool.processes(), tmp=sorted(tool.tmp.glob("repro-*")),
+        done=done, bundle=tool.bundles()[0], left=remains(tool),
         verdicts={entry["solution"].removesuffix(".py"): entry for entry in results},
     )  # fmt: skip
 
@@ -385,8 +398,7 @@ def test_bad_solutions_get_their_verdicts_and_touch_no_other(which: str, judge_t
     for name, bad in solutions.items():
         _check(name, bad, judged)
     assert judged.verdicts["L1_82_zz_good"]["verdict"] == "correct"
-    assert not judged.left, "processes outlive the command"
-    assert not judged.tmp, "temporary folders outlive the command"
+    assert not judged.left, "processes or temporary folders outlive the command"
     facts, found = manifest(judged.bundle), rows(judged.bundle)
     assert facts["status"] == "complete" and list(found) == facts["plan"]
     strict_json((judged.bundle / "report.json").read_text())
@@ -417,32 +429,22 @@ def test_row_that_loses_its_judge_exits_2(who: str, judge_tool: Tool) -> None:
     row = found["L1_36/L1_36"]
     assert row["status"] == "failed" and "ended with signal SIGKILL" in row["error"]
     assert found["L1_82/L1_82"]["result"]["results"][0]["verdict"] == "correct"
-    assert not tool.processes() and not list(tool.tmp.glob("repro-*"))
-
-
-@scenario
-def reserved_names(tool: Tool) -> SimpleNamespace:
-    """Solutions called as the judge calls its baselines, where --engine auto finds no engine."""
-    for name in ("eager_fp32", "baseline"):
-        (tool.folder / f"{name}.py").write_text(CONV)
-    files = ("eager_fp32.py", "baseline.py", "--problem", "L1_82", "--device", "cpu", "--budget-s", "1", "--strict")
-    done = tool("evaluate", *files, **DEAD_SOCKET)
-    return SimpleNamespace(done=done, rows=rows(tool.bundles()[0]))
+    assert not remains(tool)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["eager_fp32", "baseline"])
-def test_solution_named_like_a_baseline_is_timed_against_the_baseline(name: str, reserved_names: Any) -> None:
-    assert reserved_names.done.code == 0, reserved_names.done.err
-    result = reserved_names.rows[f"L1_82/{name}"]["result"]
-    assert result["results"][0]["verdict"] == "correct" and result["results"][0]["speedup"]["eager"]
-    assert set(result["baselines"]) == {"eager", "eager_fp32"}
-    assert len(result["samples_ms"]) == 3
-
-
-@pytest.mark.slow
-def test_engine_auto_says_that_it_runs_without_containers(reserved_names: Any) -> None:
-    assert "running without containers" in reserved_names.done.err
+def test_solutions_named_like_baselines_are_timed_against_the_baselines(judge_tool: Tool) -> None:
+    """Where --engine auto finds no engine, and says so."""
+    names = ("eager_fp32", "baseline")
+    put(judge_tool, **dict.fromkeys(names, CONV))
+    flags = ("--problem", "L1_82", "--device", "cpu", "--budget-s", "1", "--strict")
+    done = judge_tool("evaluate", *(f"{name}.py" for name in names), *flags, **DEAD_SOCKET)
+    assert done.code == 0 and "running without containers" in done.err, done.err
+    for name in names:
+        result = rows(judge_tool.bundles()[0])[f"L1_82/{name}"]["result"]
+        assert result["results"][0]["verdict"] == "correct" and result["results"][0]["speedup"]["eager"]
+        assert set(result["baselines"]) == {"eager", "eager_fp32"}
+        assert len(result["samples_ms"]) == 3
 
 
 # -- fixtures and problems that cannot judge --------------------------------------------------------------------------
@@ -723,10 +725,8 @@ def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool:
     process = tool.start(*command)
     wait_for("the second row's solution", lambda: hangs(tool), process)
     assert lines(tool) == 1
-    os.killpg(process.pid, signal.SIGINT)
-    stopped = tool.finish(process)
-    assert not tool.processes() and not list(tool.tmp.glob("repro-*"))
-    assert stopped.code == 130
+    stopped = interrupted(tool, process)
+    assert not remains(tool)
     assert "interrupted: 1 of 2 rows" in stopped.complaint and "--resume" in stopped.complaint
     (bundle,) = tool.bundles()
     first = rows(bundle)
@@ -756,9 +756,8 @@ def test_ctrl_c_keeps_the_rows_of_a_process_that_still_runs(tool: Tool) -> None:
         "the bundle", lambda: next((b for b in tool.bundles() if b.name.endswith("self-test")), None), process
     )
     wait_for("the first row", lambda: (bundle / "rows.jsonl").exists() and len(rows(bundle)) == 1, process)
-    os.killpg(process.pid, signal.SIGINT)
-    stopped = tool.finish(process)
-    assert stopped.code == 130 and "interrupted: 1 of 2 rows" in stopped.complaint
+    stopped = interrupted(tool, process)
+    assert "interrupted: 1 of 2 rows" in stopped.complaint
     assert list(rows(bundle)) == ["adversarial/C02_patch_random"]
     assert not tool.processes()
 
@@ -769,8 +768,7 @@ def test_ctrl_c_keeps_the_fixtures_that_are_measured(tool: Tool) -> None:
     process = tool.start("fixtures", *CPU)
     bundle = wait_for("the bundle", lambda: next(iter(tool.bundles()), None), process)
     wait_for("a row", lambda: (bundle / "rows.jsonl").exists() and len(rows(bundle)) > 0, process)
-    os.killpg(process.pid, signal.SIGINT)
-    assert tool.finish(process).code == 130
+    interrupted(tool, process)
     kept = {file.stem for file in (bundle.parent / "fixtures" / "smoke-cpu").glob("*.json")}
     assert kept == set(rows(bundle)) and kept < set(manifest(bundle)["plan"])
 
@@ -819,7 +817,7 @@ def test_job_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypat
     engine = local.LocalEngine(gpus="none", device="cpu")
     outcomes, ending = attempt(engine, [_hanging_job(judge_tool.results, engine)], 6.0)
     assert not outcomes and ending == "timed out after 6 s and was killed"
-    assert not judge_tool.processes() and not list(judge_tool.tmp.glob("repro-*"))
+    assert not remains(judge_tool)
 
 
 # -- containers -------------------------------------------------------------------------------------------------------
@@ -1043,8 +1041,7 @@ def docker_dead_and_live(tool: Tool) -> SimpleNamespace:
     found = SimpleNamespace(garbage=garbage(dead), kept=garbage(live))
     found.gc = tool("gc")
     found.dead_after, found.live_after = garbage(dead, "--all"), garbage(live)
-    os.killpg(live.pid, signal.SIGINT)
-    found.stopped = tool.finish(live)
+    found.stopped = interrupted(tool, live)
     found.left = garbage(live, "--all")
     return found
 
@@ -1059,7 +1056,6 @@ def test_gc_removes_what_dead_runs_left_and_nothing_of_live_ones(docker_dead_and
 
 @pytest.mark.docker
 def test_ctrl_c_leaves_no_container_and_no_volume(docker_dead_and_live: Any) -> None:
-    assert docker_dead_and_live.stopped.code == 130
     assert "interrupted: 0 of 1 rows" in docker_dead_and_live.stopped.complaint
     assert not docker_dead_and_live.left
 
