@@ -40,6 +40,7 @@ from repro.system.stopwatch import Clock
 CPU = torch.device("cpu")
 VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
 TIMED = Options(device="cpu", timing=True, timeout_s=60, timing_budget_s=0.5, modes=("eager",))
+BRIEF = replace(TIMED, timing_budget_s=0.0)  # one cycle of blocks
 
 Measured = Callable[[str], dict[str, Any]]
 
@@ -80,12 +81,12 @@ def judged(tmp_path: Path, smoke_fixture: Measured) -> Judged:
     class."""
 
     def judge(
-        bodies: dict[str, str | tuple[str, str]], options: Options = VERDICTS, key: str = "L1_36"
+        bodies: dict[str, str | tuple[str, str]], options: Options = VERDICTS, key: str = "L1_36", **more: Any
     ) -> tuple[dict[str, Any], Any]:
         problem = catalogue.load(key, size="smoke")
         forward_and_top = {n: (body, "") if isinstance(body, str) else body for n, body in bodies.items()}
         solutions = [(n, wrapped(tmp_path, problem, n, *both), "ModelNew") for n, both in forward_and_top.items()]
-        found = session.evaluate(problem, smoke_fixture(key), solutions, options)
+        found = session.evaluate(problem, smoke_fixture(key), solutions, options, **more)
         return {entry.solution: entry for entry in found.results}, found
 
     return judge
@@ -97,6 +98,9 @@ HONEST = right("")
 def outcome(entry: Any) -> tuple[str, str]:
     """Verdict and the code of the first reason."""
     return entry.verdict, entry.reasons[0].code if entry.reasons else ""
+
+
+CORRECT = ("correct", "")
 
 
 @pytest.mark.parametrize("key", [key if key == "L1_36" else pytest.param(key, marks=pytest.mark.slow) for key in ONCE])
@@ -113,13 +117,9 @@ def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path:
     assert json.loads(jsonio.dumps(found.to_json()))["timing"]["status"] == "not_timed"
 
 
-def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
-    tmp_path: Path, smoke_fixture: Measured
-) -> None:
+def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(judged: Judged) -> None:
     """Its worker ends with its verdict: one that filled the GPU must not make the next one run out of memory."""
-    problem = catalogue.load("L1_04@bf16", size="smoke")
     bodies = {"hoarder": "raise MemoryError('all mine')", "next": "return super().forward(*inputs)"}
-    solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher)
     alive = []
@@ -128,9 +128,9 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
         if ": next: " in line:
             alive.append((len(launcher.started), len(launch.descendants(os.getpid())) - 1))
 
-    found = session.evaluate(problem, smoke_fixture(problem.key), solutions, VERDICTS, progress).results
-    assert (found[0].verdict, found[0].reasons[0].code) == ("error", "out_of_memory")
-    assert found[1].verdict == "correct", found[1]
+    found, _ = judged(bodies, key="L1_04@bf16", progress=progress)
+    assert outcome(found["hoarder"]) == ("error", "out_of_memory")
+    assert found["next"].verdict == "correct", found["next"]
     assert alive and set(alive) == {(1, 2)}, "one worker is left, and below the judge it and the nursery"
     assert not launcher.started
 
@@ -211,7 +211,7 @@ def test_an_answer_that_the_worker_did_not_give_is_tampering(way: str, judged: J
     found, _ = judged(bodies)
     assert outcome(found["forged"]) == ("rejected", "protocol_tampered"), found["forged"]
     assert found["forged"].precision_class is None and len(found["forged"].distances) < 3
-    assert outcome(found["honest"]) == ("correct", "")
+    assert outcome(found["honest"]) == CORRECT
 
 
 # Has the program around a solution answer with nothing to requests of one kind.
@@ -231,8 +231,8 @@ def test_an_answer_that_holds_nothing_ends_its_solution_alone(judged: Judged) ->
         "go": ("rejected", "impossible_time"),
         "seal": ("rejected", "deferred_write"),
         "look": ("incorrect", "wrong_structure"),
-        "peak": ("correct", ""),
-        "": ("correct", ""),
+        "peak": CORRECT,
+        "": CORRECT,
     }
     bodies = {op: (HONEST, EMPTY.format(op) if op else "") for op in expected}
     found, _ = judged({op or "honest": body for op, body in bodies.items()}, TIMED)
@@ -276,7 +276,7 @@ def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(judged: 
     """Atomics sum in another order at every call: no fault, and said."""
     bodies = {"noisy": right("y = y * (1 + 1e-6 * torch.rand_like(y))"), "steady": HONEST}
     found, _ = judged(bodies)
-    assert outcome(found["noisy"]) == outcome(found["steady"]) == ("correct", "")
+    assert outcome(found["noisy"]) == outcome(found["steady"]) == CORRECT
     assert "nondeterministic" in found["noisy"].labels and "nondeterministic" not in found["steady"].labels
     kinds = {kind: len(values) for kind, values in found["noisy"].distances.items()}
     steady = {kind: len(values) for kind, values in found["steady"].distances.items()}
@@ -289,7 +289,7 @@ def test_the_same_memory_for_every_answer_is_correct_and_labelled(judged: Judged
     static = right("if ModelNew.first is None or ModelNew.first.shape != y.shape:\n    ModelNew.first = y.clone()\n"
                    "y = ModelNew.first.copy_(y)")  # fmt: skip
     found, _ = judged({"static": static, "fresh": HONEST})
-    assert outcome(found["static"]) == outcome(found["fresh"]) == ("correct", "")
+    assert outcome(found["static"]) == outcome(found["fresh"]) == CORRECT
     assert "static_output" in found["static"].labels and "static_output" not in found["fresh"].labels
 
 
@@ -310,7 +310,7 @@ def test_a_neighbouring_shape_informs_and_never_decides(judged: Judged) -> None:
     assert "neighbour" in {trial.kind for trial in whole.trials}
     for name, (_, there) in ELSEWHERE.items():
         special = found[name]
-        assert outcome(special) == ("correct", ""), special
+        assert outcome(special) == CORRECT, special
         assert special.neighbour.verdict == there, name
         assert "shape_specialised" in special.labels and "neighbour" not in special.distances
         assert special.time_ms.n > 0, "its worker was started anew"
@@ -330,7 +330,7 @@ def test_weights_that_are_kept_from_the_first_call_are_incorrect(judged: Judged)
         "            padding=self.conv2d.padding, groups=self.conv2d.groups)"
     )
     found, _ = judged({"kept": body, "honest": HONEST}, key="L1_82")
-    assert found["kept"].verdict == "incorrect" and outcome(found["honest"]) == ("correct", "")
+    assert found["kept"].verdict == "incorrect" and outcome(found["honest"]) == CORRECT
     assert {reason.trial for reason in found["kept"].reasons} == {"perturbed", "perturbed_stress"}
 
 
@@ -348,7 +348,7 @@ def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
     monkeypatch.setattr(verification, "WorkerProcess", Recorded)
     bodies = {"banned": (right("sys._getframe()"), "import sys\n"), "honest": HONEST}
     found, _ = judged(bodies)
-    assert outcome(found["banned"]) == ("rejected", "banned") and outcome(found["honest"]) == ("correct", "")
+    assert outcome(found["banned"]) == ("rejected", "banned") and outcome(found["honest"]) == CORRECT
     assert found["banned"].reasons[0].detail.startswith("line ") and found["banned"].confined == {}
     assert found["banned"].distances == {} and found["banned"].time_ms is None
     assert started == ["honest"]
@@ -373,7 +373,7 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
     found, whole = judged({"lazy": LAZY, "honest": HONEST}, TIMED)
     assert outcome(found["lazy"]) == ("incorrect", "timed_output_wrong"), found["lazy"]
     assert found["lazy"].time_ms is None and found["lazy"].reasons[0].trial == "timing"
-    assert outcome(found["honest"]) == ("correct", "") and found["honest"].time_ms.n > 0
+    assert outcome(found["honest"]) == CORRECT and found["honest"].time_ms.n > 0
     assert "lazy" not in whole.samples_ms
 
 
@@ -427,9 +427,8 @@ def test_a_call_is_launched_while_there_is_nothing_to_compute_from(
     noted(input_buffers.Slots, "spoil", lambda _: "spoil")
     noted(input_buffers.Slots, "fill", lambda *_: "fill")
     noted(shared_memory.Gate, "open", lambda _: "open")
-    options = replace(TIMED, timing_budget_s=0.0)
-    found, whole = judged({"honest": HONEST}, options)
-    assert outcome(found["honest"]) == ("correct", "")
+    found, whole = judged({"honest": HONEST}, BRIEF)
+    assert outcome(found["honest"]) == CORRECT
     begun = [part[: part.index("seal")] for part in " ".join(seen).split("arm ")[1:]]
     latency = [part for part in begun if "launch" not in part]
     launched = [part.removeprefix("spoil ") for part in begun if "launch" in part]
@@ -460,8 +459,8 @@ def test_calls_not_launched_in_time_are_launched_late(judged: Judged, monkeypatc
     bodies = {"late": (HONEST, LATE.format("")), "fails": (HONEST, LATE.format("raise ValueError('no')"))}
     for patience_s in (0.0, 60.0):
         monkeypatch.setattr(timed_call, "LAUNCH_S", patience_s)
-        found, _ = judged(bodies, replace(TIMED, timing_budget_s=0.0))
-        assert outcome(found["late"]) == ("correct", "") and found["late"].time_ms.n > 5
+        found, _ = judged(bodies, BRIEF)
+        assert outcome(found["late"]) == CORRECT and found["late"].time_ms.n > 5
         assert outcome(found["fails"]) == ("error", "exception"), found["fails"]
 
 
@@ -480,7 +479,7 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(judged: Judged, monkeypatc
         for often in (timed_call.TURNS - 1, timed_call.TURNS):  # it is launched that often before the status says so
             busy[:] = [False, False, *[True] * often]
             found, whole = judged({"honest": HONEST}, TIMED)
-            assert outcome(found["honest"]) == ("correct", "") and not busy
+            assert outcome(found["honest"]) == CORRECT and not busy
             again = whole.timing.timed_again or ""
             assert ("flushes in a row" in again) is (often == timed_call.TURNS)
             assert not (patience_s and whole.timing.launched_late), "launched in time is not late"
@@ -501,7 +500,7 @@ def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_lat
 
     monkeypatch.setattr(Idle, "ready", crowded)
     found, whole = judged({"honest": HONEST, "other": HONEST}, TIMED)
-    assert outcome(found["honest"]) == outcome(found["other"]) == ("correct", "")
+    assert outcome(found["honest"]) == outcome(found["other"]) == CORRECT
     assert whole.timing.launched_late == ["honest"]
     assert (
         waited["honest"] == timed_call.CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
@@ -582,7 +581,7 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
 
     monkeypatch.setattr(client.WorkerProcess, "post", noted)
     found, _ = judged({"honest": HONEST}, TIMED)
-    assert outcome(found["honest"]) == ("correct", "")
+    assert outcome(found["honest"]) == CORRECT
     calls = {name: set(" ".join(ops).split(" arm ")[1:-1]) for name, ops in asked.items()}
     every = {"launch go seal look fetch", "go seal look fetch"}  # behind a gate, and without
     assert calls == {"baseline": every, "honest": every}
@@ -594,9 +593,9 @@ def test_invented_states_are_rejected_in_the_same_call(judged: Judged, monkeypat
     """Also where only its secret row is compared: the row's segments are compared with their commitment."""
     compare_rows_alone(monkeypatch)
     bodies = {"made_up": (HONEST, MADE_UP), "turned": (right(TURNED), MADE_UP), "honest": right(TURNED)}
-    found, _ = judged(bodies, replace(TIMED, timing_budget_s=0.0))
+    found, _ = judged(bodies, BRIEF)
     assert outcome(found["made_up"]) == outcome(found["turned"]) == ("rejected", "deferred_write")
-    assert outcome(found["honest"]) == ("correct", "")
+    assert outcome(found["honest"]) == CORRECT
 
 
 TURNED = "y = y.transpose(1, -1).contiguous().transpose(1, -1)"
@@ -608,14 +607,14 @@ def test_outputs_in_any_memory_order_match_their_states(judged: Judged, monkeypa
     monkeypatch.setattr(experiment, "WHOLE_EVERY", 1)
     turned = {"last": TURNED, "columns": TURNED.replace("(1, -1)", "(0, -1)"), "stacked": "y = torch.stack([y, y])[0]"}
     found, _ = judged({name: right(body) for name, body in turned.items()}, TIMED)
-    assert {name: outcome(entry) for name, entry in found.items()} == dict.fromkeys(turned, ("correct", ""))
+    assert {name: outcome(entry) for name, entry in found.items()} == dict.fromkeys(turned, CORRECT)
 
 
 def test_a_solution_that_dies_while_it_is_timed_ends_alone(judged: Judged) -> None:
     dies = LAZY.replace("y = torch.zeros_like(y)", "os._exit(1)")
     found, _ = judged({"dies": (dies, "import os\n"), "honest": HONEST}, TIMED)
     assert outcome(found["dies"]) == ("error", "worker_exited"), found["dies"]
-    assert outcome(found["honest"]) == ("correct", "") and found["honest"].speedup["eager"].ratio > 0
+    assert outcome(found["honest"]) == CORRECT and found["honest"].speedup["eager"].ratio > 0
 
 
 def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(judged: Judged) -> None:
@@ -668,7 +667,7 @@ def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(judged: Judged, mon
     )
     bodies = {"sums": sums.format(1 << 60), "wrong": sums.format(57)}
     found, _ = judged(bodies, replace(TIMED, timing_budget_s=30.0, max_blocks=40), key="L1_04@bf16")
-    assert outcome(found["sums"]) == ("correct", "") and found["sums"].time_ms.n > 9, found["sums"].reasons
+    assert outcome(found["sums"]) == CORRECT and found["sums"].time_ms.n > 9, found["sums"].reasons
     assert outcome(found["wrong"]) == ("incorrect", "timed_output_wrong"), found["wrong"]
     assert "over the limit" in found["wrong"].reasons[0].detail
 
@@ -730,7 +729,7 @@ def test_a_baseline_that_writes_to_its_inputs_blames_no_solution(tmp_path: Path)
     solution = wrapped(tmp_path, problem, "clean", "return super().forward(inputs[0].clone())")
     fixture = calibration.build(problem, CPU)
     found = session.evaluate(problem, fixture, [("clean", solution, "ModelNew")], TIMED)
-    assert outcome(found.results[0]) == ("correct", ""), found.results[0].reasons
+    assert outcome(found.results[0]) == CORRECT, found.results[0].reasons
     assert found.timing.timed_again is None and found.timing.left_out == {}
 
 
@@ -766,7 +765,7 @@ def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(judged: Jud
     """Both are right. The one that runs while it is stopped in the other's trials would have it called wrong."""
     bodies = {"lurks": (right(LURK), LURKS), "honest": HONEST}
     found, _ = judged(bodies)
-    assert outcome(found["honest"]) == ("correct", ""), found["honest"].reasons
+    assert outcome(found["honest"]) == CORRECT, found["honest"].reasons
     # on a busy machine its thread may take its own call for the other's, and write to the inputs of that
     assert outcome(found["lurks"]) in {("rejected", "background_work"), ("incorrect", "input_modified")}, found["lurks"]
 
@@ -798,7 +797,7 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
     monkeypatch.setattr(Experiment, "run", timing)
     bodies = dict.fromkeys(("unlucky", "liar", "restless", "honest"), HONEST)
     found, whole = judged(bodies, TIMED)
-    assert outcome(found["unlucky"]) == outcome(found["honest"]) == ("correct", "") and found["unlucky"].time_ms
+    assert outcome(found["unlucky"]) == outcome(found["honest"]) == CORRECT and found["unlucky"].time_ms
     assert left["unlucky", "trials"] == left["unlucky", "timing"] == 0 and len(pids["unlucky"]) >= 2
     for name in ("liar", "restless"):
         assert outcome(found[name]) == ("rejected", "background_work")
@@ -824,8 +823,8 @@ def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(
     monkeypatch.setattr(client.WorkerProcess, "rest", lambda worker: not (
         worker.stopped and inside and inside.pop() == worker.name == "spills") and rest(worker))  # fmt: skip
     bodies = {"spills": (HONEST, LATE.format(""))}
-    found, whole = judged(bodies, replace(TIMED, timing_budget_s=0.0))
-    assert outcome(found["spills"]) == ("correct", "") and found["spills"].time_ms
+    found, whole = judged(bodies, BRIEF)
+    assert outcome(found["spills"]) == CORRECT and found["spills"].time_ms
     assert "spills" in whole.timing.launched_late and not whole.timing.timed_again
 
 
@@ -861,7 +860,7 @@ def test_timing_beside_delayed_baselines_is_repeated_once(judged: Judged, delaye
     runs = delayed(lambda runs: len(runs) == 1)
     found, whole = judged({"exact": HONEST}, TIMED)
     assert len({run["exact"] for run in runs}) == 2
-    assert outcome(found["exact"]) == ("correct", "") and found["exact"].time_ms
+    assert outcome(found["exact"]) == CORRECT and found["exact"].time_ms
     assert whole.timing.timed_again == "60 % slower"
 
 
@@ -882,7 +881,7 @@ def test_of_several_solutions_the_one_that_delays_baselines_is_found(judged: Jud
     everyone = ("first", "second", "third")
     found, whole = judged(dict.fromkeys(everyone, HONEST), TIMED)
     assert outcome(found["second"]) == ("rejected", DISTURBED_CODE) and found["second"].time_ms is None
-    assert outcome(found["first"]) == outcome(found["third"]) == ("correct", "")
+    assert outcome(found["first"]) == outcome(found["third"]) == CORRECT
     assert [*map(tuple, runs)] == [everyone, everyone, ("first",), ("second",), ("third",), ("first", "third")]
     assert found["first"].time_ms and found["third"].time_ms
     told = [(each.solution, each.code) for each in whole.timing.discarded]
@@ -896,7 +895,7 @@ def test_delaying_baselines_only_beside_others_gains_nothing(judged: Judged, del
     runs = delayed(lambda runs: len(runs[-1]) > 1)
     found, _ = judged({"a": HONEST, "b": HONEST}, TIMED)
     assert [*map(len, runs)] == [2, 2, 1, 1, 2, 1]
-    assert outcome(found["a"]) == ("rejected", DISTURBED_CODE) and outcome(found["b"]) == ("correct", "")
+    assert outcome(found["a"]) == ("rejected", DISTURBED_CODE) and outcome(found["b"]) == CORRECT
 
 
 @pytest.mark.slow
@@ -926,7 +925,7 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
     monkeypatch.setattr(Experiment, "run", off)
     bodies = dict.fromkeys(("unlucky", "unlucky too", "liar", "honest"), HONEST)
     found, whole = judged(bodies, TIMED)
-    assert {outcome(found[name]) for name in ("unlucky", "unlucky too", "honest")} == {("correct", "")}
+    assert {outcome(found[name]) for name in ("unlucky", "unlucky too", "honest")} == {CORRECT}
     assert found["unlucky"].time_ms and found["unlucky too"].time_ms
     assert outcome(found["liar"]) == ("rejected", "clocks_disagree") and found["liar"].reasons[0].detail == "3"
     both = ["unlucky", "unlucky too"]
@@ -1063,7 +1062,7 @@ def test_dev_has_no_separation_and_the_same_verdicts(
     first, _ = judged(MIXED, dev)
     second, _ = judged(MIXED, dev)
     assert {name: outcome(entry) for name, entry in audited.items()} == {
-        "honest": ("correct", ""), "zeros": ("incorrect", "rel_l2"), "raises": ("error", "exception"),
+        "honest": CORRECT, "zeros": ("incorrect", "rel_l2"), "raises": ("error", "exception"),
         "banned": ("rejected", "banned"), "wrong shape": ("incorrect", "wrong_shape"),
         "modifies": ("incorrect", "input_modified"),
     }  # fmt: skip
@@ -1078,7 +1077,7 @@ def test_dev_has_no_separation_and_the_same_verdicts(
 def test_dev_times_beside_eager_in_one_process(judged: Judged) -> None:
     options = Options(device="cpu", trust="dev", timing_budget_s=0.5, modes=("eager",))
     found, whole = judged({"honest": HONEST}, options)
-    assert outcome(found["honest"]) == ("correct", "") and found["honest"].time_ms.n > 0
+    assert outcome(found["honest"]) == CORRECT and found["honest"].time_ms.n > 0
     assert set(whole.baselines) == {"eager", "eager_fp32"}
 
 
@@ -1091,7 +1090,7 @@ def test_evaluations_follow_each_other_in_one_process(judged: Judged) -> None:
     seeds = []
     for _ in range(2):
         found, whole = judged({"honest": HONEST, "zeros": MIXED["zeros"]})
-        assert outcome(found["honest"]) == ("correct", "") and found["zeros"].verdict == "incorrect"
+        assert outcome(found["honest"]) == CORRECT and found["zeros"].verdict == "incorrect"
         assert not launcher.started and launch.descendants(os.getpid()) == [os.getpid(), forkserver]
         seeds += [trial.seed for trial in whole.trials]
     assert len(set(seeds)) == len(seeds)
