@@ -150,31 +150,35 @@ def replicated() -> str:
 
 
 def families() -> str:
-    """Both verdicts of the artifact study's claims by family, a line a verdict and a column a machine."""
+    """The artifact study's claims by family, a column a machine. A cell holds both verdicts.
+
+    Families of which no machine can compare anything are named below the table.
+    """
     of = [claim for claim in published.load() if claim.study == "artifact"]
-    judged = [claims.judge(of, bundles).claims for bundles in read(THEIRS).values()]
-    said = {"as_published": "as published", "as_judged": "as judged"}
-    rows: dict[tuple[str, str], list[Any]] = {}
-    for found in judged:
+    rows: dict[str, list[Any]] = {}
+    for bundles in read(THEIRS).values():
         outcomes: dict[str, list[ClaimOutcome]] = {}
-        for claim in found:
+        for claim in claims.judge(of, bundles).claims:
             outcomes.setdefault(claim.family, []).extend(claim.outcomes)
         for name, each in outcomes.items():
-            for side in claims.SIDES:
-                row = rows.setdefault((name, side), [f"`{name}`", len(each), said[side]])
-                row.append(claims.counted(each, side))
-    return table(list(rows.values()), ["claims", "n", "verdict", *THEIRS])
+            both = " / ".join(claims.counted(each, side) for side in claims.SIDES)
+            rows.setdefault(name, [f"`{name}`", len(each)]).append(both)
+    elsewhere = [row for row in rows.values() if set(row[2:]) == {f"not comparable {row[1]} / not comparable {row[1]}"}]
+    compared = table([row for row in rows.values() if row not in elsewhere], ["claims", "n", *THEIRS])
+    named = ", ".join(f"{count} of {name}" for name, count, *_ in elsewhere)
+    return f"{compared}\n\nNot comparable on any of the three: {named}."
 
 
 def differences() -> str:
     """Why the two verdicts of a speedup differ, or differ from the study's, by stack."""
-    lines = []
+    problems: dict[str, list[str]] = {}
     for stack, bundles in read(THEIRS).items():
         for claim in claims.judge(published.load(), bundles).claims:
             (outcome,) = claim.outcomes
             if claim.id.startswith("artifact-speedup/") and outcome.difference:
-                lines.append(f"- {claims.short(claim.problem)}, {stack}: {outcome.difference}.")
-    return "\n".join(lines)
+                why = f"{stack}: {outcome.difference}."
+                problems.setdefault(why, []).append(claims.short(claim.problem))
+    return "\n".join(f"- {', '.join(of)}, {why}" for why, of in problems.items())
 
 
 def rounds_table() -> str:
@@ -227,14 +231,16 @@ def interval(found: Ratio) -> str:
     return f"{found.ratio:.3g}x [{low:.3g}, {high:.3g}]"
 
 
-def zeros_table() -> str:
-    """The all-zero solution on every problem: `allclose` beside the verdict."""
-    rows = [
-        [problem, *("pass" if entry.legacy[f"allclose_{at}"] else "fail" for at in ("1e-2", "1e-4")),
-         entry.verdict, f"{entry.rel_l2:.2f}"]
-        for problem, entry in solutions(RUN, "nop").items()
-    ]  # fmt: skip
-    return table(rows, ["problem", "allclose 1e-2", "allclose 1e-4", "verdict", "rel. L2"])
+def zeros() -> str:
+    """The all-zero solution: its verdicts, and where `allclose` passes."""
+    results = solutions(RUN, "nop")
+    said = sorted({f"`{entry.verdict}`, relative L2 error {entry.rel_l2:.2f}" for entry in results.values()})
+    passes = {
+        at: ", ".join(problem for problem, entry in results.items() if entry.legacy[f"allclose_{at}"]) or "none"
+        for at in ("1e-2", "1e-4")
+    }
+    where = ", ".join(f"at {at} on {problems}" for at, problems in passes.items())
+    return f"All {len(results)} verdicts: {'; '.join(said)}. `allclose` passes {where}."
 
 
 # -- the artifact study ---------------------------------------------------------------------------------------------
@@ -249,7 +255,7 @@ def artifact_tables() -> str:
         first, last = kernels["input_kernel"], kernels["optimized"]
         base, best = row.judged.baselines, last.speedup["best_same_class"]
         rows.append(
-            [name, *(f"{base[each].time_ms.median:.4g}" for each in ("eager", "compile")),
+            [claims.short(name), *(f"{base[each].time_ms.median:.4g}" for each in ("eager", "compile")),
              f"{first.time_ms.median:.4g}", f"{last.time_ms.median:.4g}", interval(last.speedup["compile"]),
              f"{interval(best)} {best.baseline}", f"{100 * last.floor_fraction:.0f} %"]
         )  # fmt: skip
@@ -271,7 +277,7 @@ def remembered(bundle: str) -> Iterator[list[str]]:
         if line["solution"] == "optimized":
             shown = [line["eager_ms"], line["compile_ms"], first[line["problem"]]["time_ms"], line["time_ms"]]
             yield [
-                line["problem"], *shown, f"{float(line['speedup_compile']):.3g}x",
+                claims.short(line["problem"]), *shown, f"{float(line['speedup_compile']):.3g}x",
                 f"{float(line['speedup_best']):.3g}x {line['best']}", f"{100 * float(line['floor_share']):.0f} %",
             ]  # fmt: skip
 
@@ -500,7 +506,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "differences": differences,
         "rounds": rounds_table,
         "run": run_table,
-        "zeros": zeros_table,
+        "zeros": zeros,
         "artifacts": artifact_tables,
     },
     "docs/command-line.md": {"help": command_line},

@@ -40,6 +40,7 @@ from repro.system.stopwatch import Clock
 CPU = torch.device("cpu")
 VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
 TIMED = Options(device="cpu", timing=True, timeout_s=60, timing_budget_s=0.5, modes=("eager",))
+BRIEF = replace(TIMED, timing_budget_s=0.0)  # one cycle of blocks
 
 Measured = Callable[[str], dict[str, Any]]
 
@@ -62,6 +63,46 @@ def wrapped(folder: Path, problem: Problem, name: str, body: str, top: str = "")
     return file
 
 
+# Right answers of L1_36 that do something beside it; `y` is the answer.
+RIGHT = "x, = inputs\n        y = super().forward(x)\n        {}\n        return y"
+
+
+def right(extra: str) -> str:
+    """A right forward of any problem with one input, with statements of its own before it returns `y`."""
+    return RIGHT.format(extra.replace("\n", "\n        "))
+
+
+Judged = Callable[..., tuple[dict[str, Any], Any]]
+
+
+@pytest.fixture
+def judged(tmp_path: Path, smoke_fixture: Measured) -> Judged:
+    """Judges solutions: name -> result, and the whole. bodies: name -> forward, or forward and what stands above the
+    class."""
+
+    def judge(
+        bodies: dict[str, str | tuple[str, str]], options: Options = VERDICTS, key: str = "L1_36", **more: Any
+    ) -> tuple[dict[str, Any], Any]:
+        problem = catalogue.load(key, size="smoke")
+        forward_and_top = {n: (body, "") if isinstance(body, str) else body for n, body in bodies.items()}
+        solutions = [(n, wrapped(tmp_path, problem, n, *both), "ModelNew") for n, both in forward_and_top.items()]
+        found = session.evaluate(problem, smoke_fixture(key), solutions, options, **more)
+        return {entry.solution: entry for entry in found.results}, found
+
+    return judge
+
+
+HONEST = right("")
+
+
+def outcome(entry: Any) -> tuple[str, str]:
+    """Verdict and the code of the first reason."""
+    return entry.verdict, entry.reasons[0].code if entry.reasons else ""
+
+
+CORRECT = ("correct", "")
+
+
 @pytest.mark.parametrize("key", [key if key == "L1_36" else pytest.param(key, marks=pytest.mark.slow) for key in ONCE])
 def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path: Path, smoke_fixture: Measured) -> None:
     """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
@@ -76,13 +117,9 @@ def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path:
     assert json.loads(jsonio.dumps(found.to_json()))["timing"]["status"] == "not_timed"
 
 
-def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
-    tmp_path: Path, smoke_fixture: Measured
-) -> None:
+def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(judged: Judged) -> None:
     """Its worker ends with its verdict: one that filled the GPU must not make the next one run out of memory."""
-    problem = catalogue.load("L1_04@bf16", size="smoke")
     bodies = {"hoarder": "raise MemoryError('all mine')", "next": "return super().forward(*inputs)"}
-    solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher)
     alive = []
@@ -91,9 +128,9 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
         if ": next: " in line:
             alive.append((len(launcher.started), len(launch.descendants(os.getpid())) - 1))
 
-    found = session.evaluate(problem, smoke_fixture(problem.key), solutions, VERDICTS, progress).results
-    assert (found[0].verdict, found[0].reasons[0].code) == ("error", "out_of_memory")
-    assert found[1].verdict == "correct", found[1]
+    found, _ = judged(bodies, key="L1_04@bf16", progress=progress)
+    assert outcome(found["hoarder"]) == ("error", "out_of_memory")
+    assert found["next"].verdict == "correct", found["next"]
     assert alive and set(alive) == {(1, 2)}, "one worker is left, and below the judge it and the nursery"
     assert not launcher.started
 
@@ -122,46 +159,19 @@ def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
 
 @pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16"])
 def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
-    key: str, tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    key: str, judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row by row: an output with permuted strides is right, one whose last row alone is wrong is not."""
-    problem, fixture = catalogue.load(key, size="smoke"), smoke_fixture(key)
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
     bodies = {
         "permuted": "y = super().forward(*inputs)\n        return y.transpose(-1, 1).contiguous().transpose(-1, 1)",
         "last row": "y = super().forward(*inputs).clone()\n        y[-1, -1] = y[0, 0]\n        return y",
     }
-    solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
-    found = session.evaluate(problem, fixture, solutions, VERDICTS).results
-    assert [entry.verdict for entry in found] == ["correct", "incorrect"], found
+    found, _ = judged(bodies, key=key)
+    assert [entry.verdict for entry in found.values()] == ["correct", "incorrect"], found
 
 
 # -- what becomes of a solution --------------------------------------------------------------------------------------
-
-# Right answers of L1_36 that do something beside it; `y` is the answer.
-RIGHT = "x, = inputs\n        y = super().forward(x)\n        {}\n        return y"
-
-
-def right(extra: str) -> str:
-    """A right forward of any problem with one input, with statements of its own before it returns `y`."""
-    return RIGHT.format(extra.replace("\n", "\n        "))
-
-
-def judged(
-    folder: Path, measured: Measured, bodies: dict[str, tuple[str, str]], options: Options = VERDICTS,
-    key: str = "L1_36",
-) -> tuple[dict[str, Any], Any]:  # fmt: skip
-    """Solution -> its result, and the whole. bodies: name -> (forward, what stands above the class)."""
-    problem = catalogue.load(key, size="smoke")
-    solutions = [(n, wrapped(folder, problem, n, body, top), "ModelNew") for n, (body, top) in bodies.items()]
-    found = session.evaluate(problem, measured(key), solutions, options)
-    return {entry.solution: entry for entry in found.results}, found
-
-
-def outcome(entry: Any) -> tuple[str, str]:
-    """Verdict and the code of the first reason."""
-    return entry.verdict, entry.reasons[0].code if entry.reasons else ""
-
 
 # Writes a line into every pipe that can be written to: the worker has one, on which it answers.
 WRITE = """
@@ -177,7 +187,7 @@ def write(line):
 
 def write_later():
     time.sleep(0.2)
-    write(b'{{"n": 1, "output": null}}\\n')
+    write(b'{"n": 1, "output": null}\\n')
 """
 FORGED = {
     "an answer ahead": ("", 'write(b\'{"n": 7, "confined": {}}\\n\')'),
@@ -191,17 +201,17 @@ FORGED = {
 
 
 @pytest.mark.parametrize("way", FORGED)
-def test_an_answer_that_the_worker_did_not_give_is_tampering(way: str, tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_an_answer_that_the_worker_did_not_give_is_tampering(way: str, judged: Judged) -> None:
     """The solution finds the pipe on which its worker answers. Whatever it writes there, it is rejected, and the next
     solution is judged as ever."""
     in_forward, at_import = FORGED[way]
-    top = WRITE.replace("{{", "{").replace("}}", "}") + at_import
+    top = WRITE + at_import
     # the line later comes while the judge compares or asks again: calls go on long enough
-    bodies = {"forged": (right(f"{in_forward}\ntime.sleep(0.1)"), top), "honest": (right(""), "")}
-    found, _ = judged(tmp_path, smoke_fixture, bodies)
+    bodies = {"forged": (right(f"{in_forward}\ntime.sleep(0.1)"), top), "honest": HONEST}
+    found, _ = judged(bodies)
     assert outcome(found["forged"]) == ("rejected", "protocol_tampered"), found["forged"]
     assert found["forged"].precision_class is None and len(found["forged"].distances) < 3
-    assert outcome(found["honest"]) == ("correct", "")
+    assert outcome(found["honest"]) == CORRECT
 
 
 # Has the program around a solution answer with nothing to requests of one kind.
@@ -213,7 +223,7 @@ for kind in object.__subclasses__():
 
 
 @pytest.mark.slow
-def test_an_answer_that_holds_nothing_ends_its_solution_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_an_answer_that_holds_nothing_ends_its_solution_alone(judged: Judged) -> None:
     """Where the judge took for granted what an answer holds it ended itself, and all solutions beside it."""
     expected = {
         "run": ("incorrect", "wrong_structure"),
@@ -221,11 +231,11 @@ def test_an_answer_that_holds_nothing_ends_its_solution_alone(tmp_path: Path, sm
         "go": ("rejected", "impossible_time"),
         "seal": ("rejected", "deferred_write"),
         "look": ("incorrect", "wrong_structure"),
-        "peak": ("correct", ""),
-        "": ("correct", ""),
+        "peak": CORRECT,
+        "": CORRECT,
     }
-    bodies = {op: (right(""), EMPTY.format(op) if op else "") for op in expected}
-    found, _ = judged(tmp_path, smoke_fixture, {op or "honest": body for op, body in bodies.items()}, TIMED)
+    bodies = {op: (HONEST, EMPTY.format(op) if op else "") for op in expected}
+    found, _ = judged({op or "honest": body for op, body in bodies.items()}, TIMED)
     assert {op: outcome(found[op or "honest"]) for op in expected} == expected
 
 
@@ -242,38 +252,31 @@ def creep(y):
 """
 
 
-def test_an_output_that_changes_after_its_call_is_rejected(tmp_path: Path, smoke_fixture: Measured) -> None:
-    """A thread goes on writing: what was compared is not what was there when the call ended."""
-    found, _ = judged(tmp_path, smoke_fixture, {"later": (right(LATER), CREEP)})
-    assert outcome(found["later"]) == ("rejected", "deferred_write"), found["later"]
+AGAIN = "again = ModelNew.first == float(x.sum())\nModelNew.first = float(x.sum())\n"
+# Solutions whose answer to a trial's first call alone is right, and the reason code.
+UNSTEADY = {
+    "changes after its call": ((right(LATER), CREEP), "rejected", "deferred_write"),
+    "is wrong in a repeat": (right(AGAIN + "y = 1.5 * y if again else y"), "incorrect", "nondeterministic_wrong"),
+    # of such answers half would pass one look at each of the later trials
+    "is wrong in a repeat of a later trial": (
+        right(AGAIN + "ModelNew.news = getattr(ModelNew, 'news', 0) + (not again)\n"
+              "y = 1.5 * y if again and ModelNew.news > 3 else y"), "incorrect", "nondeterministic_wrong",
+    ),
+}  # fmt: skip
 
 
-def test_a_repeat_on_the_same_inputs_that_is_wrong_is_incorrect(tmp_path: Path, smoke_fixture: Measured) -> None:
-    """Right for inputs that it has not seen; a judge that takes the first answer alone accepts it."""
-    body = right(
-        "again = ModelNew.first == float(x.sum())\nModelNew.first = float(x.sum())\ny = 1.5 * y if again else y"
-    )
-    found, _ = judged(tmp_path, smoke_fixture, {"twice": (body, "")})
-    assert outcome(found["twice"]) == ("incorrect", "nondeterministic_wrong"), found["twice"]
+@pytest.mark.parametrize("how", UNSTEADY)
+def test_an_output_that_does_not_stay_right_fails(how: str, judged: Judged) -> None:
+    body, *expected = UNSTEADY[how]
+    found, _ = judged({"mine": body})
+    assert outcome(found["mine"]) == tuple(expected), found["mine"]
 
 
-def test_a_repeat_that_is_wrong_in_a_later_trial_alone_is_incorrect(tmp_path: Path, smoke_fixture: Measured) -> None:
-    """As right by chance as a coin: one look at each of the later trials would let half of such answers pass."""
-    body = right(
-        "again = ModelNew.first == float(x.sum())\nModelNew.first = float(x.sum())\n"
-        "ModelNew.news = getattr(ModelNew, 'news', 0) + (not again)\ny = 1.5 * y if again and ModelNew.news > 3 else y"
-    )
-    found, _ = judged(tmp_path, smoke_fixture, {"late": (body, "")})
-    assert outcome(found["late"]) == ("incorrect", "nondeterministic_wrong"), found["late"]
-
-
-def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(
-    tmp_path: Path, smoke_fixture: Measured
-) -> None:
+def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(judged: Judged) -> None:
     """Atomics sum in another order at every call: no fault, and said."""
-    bodies = {"noisy": (right("y = y * (1 + 1e-6 * torch.rand_like(y))"), ""), "steady": (right(""), "")}
-    found, _ = judged(tmp_path, smoke_fixture, bodies)
-    assert outcome(found["noisy"]) == outcome(found["steady"]) == ("correct", "")
+    bodies = {"noisy": right("y = y * (1 + 1e-6 * torch.rand_like(y))"), "steady": HONEST}
+    found, _ = judged(bodies)
+    assert outcome(found["noisy"]) == outcome(found["steady"]) == CORRECT
     assert "nondeterministic" in found["noisy"].labels and "nondeterministic" not in found["steady"].labels
     kinds = {kind: len(values) for kind, values in found["noisy"].distances.items()}
     steady = {kind: len(values) for kind, values in found["steady"].distances.items()}
@@ -282,11 +285,11 @@ def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(
     )
 
 
-def test_the_same_memory_for_every_answer_is_correct_and_labelled(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_the_same_memory_for_every_answer_is_correct_and_labelled(judged: Judged) -> None:
     static = right("if ModelNew.first is None or ModelNew.first.shape != y.shape:\n    ModelNew.first = y.clone()\n"
                    "y = ModelNew.first.copy_(y)")  # fmt: skip
-    found, _ = judged(tmp_path, smoke_fixture, {"static": (static, ""), "fresh": (right(""), "")})
-    assert outcome(found["static"]) == outcome(found["fresh"]) == ("correct", "")
+    found, _ = judged({"static": static, "fresh": HONEST})
+    assert outcome(found["static"]) == outcome(found["fresh"]) == CORRECT
     assert "static_output" in found["static"].labels and "static_output" not in found["fresh"].labels
 
 
@@ -300,39 +303,39 @@ ELSEWHERE = {
 
 
 @pytest.mark.slow
-def test_a_neighbouring_shape_informs_and_never_decides(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_a_neighbouring_shape_informs_and_never_decides(judged: Judged) -> None:
     """Made for the published shape alone: correct, labelled, told what it does elsewhere, and timed afterwards."""
     bodies = {name: (right(f"if x.shape[0] != 4:\n    {body}"), "import os\n") for name, (body, _) in ELSEWHERE.items()}
-    found, whole = judged(tmp_path, smoke_fixture, bodies, TIMED)
+    found, whole = judged(bodies, TIMED)
     assert "neighbour" in {trial.kind for trial in whole.trials}
     for name, (_, there) in ELSEWHERE.items():
         special = found[name]
-        assert outcome(special) == ("correct", ""), special
+        assert outcome(special) == CORRECT, special
         assert special.neighbour.verdict == there, name
         assert "shape_specialised" in special.labels and "neighbour" not in special.distances
         assert special.time_ms.n > 0, "its worker was started anew"
 
 
-def test_a_right_neighbouring_shape_is_recorded(tmp_path: Path, smoke_fixture: Measured) -> None:
-    found, _ = judged(tmp_path, smoke_fixture, {"general": (right(""), "")})
+def test_a_right_neighbouring_shape_is_recorded(judged: Judged) -> None:
+    found, _ = judged({"general": HONEST})
     assert found["general"].neighbour.verdict == "correct" and found["general"].neighbour.rel_l2 < 1e-3
     assert "shape_specialised" not in found["general"].labels
 
 
-def test_weights_that_are_kept_from_the_first_call_are_incorrect(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_weights_that_are_kept_from_the_first_call_are_incorrect(judged: Judged) -> None:
     """Right with the published weights; other weights are loaded later, and the answer must follow them."""
     body = (
         "ModelNew.first = self.conv2d.weight.clone() if ModelNew.first is None else ModelNew.first\n"
         "        return torch.nn.functional.conv2d(inputs[0], ModelNew.first, stride=self.conv2d.stride,\n"
         "            padding=self.conv2d.padding, groups=self.conv2d.groups)"
     )
-    found, _ = judged(tmp_path, smoke_fixture, {"kept": (body, ""), "honest": (right(""), "")}, key="L1_82")
-    assert found["kept"].verdict == "incorrect" and outcome(found["honest"]) == ("correct", "")
+    found, _ = judged({"kept": body, "honest": HONEST}, key="L1_82")
+    assert found["kept"].verdict == "incorrect" and outcome(found["honest"]) == CORRECT
     assert {reason.trial for reason in found["kept"].reasons} == {"perturbed", "perturbed_stress"}
 
 
 def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No worker is started for it; its line is named."""
     started = []
@@ -343,17 +346,17 @@ def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
             super().__init__(name, *args, **keywords)
 
     monkeypatch.setattr(verification, "WorkerProcess", Recorded)
-    bodies = {"banned": (right("sys._getframe()"), "import sys\n"), "honest": (right(""), "")}
-    found, _ = judged(tmp_path, smoke_fixture, bodies)
-    assert outcome(found["banned"]) == ("rejected", "banned") and outcome(found["honest"]) == ("correct", "")
+    bodies = {"banned": (right("sys._getframe()"), "import sys\n"), "honest": HONEST}
+    found, _ = judged(bodies)
+    assert outcome(found["banned"]) == ("rejected", "banned") and outcome(found["honest"]) == CORRECT
     assert found["banned"].reasons[0].detail.startswith("line ") and found["banned"].confined == {}
     assert found["banned"].distances == {} and found["banned"].time_ms is None
     assert started == ["honest"]
 
 
-def test_a_worker_says_how_it_is_confined(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_a_worker_says_how_it_is_confined(judged: Judged) -> None:
     """Beside its result; and where this process may not give it a user of its own, that it has none."""
-    found, _ = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")})
+    found, _ = judged({"honest": HONEST})
     assert found["honest"].trust == "audited" and found["honest"].separation == "process"
     assert {"landlock", "seccomp", "capabilities", "no_new_privs", "limits"} <= found["honest"].confined.keys()
     assert found["honest"].confined["seccomp"] == "applied"
@@ -362,15 +365,15 @@ def test_a_worker_says_how_it_is_confined(tmp_path: Path, smoke_fixture: Measure
 # -- timing ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_others_keep_theirs(
-    tmp_path: Path, smoke_fixture: Measured
-) -> None:
-    """Right for as long as it is verified; the others are timed again without it."""
-    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 37:\n    y = torch.zeros_like(y)")
-    found, whole = judged(tmp_path, smoke_fixture, {"lazy": (lazy, ""), "honest": (right(""), "")}, TIMED)
+# Right for as long as it is verified.
+LAZY = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 37:\n    y = torch.zeros_like(y)")
+
+
+def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_others_keep_theirs(judged: Judged) -> None:
+    found, whole = judged({"lazy": LAZY, "honest": HONEST}, TIMED)
     assert outcome(found["lazy"]) == ("incorrect", "timed_output_wrong"), found["lazy"]
     assert found["lazy"].time_ms is None and found["lazy"].reasons[0].trial == "timing"
-    assert outcome(found["honest"]) == ("correct", "") and found["honest"].time_ms.n > 0
+    assert outcome(found["honest"]) == CORRECT and found["honest"].time_ms.n > 0
     assert "lazy" not in whole.samples_ms
 
 
@@ -404,7 +407,7 @@ type.__setattr__(Worker, "se" + "al", made_up)
 
 
 def test_a_call_is_launched_while_there_is_nothing_to_compute_from(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its inputs come when its worker is at rest again, and the gate opens when they are there. Where the latency is
     measured nothing is launched ahead."""
@@ -424,9 +427,8 @@ def test_a_call_is_launched_while_there_is_nothing_to_compute_from(
     noted(input_buffers.Slots, "spoil", lambda _: "spoil")
     noted(input_buffers.Slots, "fill", lambda *_: "fill")
     noted(shared_memory.Gate, "open", lambda _: "open")
-    options = replace(TIMED, timing_budget_s=0.0)
-    found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, options)
-    assert outcome(found["honest"]) == ("correct", "")
+    found, whole = judged({"honest": HONEST}, BRIEF)
+    assert outcome(found["honest"]) == CORRECT
     begun = [part[: part.index("seal")] for part in " ".join(seen).split("arm ")[1:]]
     latency = [part for part in begun if "launch" not in part]
     launched = [part.removeprefix("spoil ") for part in begun if "launch" in part]
@@ -451,23 +453,19 @@ type.__setattr__(Worker, "lau" + "nch", late)
 
 
 @pytest.mark.slow
-def test_calls_not_launched_in_time_are_launched_late(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_not_launched_in_time_are_launched_late(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits for results of its own cannot be launched ahead: it is timed all the same. One that fails is
     its solution's error, whenever that is reported."""
-    bodies = {"late": (right(""), LATE.format("")), "fails": (right(""), LATE.format("raise ValueError('no')"))}
+    bodies = {"late": (HONEST, LATE.format("")), "fails": (HONEST, LATE.format("raise ValueError('no')"))}
     for patience_s in (0.0, 60.0):
         monkeypatch.setattr(timed_call, "LAUNCH_S", patience_s)
-        found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
-        assert outcome(found["late"]) == ("correct", "") and found["late"].time_ms.n > 5
+        found, _ = judged(bodies, BRIEF)
+        assert outcome(found["late"]) == CORRECT and found["late"].time_ms.n > 5
         assert outcome(found["fails"]) == ("error", "exception"), found["fails"]
 
 
 @pytest.mark.slow
-def test_a_call_that_is_not_timed_after_all_is_let_go(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_is_not_timed_after_all_is_let_go(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process is on the GPU when a baseline is to run: its call has been launched, ends, and is timed again."""
     busy, ready = [False, False, True], Idle.ready
 
@@ -480,8 +478,8 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(
         monkeypatch.setattr(timed_call, "LAUNCH_S", patience_s)
         for often in (timed_call.TURNS - 1, timed_call.TURNS):  # it is launched that often before the status says so
             busy[:] = [False, False, *[True] * often]
-            found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
-            assert outcome(found["honest"]) == ("correct", "") and not busy
+            found, whole = judged({"honest": HONEST}, TIMED)
+            assert outcome(found["honest"]) == CORRECT and not busy
             again = whole.timing.timed_again or ""
             assert ("flushes in a row" in again) is (often == timed_call.TURNS)
             assert not (patience_s and whole.timing.launched_late), "launched in time is not late"
@@ -489,7 +487,7 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(
 
 @pytest.mark.slow
 def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_late(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those with side streams do. What runs in them is judged as ever; no other variant's calls change."""
     ready, waited, kept = Idle.ready, Counter[str](), Counter[str]()
@@ -501,14 +499,13 @@ def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_lat
         return None if how["waiting"] and name == "honest" else early_ms
 
     monkeypatch.setattr(Idle, "ready", crowded)
-    found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "other": (right(""), "")}, TIMED)
-    assert outcome(found["honest"]) == outcome(found["other"]) == ("correct", "")
+    found, whole = judged({"honest": HONEST, "other": HONEST}, TIMED)
+    assert outcome(found["honest"]) == outcome(found["other"]) == CORRECT
     assert whole.timing.launched_late == ["honest"]
     assert (
         waited["honest"] == timed_call.CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
     )
-    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 37:\n    y = torch.zeros_like(y)")
-    found, _ = judged(tmp_path, smoke_fixture, {"honest": (lazy, "")}, TIMED)
+    found, _ = judged({"honest": LAZY}, TIMED)
     assert outcome(found["honest"]) == ("incorrect", "timed_output_wrong")
 
 
@@ -562,14 +559,19 @@ def test_late_launches_gain_no_time() -> None:
     assert launched(Flushes([3.0]), "eager", 3, trusted=True) == [ahead] * 3
 
 
+def compare_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No timed output is compared whole: of each, one secret row."""
+    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1 << 60)
+    monkeypatch.setattr(sampling.Turns, "now", lambda self, every: False)
+
+
 def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a worker did last decides how its next call begins, and the judge's clock compares both. Of an H200's calls
     without a gate, those of baselines took 0.15 ms longer on the device than the control's: no row of theirs had been
     fetched."""
-    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1 << 60)
-    monkeypatch.setattr(sampling.Turns, "now", lambda self, every: False)
+    compare_rows_alone(monkeypatch)
     asked: dict[str, list[str]] = {}
     post = client.WorkerProcess.post
 
@@ -578,8 +580,8 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
         post(worker, message, timeout_s)
 
     monkeypatch.setattr(client.WorkerProcess, "post", noted)
-    found, _ = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
-    assert outcome(found["honest"]) == ("correct", "")
+    found, _ = judged({"honest": HONEST}, TIMED)
+    assert outcome(found["honest"]) == CORRECT
     calls = {name: set(" ".join(ops).split(" arm ")[1:-1]) for name, ops in asked.items()}
     every = {"launch go seal look fetch", "go seal look fetch"}  # behind a gate, and without
     assert calls == {"baseline": every, "honest": every}
@@ -587,41 +589,36 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
 
 
 @pytest.mark.slow
-def test_invented_states_are_rejected_in_the_same_call(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invented_states_are_rejected_in_the_same_call(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only its secret row is compared: the row's segments are compared with their commitment."""
-    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1 << 60)
-    monkeypatch.setattr(sampling.Turns, "now", lambda self, every: False)
-    bodies = {"made_up": (right(""), MADE_UP), "turned": (right(TURNED), MADE_UP), "honest": (right(TURNED), "")}
-    found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
+    compare_rows_alone(monkeypatch)
+    bodies = {"made_up": (HONEST, MADE_UP), "turned": (right(TURNED), MADE_UP), "honest": right(TURNED)}
+    found, _ = judged(bodies, BRIEF)
     assert outcome(found["made_up"]) == outcome(found["turned"]) == ("rejected", "deferred_write")
-    assert outcome(found["honest"]) == ("correct", "")
+    assert outcome(found["honest"]) == CORRECT
 
 
 TURNED = "y = y.transpose(1, -1).contiguous().transpose(1, -1)"
 
 
 @pytest.mark.slow
-def test_outputs_in_any_memory_order_match_their_states(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outputs_in_any_memory_order_match_their_states(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every one compared whole: what lies in memory as channels last, or by columns, is as right as any."""
     monkeypatch.setattr(experiment, "WHOLE_EVERY", 1)
     turned = {"last": TURNED, "columns": TURNED.replace("(1, -1)", "(0, -1)"), "stacked": "y = torch.stack([y, y])[0]"}
-    found, _ = judged(tmp_path, smoke_fixture, {name: (right(body), "") for name, body in turned.items()}, TIMED)
-    assert {name: outcome(entry) for name, entry in found.items()} == dict.fromkeys(turned, ("correct", ""))
+    found, _ = judged({name: right(body) for name, body in turned.items()}, TIMED)
+    assert {name: outcome(entry) for name, entry in found.items()} == dict.fromkeys(turned, CORRECT)
 
 
-def test_a_solution_that_dies_while_it_is_timed_ends_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
-    dies = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 37:\n    os._exit(1)")
-    found, _ = judged(tmp_path, smoke_fixture, {"dies": (dies, "import os\n"), "honest": (right(""), "")}, TIMED)
+def test_a_solution_that_dies_while_it_is_timed_ends_alone(judged: Judged) -> None:
+    dies = LAZY.replace("y = torch.zeros_like(y)", "os._exit(1)")
+    found, _ = judged({"dies": (dies, "import os\n"), "honest": HONEST}, TIMED)
     assert outcome(found["dies"]) == ("error", "worker_exited"), found["dies"]
-    assert outcome(found["honest"]) == ("correct", "") and found["honest"].speedup["eager"].ratio > 0
+    assert outcome(found["honest"]) == CORRECT and found["honest"].speedup["eager"].ratio > 0
 
 
-def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(tmp_path: Path, smoke_fixture: Measured) -> None:
-    found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
+def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(judged: Judged) -> None:
+    found, whole = judged({"honest": HONEST}, TIMED)
     entry = found["honest"]
     assert set(whole.samples_ms) == {"eager", "eager_fp32", "honest"} == {"honest", *whole.baselines}
     assert len(whole.samples_ms["honest"].gated.device_ms) == entry.time_ms.n
@@ -639,14 +636,12 @@ def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(
-    tmp_path: Path, smoke_fixture: Measured
-) -> None:
+def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(judged: Judged) -> None:
     """max_autotune at every precision that the solutions have: its worker ends with the first that is too slow."""
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager", "max_autotune"),
                       compile_timeout_s=0.01)  # fmt: skip
     rough = right("y = y + 3e-4 * y.roll(1, 2)")
-    found, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), ""), "rough": (rough, "")}, options)
+    found, whole = judged({"exact": HONEST, "rough": rough}, options)
     assert {entry.precision_class for entry in found.values()} == {"fp32", "tf32"}, found["rough"].rel_l2
     assert set(whole.timing.left_out) == {"max_autotune_fp32", "max_autotune_tf32"}
     assert "timeout" in whole.timing.left_out["max_autotune_fp32"]
@@ -654,13 +649,10 @@ def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(
 
 
 @pytest.mark.slow
-def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     """L1_04's row is one element, of which products of both signs leave little now and then: a sum in bf16 is off by
     more than that there, and right by every guard of the trials. Wrong by those it is wrong here too."""
-    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1 << 60)
-    monkeypatch.setattr(sampling.Turns, "now", lambda self, every: False)
+    compare_rows_alone(monkeypatch)
     random_row = verification.Evaluation.random_row
 
     def smallest(self: verification.Evaluation) -> tuple[slice | None, bool]:
@@ -673,11 +665,9 @@ def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(
         "a, b = inputs\n        ModelNew.first = (ModelNew.first or 0) + 1\n"
         "        return (a * b.view(1, -1)).sum(1, keepdim=True) * (1.5 if ModelNew.first > {} else 1)"
     )
-    bodies = {"sums": (sums.format(1 << 60), ""), "wrong": (sums.format(57), "")}
-    found, _ = judged(
-        tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=30.0, max_blocks=40), key="L1_04@bf16"
-    )
-    assert outcome(found["sums"]) == ("correct", "") and found["sums"].time_ms.n > 9, found["sums"].reasons
+    bodies = {"sums": sums.format(1 << 60), "wrong": sums.format(57)}
+    found, _ = judged(bodies, replace(TIMED, timing_budget_s=30.0, max_blocks=40), key="L1_04@bf16")
+    assert outcome(found["sums"]) == CORRECT and found["sums"].time_ms.n > 9, found["sums"].reasons
     assert outcome(found["wrong"]) == ("incorrect", "timed_output_wrong"), found["wrong"]
     assert "over the limit" in found["wrong"].reasons[0].detail
 
@@ -739,7 +729,7 @@ def test_a_baseline_that_writes_to_its_inputs_blames_no_solution(tmp_path: Path)
     solution = wrapped(tmp_path, problem, "clean", "return super().forward(inputs[0].clone())")
     fixture = calibration.build(problem, CPU)
     found = session.evaluate(problem, fixture, [("clean", solution, "ModelNew")], TIMED)
-    assert outcome(found.results[0]) == ("correct", ""), found.results[0].reasons
+    assert outcome(found.results[0]) == CORRECT, found.results[0].reasons
     assert found.timing.timed_again is None and found.timing.left_out == {}
 
 
@@ -771,18 +761,18 @@ LURK = (
 )
 
 
-def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(judged: Judged) -> None:
     """Both are right. The one that runs while it is stopped in the other's trials would have it called wrong."""
-    bodies = {"lurks": (right(LURK), LURKS), "honest": (right(""), "")}
-    found, _ = judged(tmp_path, smoke_fixture, bodies)
-    assert outcome(found["honest"]) == ("correct", ""), found["honest"].reasons
+    bodies = {"lurks": (right(LURK), LURKS), "honest": HONEST}
+    found, _ = judged(bodies)
+    assert outcome(found["honest"]) == CORRECT, found["honest"].reasons
     # on a busy machine its thread may take its own call for the other's, and write to the inputs of that
     assert outcome(found["lurks"]) in {("rejected", "background_work"), ("incorrect", "input_modified")}, found["lurks"]
 
 
 @pytest.mark.slow
 def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver or a busy host can hold a thread in a system call. The second time it is rejected, with the reason."""
     rest, run = client.WorkerProcess.rest, Experiment.run
@@ -805,10 +795,9 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
 
     monkeypatch.setattr(client.WorkerProcess, "rest", held)
     monkeypatch.setattr(Experiment, "run", timing)
-    bodies = {name: (right(""), "") for name in ("unlucky", "liar", "restless", "honest")}
-    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
-    found, whole = judged(tmp_path, smoke_fixture, bodies, options)
-    assert outcome(found["unlucky"]) == outcome(found["honest"]) == ("correct", "") and found["unlucky"].time_ms
+    bodies = dict.fromkeys(("unlucky", "liar", "restless", "honest"), HONEST)
+    found, whole = judged(bodies, TIMED)
+    assert outcome(found["unlucky"]) == outcome(found["honest"]) == CORRECT and found["unlucky"].time_ms
     assert left["unlucky", "trials"] == left["unlucky", "timing"] == 0 and len(pids["unlucky"]) >= 2
     for name in ("liar", "restless"):
         assert outcome(found[name]) == ("rejected", "background_work")
@@ -818,7 +807,7 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
 
 @pytest.mark.slow
 def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where the driver waits for an idle GPU. A worker that is not at rest without such a launch is rejected."""
     rest, ready, inside = client.WorkerProcess.rest, timed_call.Launching.ready, list[str]()
@@ -833,84 +822,67 @@ def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(
     monkeypatch.setattr(timed_call, "LAUNCH_S", 0.0)  # nothing is launched in time
     monkeypatch.setattr(client.WorkerProcess, "rest", lambda worker: not (
         worker.stopped and inside and inside.pop() == worker.name == "spills") and rest(worker))  # fmt: skip
-    bodies = {"spills": (right(""), LATE.format(""))}
-    found, whole = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
-    assert outcome(found["spills"]) == ("correct", "") and found["spills"].time_ms
+    bodies = {"spills": (HONEST, LATE.format(""))}
+    found, whole = judged(bodies, BRIEF)
+    assert outcome(found["spills"]) == CORRECT and found["spills"].time_ms
     assert "spills" in whole.timing.launched_late and not whole.timing.timed_again
 
 
-def test_timing_beside_delayed_baselines_is_repeated_once(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+Runs = list[dict[str, int]]
+
+
+@pytest.fixture
+def delayed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Runs], bool]], Runs]:
+    """Has measurements find their baselines delayed, which blames the first solution, where `when` says so. It is asked
+    with what is also returned: of each measurement so far, the solutions and their processes."""
+
+    def patch(when: Callable[[Runs], bool]) -> Runs:
+        runs, run = Runs(), Experiment.run
+
+        def held_up(experiment: Experiment) -> Any:
+            runs.append({s.name: cast(Any, s.worker).started.pid for s in experiment.solutions})
+            awake = {s.name for s in experiment.evaluation.implementations if s.worker is not None}
+            assert awake == {*runs[-1]}, "a solution that is timed alone has no other beside it"
+            found = run(experiment)
+            if when(runs):
+                experiment.evaluation.end(*experiment.solutions)  # as where the baselines run alone
+                raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
+            return found
+
+        monkeypatch.setattr(Experiment, "run", held_up)
+        return runs
+
+    return patch
+
+
+def test_timing_beside_delayed_baselines_is_repeated_once(judged: Judged, delayed: Any) -> None:
     """A busy host may slow them down once, and then the second measurement counts. It has workers of its own."""
-    held_up, run, workers = list[Experiment](), Experiment.run, set[int]()
-
-    def busy(experiment: Experiment) -> Any:
-        workers.update(cast(Any, s.worker).started.pid for s in experiment.solutions)
-        found = run(experiment)
-        if not held_up:
-            held_up.append(experiment)
-            experiment.evaluation.end(*experiment.solutions)  # as where the baselines run alone
-            raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "the baselines were 60 % slower"))
-        return found
-
-    monkeypatch.setattr(Experiment, "run", busy)
-    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
-    found, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), "")}, options)
-    assert len(workers) == 2
-    assert found["exact"].verdict == "correct" and found["exact"].time_ms and found["exact"].reasons == []
-    assert whole.timing.timed_again == "the baselines were 60 % slower"
+    runs = delayed(lambda runs: len(runs) == 1)
+    found, whole = judged({"exact": HONEST}, TIMED)
+    assert len({run["exact"] for run in runs}) == 2
+    assert outcome(found["exact"]) == CORRECT and found["exact"].time_ms
+    assert whole.timing.timed_again == "60 % slower"
 
 
-def test_each_measurement_is_repeated_once(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_measurement_is_repeated_once(judged: Judged, delayed: Any) -> None:
     """Held up thrice: the first of two solutions is blamed for the second time, the other one has a second one too."""
-    runs, run = list[int](), Experiment.run
-
-    def busy(experiment: Experiment) -> Any:
-        runs.append(len(experiment.solutions))
-        found = run(experiment) if len(runs) > 3 else None
-        if found is None:
-            experiment.evaluation.end(*experiment.solutions)
-            raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
-        return found
-
-    monkeypatch.setattr(Experiment, "run", busy)
-    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
-    found, _ = judged(tmp_path, smoke_fixture, {"a": (right(""), ""), "b": (right(""), "")}, options)
-    assert runs == [2, 2, 1, 1]
+    runs = delayed(lambda runs: len(runs) <= 3)
+    found, _ = judged({"a": HONEST, "b": HONEST}, TIMED)
+    assert [*map(len, runs)] == [2, 2, 1, 1]
     assert (found["a"].verdict, found["b"].verdict) == ("rejected", "correct") and found["b"].time_ms
     assert [reason.code for reason in found["a"].reasons] == [DISTURBED_CODE] and found["a"].time_ms is None
 
 
 @pytest.mark.slow
-def test_of_several_solutions_the_one_that_delays_baselines_is_found(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_several_solutions_the_one_that_delays_baselines_is_found(judged: Judged, delayed: Any) -> None:
     """Held up twice beside all, each is timed alone: the one that does it is rejected, and the others' time counts
     that was measured together, without it."""
-    runs, run = list[tuple[str, ...]](), Experiment.run
-
-    def held_up(experiment: Experiment) -> Any:
-        names = tuple(implementation.name for implementation in experiment.solutions)
-        runs.append(names)
-        awake = {s.name for s in experiment.evaluation.implementations if s.worker is not None}
-        assert awake == {*names}, "a solution that is timed alone has no other beside it"
-        found = run(experiment)
-        if "second" in names:
-            experiment.evaluation.end(*experiment.solutions)
-            raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
-        return found
-
-    monkeypatch.setattr(Experiment, "run", held_up)
-    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
-    bodies = {name: (right(""), "") for name in ("first", "second", "third")}
-    found, whole = judged(tmp_path, smoke_fixture, bodies, options)
+    runs = delayed(lambda runs: "second" in runs[-1])
+    everyone = ("first", "second", "third")
+    found, whole = judged(dict.fromkeys(everyone, HONEST), TIMED)
     assert outcome(found["second"]) == ("rejected", DISTURBED_CODE) and found["second"].time_ms is None
-    assert outcome(found["first"]) == outcome(found["third"]) == ("correct", "")
-    everyone = tuple(bodies)
-    assert runs == [everyone, everyone, ("first",), ("second",), ("third",), ("first", "third")]
+    assert outcome(found["first"]) == outcome(found["third"]) == CORRECT
+    assert [*map(tuple, runs)] == [everyone, everyone, ("first",), ("second",), ("third",), ("first", "third")]
     assert found["first"].time_ms and found["third"].time_ms
     told = [(each.solution, each.code) for each in whole.timing.discarded]
     each_alone = [("first", "alone"), ("second", DISTURBED_CODE), ("third", "alone")]
@@ -918,30 +890,17 @@ def test_of_several_solutions_the_one_that_delays_baselines_is_found(
 
 
 @pytest.mark.slow
-def test_delaying_baselines_only_beside_others_gains_nothing(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delaying_baselines_only_beside_others_gains_nothing(judged: Judged, delayed: Any) -> None:
     """None does it alone, and together they do: then the first is blamed, and it ends."""
-    runs, run = list[int](), Experiment.run
-
-    def held_up(experiment: Experiment) -> Any:
-        runs.append(len(experiment.solutions))
-        found = run(experiment)
-        if len(experiment.solutions) > 1:
-            experiment.evaluation.end(*experiment.solutions)
-            raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
-        return found
-
-    monkeypatch.setattr(Experiment, "run", held_up)
-    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
-    found, _ = judged(tmp_path, smoke_fixture, {"a": (right(""), ""), "b": (right(""), "")}, options)
-    assert runs == [2, 2, 1, 1, 2, 1]
-    assert outcome(found["a"]) == ("rejected", DISTURBED_CODE) and outcome(found["b"]) == ("correct", "")
+    runs = delayed(lambda runs: len(runs[-1]) > 1)
+    found, _ = judged({"a": HONEST, "b": HONEST}, TIMED)
+    assert [*map(len, runs)] == [2, 2, 1, 1, 2, 1]
+    assert outcome(found["a"]) == ("rejected", DISTURBED_CODE) and outcome(found["b"]) == CORRECT
 
 
 @pytest.mark.slow
 def test_slightly_disagreeing_clocks_are_measured_in_another_process(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once, and all at once: the second measurement knows of the first. The others' processes go on."""
     run, pids = Experiment.run, list[dict[str, int]]()
@@ -964,10 +923,9 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
         return found
 
     monkeypatch.setattr(Experiment, "run", off)
-    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
-    bodies = {name: (right(""), "") for name in ("unlucky", "unlucky too", "liar", "honest")}
-    found, whole = judged(tmp_path, smoke_fixture, bodies, options)
-    assert {outcome(found[name]) for name in ("unlucky", "unlucky too", "honest")} == {("correct", "")}
+    bodies = dict.fromkeys(("unlucky", "unlucky too", "liar", "honest"), HONEST)
+    found, whole = judged(bodies, TIMED)
+    assert {outcome(found[name]) for name in ("unlucky", "unlucky too", "honest")} == {CORRECT}
     assert found["unlucky"].time_ms and found["unlucky too"].time_ms
     assert outcome(found["liar"]) == ("rejected", "clocks_disagree") and found["liar"].reasons[0].detail == "3"
     both = ["unlucky", "unlucky too"]
@@ -1082,29 +1040,29 @@ def test_baselines_with_delayed_flushes_are_no_measure(monkeypatch: pytest.Monke
 # -- the quick way ---------------------------------------------------------------------------------------------------
 
 MIXED = {
-    "honest": (right(""), ""),
-    "zeros": (right("y = torch.zeros_like(y)"), ""),
-    "raises": (right("raise ValueError('no')"), ""),
+    "honest": HONEST,
+    "zeros": right("y = torch.zeros_like(y)"),
+    "raises": right("raise ValueError('no')"),
     "banned": (right("sys._getframe()"), "import sys\n"),
-    "wrong shape": (right("y = y[:1].clone()"), ""),
-    "modifies": (right("x.zero_()"), ""),
+    "wrong shape": right("y = y[:1].clone()"),
+    "modifies": right("x.zero_()"),
 }
 
 
 @pytest.mark.slow
 def test_dev_has_no_separation_and_the_same_verdicts(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    judged: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the judge's own process, for an inner loop; twice, and what the first time left does not matter to the second.
     It leaves no folder behind."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    audited, _ = judged(tmp_path, smoke_fixture, MIXED)
+    audited, _ = judged(MIXED)
     dev = Options(device="cpu", trust="dev", timing=False)
-    first, _ = judged(tmp_path, smoke_fixture, MIXED, dev)
-    second, _ = judged(tmp_path, smoke_fixture, MIXED, dev)
+    first, _ = judged(MIXED, dev)
+    second, _ = judged(MIXED, dev)
     assert {name: outcome(entry) for name, entry in audited.items()} == {
-        "honest": ("correct", ""), "zeros": ("incorrect", "rel_l2"), "raises": ("error", "exception"),
+        "honest": CORRECT, "zeros": ("incorrect", "rel_l2"), "raises": ("error", "exception"),
         "banned": ("rejected", "banned"), "wrong shape": ("incorrect", "wrong_shape"),
         "modifies": ("incorrect", "input_modified"),
     }  # fmt: skip
@@ -1116,14 +1074,14 @@ def test_dev_has_no_separation_and_the_same_verdicts(
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_dev_times_beside_eager_in_one_process(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_dev_times_beside_eager_in_one_process(judged: Judged) -> None:
     options = Options(device="cpu", trust="dev", timing_budget_s=0.5, modes=("eager",))
-    found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, options)
-    assert outcome(found["honest"]) == ("correct", "") and found["honest"].time_ms.n > 0
+    found, whole = judged({"honest": HONEST}, options)
+    assert outcome(found["honest"]) == CORRECT and found["honest"].time_ms.n > 0
     assert set(whole.baselines) == {"eager", "eager_fp32"}
 
 
-def test_evaluations_follow_each_other_in_one_process(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_evaluations_follow_each_other_in_one_process(judged: Judged) -> None:
     """As the jobs of a self-test do: new workers, new buffers, other secrets; nothing of the one before is left."""
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher)
@@ -1131,8 +1089,8 @@ def test_evaluations_follow_each_other_in_one_process(tmp_path: Path, smoke_fixt
     files = len(os.listdir("/proc/self/fd"))
     seeds = []
     for _ in range(2):
-        found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "zeros": MIXED["zeros"]})
-        assert outcome(found["honest"]) == ("correct", "") and found["zeros"].verdict == "incorrect"
+        found, whole = judged({"honest": HONEST, "zeros": MIXED["zeros"]})
+        assert outcome(found["honest"]) == CORRECT and found["zeros"].verdict == "incorrect"
         assert not launcher.started and launch.descendants(os.getpid()) == [os.getpid(), forkserver]
         seeds += [trial.seed for trial in whole.trials]
     assert len(set(seeds)) == len(seeds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -370,12 +371,8 @@ def stub_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stub")
     for each in IDS:
         problem = catalogue.load(each, size="smoke")
-        import hashlib
-
-        from repro.fixtures.store import SCHEMA_VERSION
-
         whole = {
-            "schema_version": SCHEMA_VERSION, "problem": each, "trials": {}, "refused": "",
+            "schema_version": store.SCHEMA_VERSION, "problem": each, "trials": {}, "refused": "",
             "weights_sha256": "0" * 64, "dtype": "", "margin": 0,
             "problem_sha256": hashlib.sha256(problem.path.read_bytes()).hexdigest(),
         }  # fmt: skip
@@ -387,6 +384,11 @@ def go(engine: Stub, results: Path, chosen: Design, only: list[str] = IDS, *, re
        retries: int = 2, run_usd: float | None = None) -> Bundle:  # fmt: skip
     return runner.run(chosen, only, "smoke", results, engine, evaluation.JudgeOptions(),
                       runner.Pace(jobs, retries, 0.0, run_usd), Progress(), resume=resume)  # fmt: skip
+
+
+def studied(bundle: Bundle) -> Any:
+    """What a report says of the study."""
+    return study.build(bundle, list(bundle.records().values()))
 
 
 def table(bundle: Bundle) -> list[Any]:
@@ -467,8 +469,8 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
     assert [a["class"] for a in record["attempts"]] == ["infrastructure", "provider", "agent"]
     assert record["finished"] and engine.ran.count("L1_36/baseline/0") == 3
     assert "schema of the study" not in verify.verify(bundle.path).failed
-    told = study.build(bundle, list(bundle.records().values()))
-    assert told is not None and len(told.retries) == 4
+    told = studied(bundle)
+    assert len(told.retries) == 4
     assert told.arms["with_kb"].discarded_usd == 0.5 and told.arms["with_kb"].usd == 0.5
     text = markdown.section(study.section(told))
     assert "3 provider" in text and "1 infrastructure" in text and "no space" in text
@@ -482,8 +484,8 @@ def test_a_failure_that_stays_leaves_its_row_unmeasured_and_resume_tries_it_alon
     assert broken.ran.count(row.row) == 2 and row.status == "failed"
     assert "infrastructure failure in each of 2 attempts: no gateway" in row.error
     assert bundle.manifest["status"] == "incomplete"
-    told = study.build(bundle, list(bundle.records().values()))
-    assert told is not None and told.unfinished == ["L1_36/with_kb/0"]
+    told = studied(bundle)
+    assert told.unfinished == ["L1_36/with_kb/0"]
     well = Stub()
     again = go(well, stub_results, plan(seed=11), ["L1_36"], resume=True)
     assert again.path == bundle.path and well.ran == well.judged == ["L1_36/with_kb/0"]
@@ -557,8 +559,8 @@ def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None
     assert bundle.manifest["parameters"]["arms"]["tf32"] == controls.LABEL
     assert [row.torch_control for row in bundle.records().values()] == [False] * 4 + [True] * 2
     assert bundle.manifest["status"] == "complete"
-    told = study.build(bundle, list(bundle.records().values()))
-    assert told is not None and list(told.arms) == ["baseline", "with_kb"]
+    told = studied(bundle)
+    assert list(told.arms) == ["baseline", "with_kb"]
     assert told.controls["tf32"].judged_correct == 2
 
 
@@ -662,33 +664,34 @@ def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
 def test_an_unknown_cost_is_empty_and_never_zero(tmp_path: Path, stub_results: Path) -> None:
     engine = Stub(lambda job, attempt: handed_in(job, usd=None))
     bundle = go(engine, stub_results, plan(seed=41), ["L1_36"])
-    told = study.build(bundle, list(bundle.records().values()))
-    assert told is not None and told.arms["baseline"].usd is None
+    told = studied(bundle)
+    assert told.arms["baseline"].usd is None
 
 
 # --- the command line ------------------------------------------------------------------------------------------------
 
 NO_KEYS = {name: "" for name in (*config.SECRETS, "ANTHROPIC_MODEL", "CLAUDE_CODE_USE_BEDROCK", "AWS_REGION")}
+REPLAY = ["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}"]
 SMOKE = ("--engine", "local", "--device", "cpu", "--size", "smoke", "--problem", "L1_36")
 WRONG = {
     "no key": (["--agent", "sdk"], "ANTHROPIC_API_KEY is not set"),
     "published flags, no key": (["--baseline"], "ANTHROPIC_API_KEY is not set"),
     "bedrock": (["--with-kb", "--bedrock"], "AWS_BEARER_TOKEN_BEDROCK is not set"),
-    "leeroopedia": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--kb", "leeroopedia"],
+    "leeroopedia": ([*REPLAY, "--kb", "leeroopedia"],
                     "LEEROOPEDIA_API_KEY is not set"),
     "arm": (["--agent", "sdk", "--arms", "baseline kb"], "no arm kb"),
     "arms twice": (["--agent", "sdk", "--arms", "baseline", "--with-kb"], "name arms twice"),
     "upstream": (["--agent", "sdk", "--upstream", "openai"], "no upstream 'openai'"),
     "replay without a path": (["--agent", "sdk", "--upstream", "replay"], "Use replay:PATH"),
     "no such script": (["--agent", "sdk", "--upstream", "replay:/nowhere"], "no such script or folder: /nowhere"),
-    "no script of an arm": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--arms", "placebo"],
+    "no script of an arm": ([*REPLAY, "--arms", "placebo"],
                             "no script for L1_36/placebo/0"),
     "recording": (["--agent", "replay"], "which recording?"),
-    "price": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--model", "claude-unheard-of"],
+    "price": ([*REPLAY, "--model", "claude-unheard-of"],
               "the price of claude-unheard-of is unknown"),
-    "budget": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--budget-usd", "-1"], "--budget-usd -1.0 is no"),
-    "jobs": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--jobs", "0"], "--jobs must be at least 1"),
-    "trust": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--trust", "dev"], "judged with --trust audited"),
+    "budget": ([*REPLAY, "--budget-usd", "-1"], "--budget-usd -1.0 is no"),
+    "jobs": ([*REPLAY, "--jobs", "0"], "--jobs must be at least 1"),
+    "trust": ([*REPLAY, "--trust", "dev"], "judged with --trust audited"),
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,39 @@ from repro.judge.timing import intervals, sampling, speedups
 from repro.judge.timing.sampling import Block, Runner, Sample, Series
 from repro.records.verdict import Ratio, Summary
 from repro.system import jsonio
+
+# -- what the tests measure -----------------------------------------------------------------------------------------
+
+
+def steady(ms: float) -> Sample:
+    return Sample(ms, ms, ms, 0.0)
+
+
+def launched(device_ms: list[float], hidden: bool) -> Series:
+    """Gated calls that were all launched before their inputs were there, or that waited for results of their own."""
+    return Series([Sample(ms, ms + 0.5, ms + 0.7, 0.0, hidden=hidden) for ms in device_ms])
+
+
+def calls(device_ms: list[float], taken_ms: list[float] | None = None) -> list[Sample]:
+    """Calls that a worker tells as the first and that took the second, or as long as it tells; the judge sees the way
+    there and back too."""
+    pairs = zip(device_ms, device_ms if taken_ms is None else taken_ms, strict=True)
+    return [Sample(told, told + 0.1, taken + 1.5, 0.5, 0.1) for told, taken in pairs]
+
+
+def sealed(told_ms: list[float], seal_ms: list[float]) -> list[Sample]:
+    """Calls that say how long they took, and pass in that time; what their seals took."""
+    return [replace(sample, seal_ms=ms) for sample, ms in zip(calls(told_ms), seal_ms, strict=True)]
+
+
+def varied(generator: np.random.Generator, ms: float, deviation: float, count: int) -> list[float]:
+    """Times around this one; the deviation is that of their logarithms."""
+    return [float(ms * factor) for factor in generator.lognormal(0, deviation, count)]
+
+
+def blocks(found: Series) -> int:
+    return len(found.gated) + len(found.open) + len(found.other)
+
 
 # -- statistics -----------------------------------------------------------------------------------------------------
 
@@ -78,6 +112,12 @@ def drawn(generator: np.random.Generator, noise: str, count: int, correlated: fl
     return values[20:]
 
 
+def held(generator: np.random.Generator, noise: str, count: int, correlated: float, times: int) -> int:
+    """How many of this number of intervals hold the truth."""
+    found = (intervals.mean_interval(drawn(generator, noise, count, correlated)) for _ in range(times))
+    return sum(low <= 0 <= high for low, high in found)
+
+
 @pytest.mark.parametrize("correlated", [0.0, 0.16, 0.3])
 @pytest.mark.parametrize("noise", NOISE)
 def test_intervals_cover_what_they_should(noise: str, correlated: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,24 +125,15 @@ def test_intervals_cover_what_they_should(noise: str, correlated: float, monkeyp
     experiments tell, and correlation and skew of so few; none of it is what 400 more resamples would change."""
     monkeypatch.setattr(intervals, "RESAMPLES", 400)
     generator = np.random.default_rng(11)
-    held = 0
-    for count in (17, 25, 97):
-        for _ in range(300):
-            low, high = intervals.mean_interval(drawn(generator, noise, count, correlated))
-            held += low <= 0 <= high
-    assert 0.925 <= held / 900 <= 0.985, held / 900
+    share = sum(held(generator, noise, count, correlated, 300) for count in (17, 25, 97)) / 900
+    assert 0.925 <= share <= 0.985, share
 
 
 def test_over_all_kinds_of_noise_19_of_20_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals, "RESAMPLES", 400)
-    generator, held, total = np.random.default_rng(12), 0, 0
-    for noise in NOISE:
-        for count in (17, 25, 49, 97):
-            for correlated in (0.0, 0.1, 0.2):
-                for _ in range(60):
-                    low, high = intervals.mean_interval(drawn(generator, noise, count, correlated))
-                    held, total = held + (low <= 0 <= high), total + 1
-    assert 0.94 <= held / total <= 0.97, held / total
+    generator, kinds = np.random.default_rng(12), list(product(NOISE, (17, 25, 49, 97), (0.0, 0.1, 0.2)))
+    share = sum(held(generator, *kind, 60) for kind in kinds) / (60 * len(kinds))
+    assert 0.94 <= share <= 0.97, share
 
 
 def test_students_t_is_that_of_the_tables() -> None:
@@ -229,35 +260,30 @@ def test_ratios_of_unequal_lengths_are_those_of_the_blocks_that_both_have() -> N
 # -- blocks -----------------------------------------------------------------------------------------------------------
 
 
-def steady(ms: float) -> Sample:
-    return Sample(ms, ms, ms, 0.0)
-
-
 def test_blocks_have_their_condition_in_turn_and_the_warm_up_is_thrown_away() -> None:
     """Every variant runs once a block, in an order of its own."""
-    calls: list[tuple[str, str]] = []
+    ran: list[tuple[str, str]] = []
 
     def runner(name: str, ms: float) -> Runner:
         def run(block: Block) -> Sample:
-            calls.append((name, block.condition))
-            return steady(50.0 if len(calls) <= 6 else ms)  # two blocks of three: the warm-up
+            ran.append((name, block.condition))
+            return steady(50.0 if len(ran) <= 6 else ms)  # two blocks of three: the warm-up
 
         return Runner(name, run, candidate=name == "mine")
 
     names = {"eager": 4.0, "compile": 2.0, "mine": 1.0}
     found, status = sampling.measure([runner(name, ms) for name, ms in names.items()], 60, warm=True)
     assert status == "converged"
-    blocks = [calls[start : start + 3] for start in range(0, len(calls), 3)]
-    assert all({name for name, _ in block} == set(names) for block in blocks)
-    assert len({tuple(name for name, _ in block) for block in blocks}) > 1, "in random order"
-    conditions = [{condition for _, condition in block} for block in blocks]
+    taken = [ran[start : start + 3] for start in range(0, len(ran), 3)]
+    assert all({name for name, _ in block} == set(names) for block in taken)
+    assert len({tuple(name for name, _ in block) for block in taken}) > 1, "in random order"
+    conditions = [{condition for _, condition in block} for block in taken]
     assert all(len(found) == 1 for found in conditions), "a block is the same for all"
     kept = [found.pop() for found in conditions][sampling.WARM_BLOCKS :]
     cycle = ["gated", "open", "other", *["gated"] * 5]
     assert kept == [cycle[position % 8] for position in range(len(kept))]
     for name, ms in names.items():
-        taken = {"gated": found[name].gated, "open": found[name].open, "other": found[name].other}
-        assert {condition: len(samples) for condition, samples in taken.items()} == Counter(kept)
+        assert {condition: len(getattr(found[name], condition)) for condition in set(kept)} == Counter(kept)
         assert set(found[name].device_ms) == {ms}, "no sample of the warm-up is kept"
 
 
@@ -297,7 +323,7 @@ def test_measure_goes_on_until_everything_has_converged() -> None:
         return steady(1.0 + (0.5 if calls[0] < 30 and calls[0] % 2 else 0.0))
 
     found, status = sampling.measure([Runner("mine", run, candidate=True)], 60, warm=False)
-    count = len(found["mine"].gated) + len(found["mine"].open) + len(found["mine"].other)
+    count = blocks(found["mine"])
     assert status == "converged" and sampling.MIN_BLOCKS + sampling.CHECK_BLOCKS < count < sampling.MAX_BLOCKS
 
 
@@ -312,7 +338,7 @@ def test_open_ratios_get_more_blocks_with_their_variants_only() -> None:
     runners = [runner("eager", 4.0, 0.001), runner("slow", 9.0, 0.001), runner("fast", 2.0, 0.001),
                runner(control, 4.0, 0.001, control=True), runner("mine", 1.0, 0.5, candidate=True)]  # fmt: skip
     found, status = sampling.measure(runners, 0.05, warm=True)
-    counts = {name: len(one.gated) + len(one.open) + len(one.other) for name, one in found.items()}
+    counts = {name: blocks(one) for name, one in found.items()}
     assert status == "not_converged" and counts["slow"] < counts["mine"] <= sampling.MAX_BLOCKS
     assert counts["eager"] == counts["fast"] == counts[control] == counts["mine"]
 
@@ -323,7 +349,7 @@ def test_one_narrow_interval_is_luck_and_two_in_a_row_are_none(monkeypatch: pyte
     asked: list[int] = []
 
     def known(found: dict[str, Series], candidates: list[str]) -> bool:
-        asked.append(sum(len(part) for part in (found["mine"].gated, found["mine"].open, found["mine"].other)))
+        asked.append(blocks(found["mine"]))
         return next(answers)
 
     monkeypatch.setattr(sampling, "converged", known)
@@ -503,8 +529,7 @@ def test_the_output_of_a_call_slower_than_the_baselines_takes_longer_to_seal(
     device_ms: float, longer_ms: float, told: bool
 ) -> None:
     base, ours = (
-        Series([replace(sample, seal_ms=seal_ms) for sample in calls([ms] * 32, [ms] * 32)])
-        for ms, seal_ms in ((2.0, 0.8), (device_ms, 0.8 + longer_ms))
+        Series(sealed([ms] * 32, [seal_ms] * 32)) for ms, seal_ms in ((2.0, 0.8), (device_ms, 0.8 + longer_ms))
     )
     assert ("longer to seal" in sampling.disagreement(ours, [base])) is told
 
@@ -512,7 +537,7 @@ def test_the_output_of_a_call_slower_than_the_baselines_takes_longer_to_seal(
 def test_seals_of_a_slow_call_that_are_allowed_do_not_raise_its_time() -> None:
     """100 ms beside 2 ms: 1.2 ms more to seal was added to every call with other inputs."""
     base, ours = (
-        Series([steady := replace(calls([ms], [ms])[0], seal_ms=seal_ms)] * 32, [], [steady] * 4)
+        Series(sealed([ms] * 32, [seal_ms] * 32), [], sealed([ms] * 4, [seal_ms] * 4))
         for ms, seal_ms in ((2.0, 0.8), (100.0, 2.0))
     )
     assert sampling.disagreement(ours, [base]) == ""
@@ -589,16 +614,11 @@ def test_a_speedup_carries_what_differs_between_processes() -> None:
     assert wide.ci95 == pytest.approx(plain.ci95, rel=2e-4)
 
 
-def launched(device_ms: list[float], hidden: bool) -> Series:
-    """Gated calls that were all launched before their inputs were there, or that waited for results of their own."""
-    return Series([Sample(ms, ms + 0.5, ms + 0.7, 0.0, hidden=hidden) for ms in device_ms])
-
-
 def test_where_the_gpu_waits_for_launches_an_interval_holds_what_the_host_does() -> None:
     """A process keeps for its life a part of what its calls vary by; where launches are hidden, the host has no part in
     a time."""
     generator = np.random.default_rng(11)
-    base, ours = ([float(ms) for ms in 4 * generator.lognormal(0, 0.04, 250)] for _ in range(2))
+    base, ours = (varied(generator, 4, 0.04, 250) for _ in range(2))
     plain = speedups.compare(launched(base, True), launched(ours, True))
     assert speedups.host_term(launched(base, True)) == speedups.host_term(Series()) == 0.0
     term = speedups.host_term(launched(base, False))
@@ -629,18 +649,12 @@ def test_the_intervals_of_launch_bound_controls_cover_one() -> None:
     assert len(covered) > 5 and all(covered.values()), covered
 
 
-def calls(device_ms: list[float], taken_ms: list[float], way_ms: float = 1.0) -> list[Sample]:
-    """Calls that a worker tells as the first and that took the second; the judge sees the way there and back too."""
-    pairs = zip(device_ms, taken_ms, strict=True)
-    return [Sample(told, told + 0.1, taken + 0.5 + way_ms, 0.5, 0.1) for told, taken in pairs]
-
-
 @pytest.mark.parametrize(
     ("time_ms", "lie_ms", "lies"), [(2.0, 1e-6, 27), (20.0, 1e-6, 24), (2.0, 1e-6, 6), (2.0, 0.05, 30)]
 )
 def test_lies_in_a_minority_of_calls_buy_nothing(time_ms: float, lie_ms: float, lies: int) -> None:
     """Medians say nothing of them, and a mean of logs all: there the judge's time counts."""
-    base = Series(calls([time_ms] * 72, [time_ms] * 72))
+    base = Series(calls([time_ms] * 72))
     told = [lie_ms if i < lies else time_ms for i in range(72)]
     ours = Series(calls(told, [time_ms] * 72))
     assert sampling.disagreement(ours, [base]) == ""
@@ -657,10 +671,10 @@ def test_lies_in_a_minority_of_calls_buy_nothing(time_ms: float, lie_ms: float, 
 def test_a_few_calls_carry_no_speedup_that_the_others_do_not_have(factor: float, count: int) -> None:
     """Work that is put off in a few calls ends them early by every clock, and few of them are compared whole."""
     generator = np.random.default_rng(14)
-    times = [2.0 * float(noise) for noise in generator.lognormal(0, 0.005, 72)]
-    base = Series(calls(times, times))
+    times = varied(generator, 2.0, 0.005, 72)
+    base = Series(calls(times))
     quick = [time_ms / factor if i < count else time_ms for i, time_ms in enumerate(times)]
-    ours = Series(calls(quick, quick))
+    ours = Series(calls(quick))
     assert speedups.gated(base, ours).ratio > 1.06, "as it would be"
     found = speedups.compare(base, ours)
     assert found.ratio < 1.02 and found.capped_blocks == count and found.ci95[0] <= found.ratio
@@ -672,7 +686,7 @@ def test_single_slow_calls_do_not_change_a_speedup() -> None:
     ratios = []
     for _ in range(60):
         base, ours = (
-            Series(calls(times, times))
+            Series(calls(times))
             for times in (
                 [2.0 * float(n) * (1.3 if generator.random() < 0.08 else 1) for n in generator.lognormal(0, 0.004, 96)]
                 for _ in range(2)
@@ -686,11 +700,11 @@ def test_noise_is_not_capped() -> None:
     """Normal deviations, and slow calls of a solution, count as they are."""
     generator = np.random.default_rng(15)
     for deviation in (0.001, 0.02, 0.3):
-        base = Series(calls([4.0] * 200, [4.0] * 200))
-        varying = [float(ms) for ms in 3.0 * generator.lognormal(0, deviation, 200)]
+        base = Series(calls([4.0] * 200))
+        varying = varied(generator, 3.0, deviation, 200)
         slow = [ms * (3.0 if i % 9 == 0 else 1.0) for i, ms in enumerate(varying)]
         for times in (varying, slow):
-            ours = Series(calls(times, times))
+            ours = Series(calls(times))
             found = speedups.compare(base, ours)
             assert found.ratio == pytest.approx(speedups.gated(base, ours).ratio, rel=1e-3 + deviation / 100)
 
@@ -698,8 +712,7 @@ def test_noise_is_not_capped() -> None:
 def test_work_that_is_put_off_into_the_seal_is_seen() -> None:
     """A worker that reports the end too early gets the key, and may digest what it computes meanwhile."""
     base, honest, cheat = (
-        Series([replace(sample, seal_ms=seal_ms) for sample in calls([told] * 32, [told] * 32)])
-        for told, seal_ms in ((6.0, 1.6), (4.0, 1.65), (2.5, 4.1))
+        Series(sealed([told] * 32, [seal_ms] * 32)) for told, seal_ms in ((6.0, 1.6), (4.0, 1.65), (2.5, 4.1))
     )
     assert sampling.disagreement(honest, [base]) == "" and "seal" in sampling.disagreement(cheat, [base])
 
@@ -707,20 +720,20 @@ def test_work_that_is_put_off_into_the_seal_is_seen() -> None:
 def test_delays_of_the_host_are_not_the_solutions_time() -> None:
     """A call whose answer came late, or one that is short by nature, keeps its own time."""
     generator = np.random.default_rng(4)
-    base = Series(calls([3.0] * 60, [3.0] * 60))
+    base = Series(calls([3.0] * 60))
     late = [3.0 + (5.0 if i % 12 == 0 else 0.0) for i in range(60)]
     quiet = Series(calls([3.0] * 60, late))
     assert sampling.corrected(quiet, [base]).gated == quiet.gated
-    varying = [float(ms) for ms in 3.0 * generator.lognormal(0, 0.25, 60)]
-    bound = Series(calls(varying, varying))
+    varying = varied(generator, 3.0, 0.25, 60)
+    bound = Series(calls(varying))
     assert sampling.corrected(bound, [base]).gated == bound.gated
     assert sampling.corrected(bound, []) is bound
 
 
 def test_lies_on_other_inputs_alone_are_seen() -> None:
     """Where a short cut for published inputs does not hold its worker may say that it does."""
-    base = Series(calls([4.0] * 24, [4.0] * 24), [], calls([4.0] * 4, [4.0] * 4))
-    ours = Series(calls([0.5] * 24, [0.5] * 24), [], calls([0.5] * 4, [4.0] * 4))
+    base = Series(calls([4.0] * 24), [], calls([4.0] * 4))
+    ours = Series(calls([0.5] * 24), [], calls([0.5] * 4, [4.0] * 4))
     assert "other inputs" in sampling.disagreement(ours, [base])
     honest = Series(ours.gated, [], calls([4.0] * 4, [4.0, 4.0, 9.0, 4.0]))
     assert sampling.disagreement(honest, [base]) == "", "late once"
@@ -732,26 +745,21 @@ def test_lies_on_other_inputs_alone_are_seen() -> None:
     assert sampling.disagreement(Series(ours.gated, [], calls([4.0], [4.9])), [slow]) == "", "so was a baseline once"
 
 
-def sealed(told_ms: list[float], seal_ms: list[float]) -> list[Sample]:
-    """Calls that say how long they took, and pass in that time; what their seals took."""
-    return [replace(sample, seal_ms=ms) for sample, ms in zip(calls(told_ms, told_ms), seal_ms, strict=True)]
-
-
 def test_work_that_a_minority_puts_off_into_the_seal_buys_nothing() -> None:
     """Of 2 ms a call 45 of 100 say 0.02 ms and do the rest while they seal; a few say 30 % more, so that the others'
     deviation is large. Many blocks or few."""
     generator = np.random.default_rng(21)
-    for blocks in (200, 11):
-        base = Series(sealed([2.0] * blocks, [0.4] * blocks))
-        hides = [i % 11 < 5 for i in range(blocks)]
+    for count in (200, 11):
+        base = Series(sealed([2.0] * count, [0.4] * count))
+        hides = [i % 11 < 5 for i in range(count)]
         told = [0.02 if hidden else 2.6 if i % 11 == 7 else 2.0 for i, hidden in enumerate(hides)]
         ours = Series(sealed(told, [0.4 + 1.98 * hidden for hidden in hides]))
         assert sampling.disagreement(ours, [base]) == ""
         found = sampling.corrected(ours, [base])
         assert speedups.compare(base, found).ratio <= 1.0 + 1e-9 < 1.2 < speedups.compare(base, ours).ratio
         assert {s.reported_ms for s in found.gated} == {0.02, None}
-        seals = [float(0.4 + ms) for ms in generator.exponential(0.3, blocks)]
-        honest = Series(sealed([1.5] * blocks, seals))
+        seals = [float(0.4 + ms) for ms in generator.exponential(0.3, count)]
+        honest = Series(sealed([1.5] * count, seals))
         assert sampling.corrected(honest, [base]).gated == honest.gated, "a slow seal makes no time short"
 
 
@@ -773,17 +781,17 @@ def test_work_with_other_inputs_is_not_put_off_into_the_seal() -> None:
 def test_a_solutions_word_about_its_launches_narrows_no_interval() -> None:
     generator = np.random.default_rng(12)
     base = launched([4.0] * 200, True)
-    ours = launched([float(ms) for ms in 3 * generator.lognormal(0, 0.2, 200)], True)
+    ours = launched(varied(generator, 3, 0.2, 200), True)
     assert speedups.compare(base, ours).host_term == pytest.approx(0.45 * 0.2, rel=0.15)
     assert speedups.gated(base, ours).host_term is None, "torch's word is taken"
-    steady_ = launched([float(ms) for ms in 3 * generator.lognormal(0, 0.01, 200)], True)
+    steady_ = launched(varied(generator, 3, 0.01, 200), True)
     assert speedups.compare(base, steady_).host_term is None
 
 
 def test_the_hosts_part_of_the_control_is_no_noise_of_others() -> None:
     """It is in the interval of the pair that it concerns; a CUDA graph beside it has none."""
     generator = np.random.default_rng(13)
-    eager, again = (launched([float(ms) for ms in 4 * generator.lognormal(0, 0.2, 200)], False) for _ in range(2))
+    eager, again = (launched(varied(generator, 4, 0.2, 200), False) for _ in range(2))
     control = speedups.gated(eager, again)
     wide, narrow = control.ci95, control.blocks_ci95
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
