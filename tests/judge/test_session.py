@@ -159,9 +159,10 @@ def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
 
 @pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16"])
 def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
-    key: str, judged: Judged, monkeypatch: pytest.MonkeyPatch
+    key: str, judged: Judged, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row by row: an output with permuted strides is right, one whose last row alone is wrong is not."""
+    smoke_fixture(key)  # which other tests use too: measured before the patch
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
     bodies = {
         "permuted": "y = super().forward(*inputs)\n        return y.transpose(-1, 1).contiguous().transpose(-1, 1)",
