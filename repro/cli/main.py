@@ -106,16 +106,12 @@ def _common(parser: argparse.ArgumentParser, *, problem: bool = True, timed: boo
         "--size", choices=("auto", "full", "smoke"), default="auto",
         help="full: the published shapes; smoke: small ones; auto: full on a GPU, else smoke",
     )  # fmt: skip
-    _results(parser)
+    offline.results_option(parser, "bundles and fixtures")
     parser.add_argument("--resume", action="store_true", help="continue the newest unfinished bundle of the same plan")
     if problem:
         parser.add_argument(
             "--problem", action="append", default=[], metavar="ID", help="only this problem (repeatable)"
         )
-
-
-def _results(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles and fixtures")
 
 
 def _judging(
@@ -208,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
     problems.add_argument(
         "--size", choices=("full", "smoke"), default="full", help="the published shapes, or small ones"
     )
-    _results(problems)
+    offline.results_option(problems, "bundles and fixtures")
     run = verb("run", "run the agent study: judge and time an agent's solutions", _run)
     _common(run)
     _judging(run)
@@ -246,7 +242,7 @@ def parser() -> argparse.ArgumentParser:
     offline.add(verb)
     report = verb("report", "draw bundles as markdown, one HTML file, LaTeX", _report)
     report.add_argument("bundle", type=Path, nargs="*", help="bundles to draw (default: the newest)")
-    _results(report)
+    offline.results_option(report, "bundles and fixtures")
     report.add_argument(
         "--format", metavar="F,F", help="md, html, tex, svg, csv (default: md,html; with -o md,html,tex)"
     )
@@ -263,7 +259,7 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("--engine", choices=names(), default="auto", help="where jobs would run")
     doctor.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
     doctor.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda: a GPU is needed")
-    _results(doctor)
+    offline.results_option(doctor, "bundles and fixtures")
     offline.json_option(doctor, "write every check")
     fingerprint = verb("fingerprint", "describe this machine's GPU, driver, software and container", _fingerprint)
     _where(fingerprint)

@@ -35,8 +35,9 @@ def json_option(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help=f"{what} as JSON")
 
 
-def _results(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
+def results_option(parser: argparse.ArgumentParser, what: str = "bundles") -> None:
+    """Adds --results."""
+    parser.add_argument("--results", type=Path, default=config.results_dir(), help=f"folder of {what}")
 
 
 def write_json(path: Path | None, value: Any) -> None:
@@ -85,13 +86,13 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
     compare = verb("compare", "compare two bundles row by row, or bundles with the published claims", _compare)
     compare.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
     compare.add_argument("--claims", action="store_true", help="compare bundles with every published figure")
-    _results(compare)
+    results_option(compare)
     json_option(compare, "write the comparison")
     compare.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
                          "that is correct in A is not in B")  # fmt: skip
     verify = verb("verify", "check bundles: schemas, hashes, plan, solutions, verdicts, times", _verify)
     verify.add_argument("bundle", type=Path, nargs="*", help="bundles, or folders of bundles (default: the newest)")
-    _results(verify)
+    results_option(verify)
     verify.add_argument(
         "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
     )
@@ -100,7 +101,7 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
     status.add_argument(
         "bundle", type=Path, nargs="?", help="a bundle (default: the newest that runs, else the newest)"
     )
-    _results(status)
+    results_option(status)
     json_option(status, "write it")
     bundle = verb("bundle", "copy bundles to give them away", _bundle)
     bundle.add_argument("action", choices=("share", "pack"), help="share: copy with identities replaced by salted "

@@ -196,12 +196,7 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
     axis = program_axis(kernel, first, block)
     if axis is None:
         return None
-    try:
-        parts = source.grid_parts(launch)
-    except NotApplicable:
-        return None
-    due = ast.dump(ast.parse(f"triton.cdiv({size_text}, {block_text})", mode="eval"))
-    return guard if axis < len(parts) and ast.dump(ast.parse(parts[axis], mode="eval")) == due else None
+    return guard if rewrites_tiles.grid_covers(source, launch, axis, size.id, block) else None
 
 
 def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:

@@ -375,16 +375,18 @@ def descriptors(source: KernelSource, name: str) -> str:
         raise NotApplicable("the launch chooses between kernels")
     source = _blocks_named(source, launch, {block for tile in _tiles(kernel) for block in tile.blocks})
     kernel, launch = source.kernels[name], source.only_launch(name)
+    described = source.fresh("described")
     edits, names, guards, made = list[Edit](), list[str](), list[str](), list[str]()
     for tile in _tiles(kernel):
-        given = [source.argument(launch, each) for each in (tile.pointer, *tile.sizes, *tile.blocks)]
+        strides = (tile.stride, tile.column_stride) if tile.stride else ()
+        given = [source.argument(launch, each) for each in (tile.pointer, *tile.sizes, *tile.blocks, *strides)]
         if None in given:
             continue
         tensor, *numbers = map(str, given)
-        sizes, edges, starts = numbers[:2], numbers[2:], list(tile.starts)
+        sizes, edges, starts = numbers[:2], numbers[2:4], list(tile.starts)
         apart, loaded, guard = sizes[1], "{}", f"{tensor}.is_contiguous()"
-        if tile.stride:
-            apart, step = (str(source.argument(launch, each)) for each in (tile.stride, tile.column_stride))
+        if strides:
+            apart, step = numbers[4:]
             guard = f"({step}) == 1"
             if apart.startswith("1"):  # columns of the tile are contiguous
                 sizes, edges, starts, apart, guard = sizes[::-1], edges[::-1], starts[::-1], step, f"({apart}) == 1"
@@ -396,17 +398,17 @@ def descriptors(source: KernelSource, name: str) -> str:
             f" and ({edges[1]}) * {tensor}.element_size() >= 16 and max({edges[0]}, {edges[1]}) <= 256"
         )
         shape = f"[{sizes[0]}, {sizes[1]}], [{apart}, 1], [{edges[0]}, {edges[1]}]"
-        made.append(f"{names[-1]}=TensorDescriptor({tensor}, {shape}) if described else None")
+        made.append(f"{names[-1]}=TensorDescriptor({tensor}, {shape}) if {described} else None")
     if not edits:
         raise NotApplicable("no load is of a whole tile of a matrix that the launch names")
     last = kernel.args.args[-1]
     edits.append(Edit(source.end(last), source.end(last), "".join(f", {each}" for each in names)))
-    changed = KernelSource(copied(source, kernel.name, "tiles", edits, "described", ", ".join(made)))
+    changed = KernelSource(copied(source, kernel.name, "tiles", edits, described, ", ".join(made)))
     statement = statement_of(_launch_of(changed, kernel.name))
     begin, indent = first_statement(changed, statement), " " * statement.col_offset
     wide = f"(not {tensor}.is_cuda or torch.cuda.get_device_capability({tensor}.device)[0] >= 9)"
     terms = "".join(f"{indent}    and {each}\n" for each in guards)
-    lines = f"{indent}described = (\n{indent}    {wide}\n{terms}{indent})\n"
+    lines = f"{indent}{described} = (\n{indent}    {wide}\n{terms}{indent})\n"
     top = min(node.lineno for node in changed.tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     place = len("".join(changed.text.splitlines(keepends=True)[: top - 1]).encode())
     line = "from triton.tools.tensor_descriptor import TensorDescriptor\n"
@@ -732,10 +734,13 @@ def row_tiles(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     lanes, statement, axis, block = _flat_lanes(source, kernel, launch)
     width = next((w for node in ast.walk(kernel) if (w := _divided(node, lanes, ast.Mod))), None)
-    bounds = [n for n in ast.walk(kernel) if isinstance(n, ast.Compare) and names_in(n.left) == {lanes}]
-    total = ast.unparse(bounds[0].comparators[0]) if bounds else ""
-    if width is None or total not in parameters(kernel) or not _grid_covers(source, launch, axis, total, block):
+    bounds = [n for n in ast.walk(kernel) if isinstance(n, ast.Compare) and lanes in names_in(n)]
+    totals = {ast.unparse(n).removeprefix(f"{lanes} < ") for n in bounds}
+    total = totals.pop() if len(totals) == 1 else ""
+    if width is None or total not in parameters(kernel) or not grid_covers(source, launch, axis, total, block):
         raise NotApplicable("no flat index over the whole output is taken apart by a width")
+    if not all(total in reaches(kernel, mask)[0] for mask in _masks(kernel)):
+        raise NotApplicable("a store is not bounded by the size of the output")
     row, column, across = source.fresh("row"), source.fresh("column"), source.fresh("across")
     rows, columns = source.fresh("ROWS"), source.fresh("COLUMNS")
     edits = [source.replace(n, f"(({column} < {width}) & ({source.of(n)}))") for n in bounds]
@@ -777,8 +782,13 @@ def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple
     uses = sum(isinstance(n, ast.Name) and n.id == block for n in ast.walk(kernel))
     if axis is None or launch.keyword(block) is None or not shapes <= {f"[{block}]", f"({block},)"}:
         raise NotApplicable("the lanes are no block of a grid dimension, or a tile has another shape")
-    ordered = calls(kernel, "sum", "max", "min", "reduce", "dot", "reshape")
-    if ordered or uses != 2 + len(calls(kernel, "zeros", "full")):
+    functions = {n.attr for n in ast.walk(kernel) if isinstance(n, ast.Attribute)}
+    ordered = functions & {"sum", "max", "min", "reduce", "dot", "reshape"}
+    if (
+        ordered
+        or any(each.startswith("atomic") for each in functions)
+        or uses != 2 + len(calls(kernel, "zeros", "full"))
+    ):
         raise NotApplicable("the block's size or order matters elsewhere")
     if any(isinstance(n, ast.Subscript) for s in body_of(kernel) for n in ast.walk(s)):
         raise NotApplicable("the kernel widens its lanes")
@@ -801,9 +811,19 @@ def _divided(node: ast.AST, lanes: str, by: type[ast.operator]) -> str | None:
     return None
 
 
-def _grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, block: str) -> bool:
+def _masks(kernel: Function) -> list[ast.AST]:
+    """Return the masks of all stores; an empty one of a store without any."""
+    return [next((k.value for k in call.keywords if k.arg == "mask"), ast.Module([], []))
+            for call in calls(kernel, "store")]  # fmt: skip
+
+
+def grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, block: str) -> bool:
     """Return whether a grid dimension is `triton.cdiv(total, BLOCK)`, in the launch's words."""
-    parts, told = source.grid_parts(launch), (source.argument(launch, total), source.argument(launch, block))
+    told = (source.argument(launch, total), source.argument(launch, block))
+    try:
+        parts = source.grid_parts(launch)
+    except NotApplicable:
+        return False
     if axis >= len(parts) or None in told:
         return False
     due = ast.dump(ast.parse(f"triton.cdiv({told[0]}, {told[1]})", mode="eval"))
@@ -833,7 +853,8 @@ def turned_operand(source: KernelSource, name: str) -> str:
             continue
         (k,), (other,), (pointer,) = *strides, found
         passed = [source.passed(launch, each) for each in (pointer, k, other)]
-        if None in passed or k == other or not isinstance(passed[0], ast.Name):
+        shared = any(_reads(kernel, each) != 1 for each in (pointer, k, other))  # by another matrix, or a store
+        if None in passed or shared or not isinstance(passed[0], ast.Name):
             continue
         matrix, step, rest = (source.of(node) for node in passed if node is not None)
         if step.startswith("1"):

@@ -238,7 +238,8 @@ def test_a_flat_index_becomes_tiles_of_rows_and_columns() -> None:
     named = INPUTS["82"].replace("    index = tl.program_id(0)", "    pid = tl.program_id(0)\n    index = pid")
     assert "% OW" not in rewrites.BY_NAME["row_tiles"].apply(KernelSource(named))
     again = named.replace("mask=index < total)", "mask=(index < total) & (pid >= 0))")
-    for text in (INPUTS["04"], INPUTS["36"], INPUTS["77"], again):
+    unbounded = INPUTS["82"].replace(", acc, mask=index < total)", ", acc)")
+    for text in (INPUTS["04"], INPUTS["36"], INPUTS["77"], again, unbounded):
         with pytest.raises(NotApplicable):
             rewrites.BY_NAME["row_tiles"].apply(KernelSource(text))
 
@@ -250,6 +251,9 @@ def test_a_matrix_is_turned_for_a_product_in_tf32_and_read_by_descriptors(tmp_pa
     text = text.replace("B.contiguous()", "B") + "\n\ndef kernel_function(a, b):\n    return ModelNew()(a, b)\n"
     with pytest.raises(NotApplicable):
         rewrites.BY_NAME["turned_operand"].apply(KernelSource(text))
+    shared = rewrites.BY_NAME["dot_tf32"].apply(KernelSource(text.replace("* K + ks", "* stride_k + ks")))
+    with pytest.raises(NotApplicable):
+        rewrites.BY_NAME["turned_operand"].apply(KernelSource(shared))
     texts, files = [], []
     for at, name in enumerate(("dot_tf32", "descriptors", "turned_operand", "descriptors")):
         texts.append(rewrites.BY_NAME[name].apply(KernelSource(texts[0 if at == 2 else at - 1] if texts else text)))
