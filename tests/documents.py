@@ -72,7 +72,7 @@ def machine(bundle: Bundle) -> str:
     return f"{of('gpu_name')}, driver {of('driver')}, torch {of('torch')}, Triton {of('triton')}"
 
 
-# -- the agent study ------------------------------------------------------------------------------------------------
+# -- the agent study
 
 
 def solutions(path: Path, arm: str) -> dict[str, Verdict]:
@@ -243,7 +243,7 @@ def zeros() -> str:
     return f"All {len(results)} verdicts: {'; '.join(said)}. `allclose` passes {where}."
 
 
-# -- the artifact study ---------------------------------------------------------------------------------------------
+# -- the artifact study
 
 
 def artifact_tables() -> str:
@@ -282,7 +282,7 @@ def remembered(bundle: str) -> Iterator[list[str]]:
             ]  # fmt: skip
 
 
-# -- the command line -----------------------------------------------------------------------------------------------
+# -- the command line
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
@@ -337,7 +337,7 @@ def command_line() -> str:
             os.environ["COLUMNS"] = before
 
 
-# -- JSON -----------------------------------------------------------------------------------------------------------
+# -- JSON
 
 
 def schema_tables() -> str:
@@ -431,7 +431,7 @@ def result_table() -> str:
     return table([[f"`{name}`", str(field.description)] for name, field in found], ["field", "meaning"])
 
 
-# -- the picture ----------------------------------------------------------------------------------------------------
+# -- the picture
 
 WIDTH, LEFT, RIGHT, TOP, STEP = 760, 60, 30, 64, 27
 GREY = "#7a828c"  # legible on white and on black

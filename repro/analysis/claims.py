@@ -350,7 +350,7 @@ def _elsewhere(claim: Claim, bundle: Measured, record: Record, judged: ClaimVerd
     return f"both ways agree here; what differs is {' and '.join(other)}" if other else ""
 
 
-# -- what is measured beside the kernels: rounds and profiles ----------------------------------------------------------
+# -- what is measured beside the kernels: rounds and profiles
 
 
 def _extra(claim: Claim, bundle: Measured) -> Trial | None:
@@ -452,7 +452,7 @@ def _profiled(claim: Claim, bundle: Measured, found: Extra[Profile]) -> Trial:
     return _trial_of(claim, bundle, found, band, published, judged, difference, notes)
 
 
-# -- the agent study ---------------------------------------------------------------------------------------------------
+# -- the agent study
 
 
 def _no_agent(bundle: Measured) -> bool:

@@ -119,7 +119,7 @@ class RayEngine(Engine):
             each.start()
         atexit.register(_close, self._closed, watching)
 
-    # -- nodes --------------------------------------------------------------------------------------------------------
+    # -- nodes
 
     def _nodes(self, gpus: str) -> list[Placed]:
         """Return the nodes that may run jobs; all others are in `left_out`, each with its reason."""
@@ -187,7 +187,7 @@ class RayEngine(Engine):
             "left_out": sorted(why.partition(": ")[2] for why in self.left_out.values()),
         }  # fmt: skip
 
-    # -- jobs ---------------------------------------------------------------------------------------------------------
+    # -- jobs
 
     def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
         request = self._request(jobs=tuple(jobs), timeout_s=timeout_s)
@@ -328,7 +328,7 @@ class RayEngine(Engine):
                 raise EngineError(f"it did not answer within {HELLO_S:.0f} s")
         raise EngineGone("the Ray cluster went away", self.gone, RESUME)
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end
 
     def halt(self) -> None:
         self._stop("halt")

@@ -56,7 +56,7 @@ class Rewrite:
     what: str
 
 
-# -- T0 ---------------------------------------------------------------------------------------------------------------
+# -- T0
 
 
 def _own_output(source: KernelSource) -> str:
@@ -88,7 +88,7 @@ def _base(kernel: Function, call: ast.Call) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-# -- T9 ---------------------------------------------------------------------------------------------------------------
+# -- T9
 
 
 def _cache_hints(source: KernelSource) -> str:
@@ -109,7 +109,7 @@ def _cache_hints(source: KernelSource) -> str:
     return source.apply(edits)
 
 
-# -- T10 --------------------------------------------------------------------------------------------------------------
+# -- T10
 
 
 @every_kernel
@@ -206,7 +206,7 @@ def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
     return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and not assigned(kernel, variable)
 
 
-# -- T11 --------------------------------------------------------------------------------------------------------------
+# -- T11
 
 
 def _constant_sizes(source: KernelSource) -> str:
@@ -243,7 +243,7 @@ def _is_size(kernel: Function, name: str) -> bool:
     return False
 
 
-# -- T12 --------------------------------------------------------------------------------------------------------------
+# -- T12
 
 
 @every_kernel
@@ -275,7 +275,7 @@ def _operand(text: str) -> str:
     return text if plain else f"({text})"
 
 
-# -- T5, T8, T6 -------------------------------------------------------------------------------------------------------
+# -- T5, T8, T6
 
 
 def _programs(source: KernelSource, kernel: Function, axis: int) -> list[ast.Call]:
@@ -378,7 +378,7 @@ def _flattened(source: KernelSource, name: str) -> str:
     return source.apply(edits)
 
 
-# -- T14 --------------------------------------------------------------------------------------------------------------
+# -- T14
 
 
 def _ranges(kernel: Function) -> list[tuple[ast.For, ast.Call]]:
@@ -431,7 +431,7 @@ def _pipelined(source: KernelSource) -> str:
     return source.apply(edits)
 
 
-# -- T17 --------------------------------------------------------------------------------------------------------------
+# -- T17
 
 
 @every_kernel
@@ -474,7 +474,7 @@ def _widened(
     ]
 
 
-# -- T16 --------------------------------------------------------------------------------------------------------------
+# -- T16
 
 
 @every_kernel

@@ -28,7 +28,7 @@ from repro.optimize.kernel_source import (
 from repro.optimize.knobs import append_arguments
 from repro.optimize.rewrites_tiles import first_tensor, programs_at_once, range_of, stored_names
 
-# -- T23 ---
+# -- T23
 
 
 @every_kernel
@@ -162,7 +162,7 @@ def _vector(kernel: Function, loop: ast.For, block: str) -> tuple[str, str]:
     return found.name, found.name + " + {}" if found.kind == "sum" else f"tl.maximum({found.name}, {{}})"
 
 
-# -- T24 ---
+# -- T24
 
 
 @every_kernel

@@ -45,7 +45,7 @@ SMALL_WEIGHT = 1 << 20
 LOG2_E = "1.4426950408889634"
 
 
-# -- T4 ---
+# -- T4
 
 
 @every_kernel
@@ -161,7 +161,7 @@ def _written(kernel: Function, store: ast.Call) -> str:
     return found.pop()
 
 
-# -- T7 ---
+# -- T7
 
 
 @every_kernel
@@ -181,7 +181,7 @@ def grouped_order(source: KernelSource, name: str) -> str:
     return source.apply(edits)
 
 
-# -- T13 ---
+# -- T13
 
 
 @every_kernel
@@ -296,7 +296,7 @@ def _without_pointer(whole: ast.expr, pointer: str) -> ast.expr:
     return ast.fix_missing_locations(found)
 
 
-# -- T15 ---
+# -- T15
 
 
 @every_kernel
@@ -348,7 +348,7 @@ def _invariant(kernel: Function, statement: ast.stmt, varying: set[str]) -> bool
     return False
 
 
-# -- T18 ---
+# -- T18
 
 
 @dataclass(frozen=True)
@@ -494,7 +494,7 @@ def _lanes(kernel: Function, node: ast.expr, shape: str) -> tuple[str, str, str]
     return None
 
 
-# -- T19 ---
+# -- T19
 
 
 def dot_precision(precision: str) -> Callable[[KernelSource], str]:
@@ -526,7 +526,7 @@ def exp2(source: KernelSource) -> str:
     return source.apply(edits)
 
 
-# -- T20 ---
+# -- T20
 
 
 @every_kernel
@@ -607,7 +607,7 @@ def _live_after(kernel: Function, idle: list[ast.stmt]) -> set[str]:
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside}  # fmt: skip
 
 
-# -- T22 ---
+# -- T22
 
 
 @every_kernel
@@ -722,7 +722,7 @@ def _divisors(kernel: Function, coordinates: list[str]) -> list[str] | None:
     return [found[each] for each in coordinates] if len(found) == len(coordinates) else None
 
 
-# -- T25 ---
+# -- T25
 
 
 @every_kernel
@@ -830,7 +830,7 @@ def grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, blo
     return ast.dump(ast.parse(parts[axis], mode="eval")) == due
 
 
-# -- T26 ---
+# -- T26
 
 
 @every_kernel

@@ -72,7 +72,7 @@ def section(sources: list[Source]) -> Section:
     return elements.section("clocks", "Clocks during the run", text=text, figures=figures, tables=tables + ends)
 
 
-# -- what bundles hold ------------------------------------------------------------------------------------------------
+# -- what bundles hold
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _windows(source: Source) -> list[tuple[str, Window, bool]]:
     return found
 
 
-# -- in numbers -------------------------------------------------------------------------------------------------------
+# -- in numbers
 
 
 def _line(source: Source, name: str, number: int | None, window: Window, timed: bool) -> list[Cell]:
@@ -225,7 +225,7 @@ def _ends(sources: list[Source]) -> list[Table]:
     return [elements.table("clocks", "The GPU right before and right after each row", columns, rows)] * bool(rows)
 
 
-# -- drawn ------------------------------------------------------------------------------------------------------------
+# -- drawn
 
 
 def _figure(source: Source, found: list[Sampled]) -> Figure:

@@ -75,7 +75,7 @@ def title(sources: list[Source]) -> str:
     return f"{verbs} on {machines}" if machines != "not recorded" else verbs
 
 
-# -- what stands before any number ------------------------------------------------------------------------------------
+# -- what stands before any number
 
 
 def banners(sources: list[Source]) -> list[Banner]:
@@ -131,7 +131,7 @@ def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
         yield "note", f"Not a measurement: it ran {where}{size}. Verdicts are real; times are left out."
 
 
-# -- cards ------------------------------------------------------------------------------------------------------------
+# -- cards
 
 
 def cards(sources: list[Source], claimed: JudgedClaims) -> list[Card]:
@@ -255,7 +255,7 @@ def _machines(sources: list[Source]) -> list[Card]:
     ]  # fmt: skip
 
 
-# -- the table and the figure -----------------------------------------------------------------------------------------
+# -- the table and the figure
 
 
 def lines(sources: list[Source], published: list[Claim], claimed: JudgedClaims) -> list[Line]:

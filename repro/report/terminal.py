@@ -57,7 +57,7 @@ def _verified(document: Document) -> bool:
     return all(source.verified for source in document.sources)
 
 
-# -- the last line ----------------------------------------------------------------------------------------------------
+# -- the last line
 
 
 def _verdict(facts: Facts) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _judged(facts: Facts) -> str:
     return f"{len(facts.cases)} case{'' if len(facts.cases) == 1 else 's'}: {', '.join(counts)}{skipped}"
 
 
-# -- the tables of a bundle -------------------------------------------------------------------------------------------
+# -- the tables of a bundle
 
 
 def summary(facts: Facts, screen: Screen) -> None:
@@ -416,7 +416,7 @@ def _cases(facts: Facts, screen: Screen) -> None:
         screen.table(columns, every, "Every case")
 
 
-# -- sections of a document -------------------------------------------------------------------------------------------
+# -- sections of a document
 
 
 def section(part: Section, screen: Screen) -> None:

@@ -83,7 +83,7 @@ def kind(found: Verdict) -> tuple[str, str]:
     return found.status, found.klass
 
 
-# --- how it ends -----------------------------------------------------------------------------------------------------
+# -- how it ends
 
 # What broke the session from within was an infrastructure failure, which bought another attempt.
 BREAKS = {
@@ -141,7 +141,7 @@ def test_a_forged_outcome_harms_no_record(name: str) -> None:
     assert len(text) < 20_000 and "\\u001b" not in text and "\\u202e" not in text and "\\u009b" not in text
 
 
-# --- what it leaves --------------------------------------------------------------------------------------------------
+# -- what it leaves
 
 
 @in_containers
@@ -219,7 +219,7 @@ def test_a_basket_is_bounded_in_files_too() -> None:
     assert rules.storable(f"work/solutions/{NAME}") and rules.storable("transcript/a-b/c_1.jsonl")
 
 
-# --- what it reaches -------------------------------------------------------------------------------------------------
+# -- what it reaches
 
 
 @in_containers

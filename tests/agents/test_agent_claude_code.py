@@ -50,7 +50,7 @@ def kinds(record: Record) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (record.folder / "events.jsonl").read_text().splitlines()]
 
 
-# -- the stream -----------------------------------------------------------------------------------------------------
+# -- the stream
 
 
 def said(name: str, *content: dict[str, Any], **usage: int) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def test_every_last_word_has_its_meaning(result: dict[str, Any], status: str) ->
     assert ending_of(result).status == status
 
 
-# -- a program in its place -----------------------------------------------------------------------------------------
+# -- a program in its place
 
 INIT = {"type": "system", "subtype": "init", "tools": [], "mcp_servers": [], "claude_code_version": "0"}
 
@@ -240,7 +240,7 @@ def test_a_missing_cli_is_an_error_with_a_remedy(job: Job, monkeypatch: pytest.M
     assert outcome["status"] == "infra_error" and "not installed" in outcome["detail"]
 
 
-# -- the pin --------------------------------------------------------------------------------------------------------
+# -- the pin
 
 
 def test_only_the_pinned_package_is_installed(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_only_the_pinned_package_is_installed(tmp_path: Path) -> None:
     assert done.returncode == 0 and (tmp_path / "bin" / "claude").read_bytes() == program, done.stderr
 
 
-# -- the real one ---------------------------------------------------------------------------------------------------
+# -- the real one
 
 
 @pytest.fixture

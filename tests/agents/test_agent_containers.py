@@ -91,7 +91,7 @@ def table(bundle: Path) -> list[Any]:
                   for name, row in rows(bundle).items())  # fmt: skip
 
 
-# --- both arms -------------------------------------------------------------------------------------------------------
+# -- both arms
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_nothing_is_left_of_a_study(both_arms: Any) -> None:
     assert not left_over(both_arms.pid) and not both_arms.tool.processes()
 
 
-# --- isolation -------------------------------------------------------------------------------------------------------
+# -- isolation
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_the_gateway_refuses_what_would_lead_out(probe: Any) -> None:
     assert sum(probe["denied"].values()) >= len(told), "every refusal is in the journal's counts"
 
 
-# --- a planted key ---------------------------------------------------------------------------------------------------
+# -- a planted key
 
 
 class Provider(ThreadingHTTPServer):
@@ -335,7 +335,7 @@ def settings_python() -> str:
     return sys.executable
 
 
-# --- kills -----------------------------------------------------------------------------------------------------------
+# -- kills
 
 # Long enough to be killed in, short enough to wait for.
 SLOW = [bash("date; sleep 7; date"), solves(), END]
@@ -489,7 +489,7 @@ def test_a_provider_that_stays_away_is_no_failure_of_the_agent(judge_tool: Tool)
     assert [a["class"] for a in record(bundle, "L1_36/baseline/0")["attempts"]] == ["provider"] * 2
 
 
-# --- ten at once -----------------------------------------------------------------------------------------------------
+# -- ten at once
 
 
 def test_ten_jobs_at_once_stay_apart_and_within_the_machines_memory(judge_tool: Tool) -> None:

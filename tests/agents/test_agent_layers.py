@@ -37,7 +37,7 @@ CLAUDE_STUDY = ("run", "--agent", "claude-code", *STUDY[3:])
 PIN = strict_json((ROOT / "requirements" / "claude-code.json").read_text())["version"]
 
 
-# -- the CLI --------------------------------------------------------------------------------------------------------
+# -- the CLI
 
 
 @functools.cache
@@ -98,7 +98,7 @@ def test_an_image_without_the_cli_is_reported_before_anything_starts(judge_tool:
     assert not judge_tool.bundles()
 
 
-# -- a knowledge server that fails ------------------------------------------------------------------------------------
+# -- a knowledge server that fails
 
 
 @pytest.fixture(scope="module")

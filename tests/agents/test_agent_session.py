@@ -160,7 +160,7 @@ def test_no_secret_of_the_session_reaches_the_agents_programs(job: Job) -> None:
     assert "planted" not in shown and "REPRO_RESULTS=" in shown and "TRITON_INTERPRET=1" in shown
 
 
-# -- before the first request ---------------------------------------------------------------------------------------
+# -- before the first request
 
 KB = {"arm": "with_kb", "knowledge": "local"}
 
@@ -206,7 +206,7 @@ def test_a_machine_with_a_network_is_no_container(job: Job) -> None:
     assert outcome["status"] == "infra_error" and "has a network" in outcome["detail"] and job.requests() == []
 
 
-# -- the task -------------------------------------------------------------------------------------------------------
+# -- the task
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", '{"job": "x"}', '{"options": {"unknown": 1}}'])
@@ -277,7 +277,7 @@ def test_limits_are_written_in_words() -> None:
     assert task.limits({"wall_s": None, "turns": 5}) == "5 turns" and task.limits({}) == "no fixed limit"
 
 
-# -- replay ---------------------------------------------------------------------------------------------------------
+# -- replay
 
 
 def test_a_recording_is_carried_out_again_for_real(job: Job, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_an_invalid_recording_is_reported(job: Job) -> None:
     assert outcome["status"] == "infra_error" and "is not a recording" in outcome["detail"]
 
 
-# -- the record -----------------------------------------------------------------------------------------------------
+# -- the record
 
 
 def test_after_its_end_a_record_takes_nothing_more(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_command_with_other_settings_of_libraries_gets_a_new_process(judging: 
     assert "repro: in a new process: OMP_NUM_THREADS is not as at the start" in err
 
 
-# -- quick: nothing is judged ---------------------------------------------------------------------------------------
+# -- quick: nothing is judged
 
 
 def test_without_a_standby_a_command_runs_in_a_new_process_and_says_so(sitting: Sitting) -> None:
@@ -300,7 +300,7 @@ def test_connections_that_ask_nothing_harm_no_command(sitting: Sitting) -> None:
     assert code == 1 and "no such file or folder: nowhere.py" in err and "new process" not in err
 
 
-# -- whole sittings -------------------------------------------------------------------------------------------------
+# -- whole sittings
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def pids(file: Path, count: int) -> list[int]:
     raise AssertionError(f"{file} does not hold {count} process ids")
 
 
-# -- bash -----------------------------------------------------------------------------------------------------------
+# -- bash
 
 
 def test_the_shell_lasts_from_command_to_command(make: Callable[..., Bash], tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_shortened_text_keeps_both_ends() -> None:
     assert "80 characters" in short and "FILE" in short
 
 
-# -- editor ---------------------------------------------------------------------------------------------------------
+# -- editor
 
 
 @pytest.fixture

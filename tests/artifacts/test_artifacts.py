@@ -370,7 +370,7 @@ def test_the_dtype_of_a_profile_is_inferred_from_its_traffic(
     assert found == dtype
 
 
-# -- figures ---------------------------------------------------------------------------------------------------------
+# -- figures
 
 
 def test_a_figure_has_title_units_alternative_text_and_a_floor(tool: Tool) -> None:

@@ -50,7 +50,7 @@ def begun(tmp_path: Path) -> Path:
     return bundle.path / "rows.jsonl"
 
 
-# -- crashes ----------------------------------------------------------------------------------------------------------
+# -- crashes
 
 
 INTERRUPTED = """
@@ -166,7 +166,7 @@ def test_crash_leaves_a_bundle_that_says_running_and_resumes(tmp_path: Path) -> 
     assert bundle is not None and bundle.done("a") and bundle.manifest["status"] == "running"
 
 
-# -- whose bundle it is -----------------------------------------------------------------------------------------------
+# -- whose bundle it is
 
 
 def test_bundle_in_use_is_not_resumed(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_failed_row_is_not_done(tmp_path: Path) -> None:
     assert not bundle.done("a")
 
 
-# -- what it says -----------------------------------------------------------------------------------------------------
+# -- what it says
 
 
 def digests(bundle: Path) -> dict[str, str]:
@@ -371,7 +371,7 @@ def test_results_that_are_a_file_are_refused(tmp_path: Path) -> None:
         assert resume(results) is None
 
 
-# -- jsonio -----------------------------------------------------------------------------------------------------------
+# -- jsonio
 
 
 def test_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ def test_dumps_refuses_what_json_does_not_know() -> None:
             jsonio.dumps(value)
 
 
-# -- closed bundles ---------------------------------------------------------------------------------------------------
+# -- closed bundles
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def written(results: Path, verb: str = "run") -> Path:
     return bundle.path
 
 
-# -- what is written verifies -----------------------------------------------------------------------------------------
+# -- what is written verifies
 
 
 def test_a_bundle_of_schema_1_verifies_and_says_what_it_lacks() -> None:
@@ -123,7 +123,7 @@ def test_a_commit_that_is_no_hash_is_left_out_of_the_statement(tmp_path: Path) -
     assert failed(path) == [] and "gitCommit" not in (path / "statement.json").read_text()
 
 
-# -- what is changed is found -----------------------------------------------------------------------------------------
+# -- what is changed is found
 
 
 @pytest.mark.slow
@@ -271,7 +271,7 @@ def test_a_folder_that_is_no_bundle_is_wrong_use(tool: Tool) -> None:
         assert done.code == 1 and why in done.complaint
 
 
-# -- schemas ----------------------------------------------------------------------------------------------------------
+# -- schemas
 
 
 @pytest.mark.parametrize("name", migrate.FILES)
@@ -306,7 +306,7 @@ def test_report_without_a_path_takes_the_newest_bundle_of_the_self_test_too(tool
     assert done.code == 0 and (bundle.path / "report.md").exists(), done.err
 
 
-# -- killed -----------------------------------------------------------------------------------------------------------
+# -- killed
 
 WRITER = """
 import pathlib, sys, time

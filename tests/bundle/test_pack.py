@@ -48,7 +48,7 @@ def state(path: Path) -> tuple[str, set[str]]:
     return found.state, set(found.failed)
 
 
-# -- pack -----------------------------------------------------------------------------------------------------------
+# -- pack
 
 
 def test_pack_keeps_every_byte_and_gives_the_same_archive_again(tool: Tool) -> None:
@@ -108,7 +108,7 @@ def test_what_is_changed_or_not_closed_is_not_packed(tool: Tool) -> None:
     assert "--hide" in tool.within("bundle", "pack", path, "-o", "d", "--hide", "me").complaint
 
 
-# -- every verb reads archives ----------------------------------------------------------------------------------------
+# -- every verb reads archives
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_a_packed_run_is_not_resumed_in_place(tmp_path: Path) -> None:
         Bundle.resume(tmp_path / "b", "run", ["a", "b"], {})
 
 
-# -- archives that were changed or made to harm -----------------------------------------------------------------------
+# -- archives that were changed or made to harm
 
 
 def test_copies_beside_an_archive_must_be_those_inside(packed: Path) -> None:
@@ -261,7 +261,7 @@ def test_an_archive_is_bounded_in_bytes_files_and_memory(monkeypatch: pytest.Mon
         storage.unpack(content)
 
 
-# -- states -----------------------------------------------------------------------------------------------------------
+# -- states
 
 
 def test_a_run_is_running_then_interrupted_when_its_process_is_killed(tmp_path: Path) -> None:

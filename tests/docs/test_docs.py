@@ -54,7 +54,7 @@ def commands(name, start):
     return sorted({line.split("  #")[0].split(" # ")[0].strip() for line in code if line.strip().startswith(start)})
 
 
-# -- generated parts ------------------------------------------------------------------------------------------------
+# -- generated parts
 
 
 @pytest.mark.parametrize("name, part", [(name, part) for name, parts in documents.PARTS.items() for part in parts])
@@ -109,14 +109,14 @@ def test_the_documented_command_draws_the_same_page_from_published_bundles_each_
     assert drawn[0] == drawn[1] and drawn[0].keys() == {"report.html", "report.json"}
 
 
-# -- what is written by hand ----------------------------------------------------------------------------------------
+# -- what is written by hand
 
 
 def test_the_readme_is_short():
     assert len(text_of("README.md").encode()) <= 9 * 1024
 
 
-# -- the folders ----------------------------------------------------------------------------------------------------
+# -- the folders
 
 PACKAGE = config.ROOT / "repro"
 FOLDERS = re.findall(r"^\| (\d+) \| `([\w/]+)/` \| (.+) \|$", text_of("docs/architecture.md"), re.M)

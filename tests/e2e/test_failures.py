@@ -41,7 +41,7 @@ pytestmark = pytest.mark.timeout(600)
 JUDGE = (*CPU, "--no-timing")
 NO_GPU = shutil.which("nvidia-smi") is None
 
-# -- solutions --------------------------------------------------------------------------------------------------------
+# -- solutions
 
 RMS_NORM = """import ctypes, os, signal, sys, time
 import torch
@@ -216,7 +216,7 @@ def write(folder: Path, solutions: dict[str, Bad]) -> Path:
     return folder
 
 
-# -- scenarios --------------------------------------------------------------------------------------------------------
+# -- scenarios
 
 
 def scenario(play: Callable[[Tool], Any]) -> Any:
@@ -257,7 +257,7 @@ def lines(tool: Tool) -> int:
     return file.read_bytes().count(b"\n") if file is not None and file.exists() else 0
 
 
-# -- wrong use --------------------------------------------------------------------------------------------------------
+# -- wrong use
 
 cpu = " ".join(CPU)
 DEAD_SOCKET = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
@@ -352,7 +352,7 @@ def test_help_exits_0(tool: Tool) -> None:
     assert done.code == 0 and "exit codes" in done.out
 
 
-# -- bad solutions ----------------------------------------------------------------------------------------------------
+# -- bad solutions
 
 
 def _judged(tool: Tool, solutions: dict[str, Bad], *flags: object) -> SimpleNamespace:
@@ -447,7 +447,7 @@ def test_solutions_named_like_baselines_are_timed_against_the_baselines(judge_to
         assert len(result["samples_ms"]) == 3
 
 
-# -- fixtures and problems that cannot judge --------------------------------------------------------------------------
+# -- fixtures and problems that cannot judge
 
 CONSTANT_PROBLEM = """import torch
 from torch import nn
@@ -583,7 +583,7 @@ def test_incomplete_artifacts_are_reported_and_the_others_judged(judge_tool: Too
     assert done.code == 1 and "4 of 5 rows" in done.complaint
 
 
-# -- disks ------------------------------------------------------------------------------------------------------------
+# -- disks
 
 
 @contextlib.contextmanager
@@ -710,7 +710,7 @@ def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool: 
     assert results[0]["reasons"][0]["code"] == "worker_exited" and "code 5" in results[0]["reasons"][0]["detail"]
 
 
-# -- interruptions ----------------------------------------------------------------------------------------------------
+# -- interruptions
 
 
 @pytest.mark.slow
@@ -820,7 +820,7 @@ def test_job_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypat
     assert not remains(judge_tool)
 
 
-# -- containers -------------------------------------------------------------------------------------------------------
+# -- containers
 
 DOCKER = ("--engine", "docker", "--device", "cpu", "--size", "smoke", "--no-timing")
 

@@ -246,7 +246,7 @@ def test_image_by_hand_runs_as_its_own_user(labels):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "10001\n"
 
 
-# -- what a solution can reach in a job -------------------------------------------------------------------------------
+# -- what a solution can reach in a job
 
 # A right solution of L1_36 that first looks around; what it found becomes the text of its exception.
 LOOKS = """import ctypes, json, os, signal, socket, sys, time

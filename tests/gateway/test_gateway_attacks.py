@@ -63,7 +63,7 @@ def resident_mb(job: Job) -> float:
     return float(text.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-# --- ways to another place -------------------------------------------------------------------------------------------
+# -- ways to another place
 
 TARGETS = (
     b"//v1/messages", b"/v1/messages/", b"/v1/messages/../files", b"/v1/x/../messages", b"/v1/messages%2fbatches",
@@ -121,7 +121,7 @@ def test_no_header_of_an_agent_becomes_one_of_the_gateway() -> None:
         assert "evil" not in str(seen["headers"])
 
 
-# --- what a body says twice, or differently --------------------------------------------------------------------------
+# -- what a body says twice, or differently
 
 
 def body(more: str) -> str:
@@ -159,7 +159,7 @@ def test_a_body_in_another_coding_is_refused(job: Job) -> None:
     assert status(raw(job, head + data)) == 400
 
 
-# --- memory and disk -------------------------------------------------------------------------------------------------
+# -- memory and disk
 
 
 @pytest.mark.slow
@@ -236,7 +236,7 @@ def test_a_full_journal_keeps_what_was_used_and_counts_refusals_no_more(
     assert [line["n"] for line in lines] == list(range(1, len(lines) + 1))
 
 
-# --- budgets ---------------------------------------------------------------------------------------------------------
+# -- budgets
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def wrapped(problem: Problem, body: str) -> bytes:
     return problem.path.read_bytes() + (header + body + "\n").encode()
 
 
-# -- the generator --------------------------------------------------------------------------------------------------
+# -- the generator
 
 KINDS: dict[str, tuple[str, dict[str, float]]] = {
     "uniform": ("uniform", {}),
@@ -158,7 +158,7 @@ def test_permutations_and_remade_inputs_are_those_of_the_cpu(tmp_path: Path) -> 
         assert ours.is_cuda and torch.equal(ours.cpu(), theirs)
 
 
-# -- fixtures -------------------------------------------------------------------------------------------------------
+# -- fixtures
 
 
 @functools.cache
@@ -195,7 +195,7 @@ def test_the_reference_is_the_same_on_both_devices(problem_id: str) -> None:
     assert found.values()["rel_l2"] < 1e-12
 
 
-# -- solutions, judged in jobs -------------------------------------------------------------------------------------
+# -- solutions, judged in jobs
 
 
 def job_of(key: str) -> Job:
@@ -266,7 +266,7 @@ def test_both_kernels_of_every_artifact_are_correct(key: str, job: Callable[[str
         assert (found[name]["verdict"], found[name]["precision_class"]) == ("correct", "bf16"), found[name]
 
 
-# -- alone on the GPU -----------------------------------------------------------------------------------------------
+# -- alone on the GPU
 
 
 def test_the_fingerprint_describes_this_gpu_and_hides_its_identity(alone: None) -> None:
@@ -469,7 +469,7 @@ def test_a_kernel_that_never_ends_is_a_timeout_and_leaves_no_process(alone: None
     assert float(torch.ones(1000, device=GPU).sum()) == 1000
 
 
-# -- memory that is shared, the gate, the flush -----------------------------------------------------------------------
+# -- memory that is shared, the gate, the flush
 
 OPENS = """
 import json, sys
@@ -710,7 +710,7 @@ def test_inputs_are_made_again_while_the_gpu_is_busy(alone: None) -> None:
     assert idle.again >= len(filled) - usually - 1
 
 
-# -- the judge judged --------------------------------------------------------------------------------------------------
+# -- the judge judged
 
 
 @pytest.mark.timeout(2400)
@@ -725,7 +725,7 @@ def test_the_suites_are_as_they_must_be(suite: str, alone: None, tool: Tool) -> 
     assert len(cases) > 40
 
 
-# -- shapes beside the published ones -------------------------------------------------------------------------------
+# -- shapes beside the published ones
 
 # Nothing that a block size divides: the tail of every dimension is a piece.
 ODD: dict[str, dict[str, Any]] = {

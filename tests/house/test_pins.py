@@ -21,7 +21,7 @@ ROOT = config.ROOT
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 SOURCES = [ROOT / "entrypoint.py", *sorted((ROOT / "repro").rglob("*.py"))]
 
-# -- pins -----------------------------------------------------------------------------------------------------------
+# -- pins
 
 
 def locked(file: Path) -> dict[str, tuple[str, list[str]]]:
@@ -123,7 +123,7 @@ def test_versions_that_the_documentation_names_are_the_pins(name: str) -> None:
         assert config.PINS["base_image"].endswith(digest)
 
 
-# -- nothing of one machine -----------------------------------------------------------------------------------------
+# -- nothing of one machine
 
 
 def shipped() -> Iterator[tuple[Path, str]]:
@@ -171,7 +171,7 @@ def test_no_file_names_a_folder_of_one_machine_or_a_package_registry() -> None:
     assert wrong == []
 
 
-# -- what import-linter cannot say (its contracts stand in pyproject.toml) --------------------------------------------
+# -- what import-linter cannot say (its contracts stand in pyproject.toml)
 
 
 def test_only_config_reads_the_environment() -> None:

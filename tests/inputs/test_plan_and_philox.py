@@ -63,7 +63,7 @@ if __name__ == "__main__":
 
 import pytest  # noqa: E402 - the program above needs none
 
-# -- the generator --------------------------------------------------------------------------------------------------
+# -- the generator
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_fill_refuses_what_it_cannot_make() -> None:
     assert philox.fill(torch.empty(0), "uniform", 0, 0).numel() == 0
 
 
-# -- get_inputs() ---------------------------------------------------------------------------------------------------
+# -- get_inputs()
 
 PROBLEM = """import torch
 from torch import nn
@@ -438,7 +438,7 @@ def test_spikes_in_inputs_that_the_problem_remakes_are_in_their_own_deviations(p
     assert torch.equal(plan.make(11, CPU, stress="spike")[0], spikes[0]), "as often as it is asked for"
 
 
-# -- weights --------------------------------------------------------------------------------------------------------
+# -- weights
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -44,7 +44,7 @@ BRIEF = replace(TIMED, timing_budget_s=0.0)  # one cycle of blocks
 
 Measured = Callable[[str], dict[str, Any]]
 
-# -- answers without work -------------------------------------------------------------------------------------------
+# -- answers without work
 
 CHEATS = {
     "zeros": "return torch.zeros_like(super().forward(*inputs))",
@@ -172,7 +172,7 @@ def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
     assert [entry.verdict for entry in found.values()] == ["correct", "incorrect"], found
 
 
-# -- what becomes of a solution --------------------------------------------------------------------------------------
+# -- what becomes of a solution
 
 # Writes a line into every pipe that can be written to: the worker has one, on which it answers.
 WRITE = """
@@ -363,7 +363,7 @@ def test_a_worker_says_how_it_is_confined(judged: Judged) -> None:
     assert found["honest"].confined["seccomp"] == "applied"
 
 
-# -- timing ------------------------------------------------------------------------------------------------------------
+# -- timing
 
 
 # Right for as long as it is verified.
@@ -1038,7 +1038,7 @@ def test_baselines_with_delayed_flushes_are_no_measure(monkeypatch: pytest.Monke
     assert experiment.blamed() == DISTURBED_CODE
 
 
-# -- the quick way ---------------------------------------------------------------------------------------------------
+# -- the quick way
 
 MIXED = {
     "honest": HONEST,

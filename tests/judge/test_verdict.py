@@ -60,7 +60,7 @@ def reference_of(problem: Problem) -> tuple[Any, Any, Any]:
     return plan, published, reference_module.Reference(plan, published, CPU)
 
 
-# -- metric ---------------------------------------------------------------------------------------------------------
+# -- metric
 
 
 def distance(output: torch.Tensor, reference: torch.Tensor) -> Distance:
@@ -343,7 +343,7 @@ def test_digests_on_the_gpu_are_those_of_the_cpu() -> None:
         assert metric.digest(value.cuda()) == metric.digest(value)
 
 
-# -- limits ---------------------------------------------------------------------------------------------------------
+# -- limits
 
 
 def even(value: float) -> dict[str, float]:
@@ -463,7 +463,7 @@ def test_a_neighbour_never_decides_a_class() -> None:
     assert tolerances.class_of({"neighbour": [even(0.0)]}, fixture) is None, "alone it is nothing judged"
 
 
-# -- gates ----------------------------------------------------------------------------------------------------------
+# -- gates
 
 SPEC = {"shape": [4, 6], "dtype": "float32"}
 GOOD = {
@@ -519,7 +519,7 @@ def test_gates_fail_closed(missing: str) -> None:
         output_checks.check({key: value for key, value in GOOD.items() if key != missing}, SPEC, "cpu")
 
 
-# -- precision ------------------------------------------------------------------------------------------------------
+# -- precision
 
 
 class Untouchable(list[Any]):
@@ -619,7 +619,7 @@ def test_exact_float32_restores_the_flags_that_it_found() -> None:
         cudnn.allow_tf32, matmul.allow_tf32 = before
 
 
-# -- protocol -------------------------------------------------------------------------------------------------------
+# -- protocol
 
 
 @pytest.fixture
@@ -830,7 +830,7 @@ def test_answers_are_collected_in_the_order_of_the_requests(worker: WorkerProces
     assert worker.ask({"op": "hello"}, 60)["pid"] == worker.started.pid
 
 
-# -- verdicts -------------------------------------------------------------------------------------------------------
+# -- verdicts
 
 
 def judged_subject(**distances: float) -> Implementation:
@@ -1169,7 +1169,7 @@ def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> No
     assert verdict.judge(implementation, FIXTURE).verdict == "rejected"
 
 
-# -- fixtures -------------------------------------------------------------------------------------------------------
+# -- fixtures
 
 
 @pytest.mark.parametrize("key", [slow_key(key) for key in KEYS])

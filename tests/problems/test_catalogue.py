@@ -313,7 +313,7 @@ def test_ids_are_found_at_the_beginning_of_names(name: str, expected: str | None
     assert catalogue.id_in(name) == expected
 
 
-# -- files from elsewhere -------------------------------------------------------------------------------------------
+# -- files from elsewhere
 
 # In the style of KernelBench's own files, with what ours do not have: a target of integers and a loss of one number.
 ELSEWHERE = """import torch

@@ -102,7 +102,7 @@ def test_problems_that_cannot_shrink_are_refused_with_their_cost(tmp_path: Path)
         sizes.derive(unknown(file))
 
 
-# -- overrides ------------------------------------------------------------------------------------------------------
+# -- overrides
 
 
 def test_what_a_file_computes_from_a_constant_follows_it() -> None:
@@ -151,7 +151,7 @@ def test_overrides_of_a_shipped_problem_leave_its_known_work_and_neighbour_out()
     assert sizes.settle(catalogue.load("L1_36"), {}, known=True) == catalogue.load("L1_36")
 
 
-# -- memory ---------------------------------------------------------------------------------------------------------
+# -- memory
 
 
 def test_too_much_memory_is_refused_with_the_number_and_a_remedy_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_a_control_group_limits_what_is_free(tmp_path: Path, monkeypatch: pytest
     assert sizes.free_bytes() > 2400000
 
 
-# -- judged -----------------------------------------------------------------------------------------------------------
+# -- judged
 
 Judged = Callable[..., tuple[int, dict]]
 

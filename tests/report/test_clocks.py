@@ -57,7 +57,7 @@ def test_a_window_of_an_older_release_is_read_under_its_present_name() -> None:
         assert clocks._windows(source) == [("L1_36", clocks.Window(samples=3), False)]
 
 
-# -- throttling -------------------------------------------------------------------------------------------------------
+# -- throttling
 
 
 @pytest.mark.parametrize("reason", ["hw_thermal", "hw_power_brake", "sw_thermal"])
@@ -159,7 +159,7 @@ def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path: Path) -> None:
     assert entry["no_measurement"].startswith("throttled: ") and entry["optimized_ms"] == pytest.approx(3.525)
 
 
-# -- the section ------------------------------------------------------------------------------------------------------
+# -- the section
 
 
 def test_the_same_json_draws_the_same_figure(tmp_path: Path) -> None:

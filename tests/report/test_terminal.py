@@ -35,7 +35,7 @@ WIDTHS = (80, 100, 200)
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- words
 
 
 def raised() -> Iterator[str]:
@@ -121,7 +121,7 @@ def test_a_solution_that_needs_cuda_is_counted_apart() -> None:
     assert wording.counted([]) == "nothing judged"
 
 
-# -- tables and the last line -----------------------------------------------------------------------------------------
+# -- tables and the last line
 
 
 def screen(width: int, *, terminal: bool = True, **options: bool) -> tuple[Screen, io.StringIO]:
@@ -198,7 +198,7 @@ def test_a_cell_cannot_steer_the_terminal() -> None:
     assert "\x1b" not in out.getvalue() and "[bold]x" in out.getvalue()
 
 
-# -- verbs ------------------------------------------------------------------------------------------------------------
+# -- verbs
 
 
 def bundles(verb: str) -> list[Path]:
@@ -347,7 +347,7 @@ def test_verify_takes_folders_of_bundles_and_prints_a_line_each_and_a_sum(
         assert path.name in line and line.split()[0] in ("ok", "FAILED", "interrupted")
 
 
-# -- progress ---------------------------------------------------------------------------------------------------------
+# -- progress
 
 
 def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_times() -> None:
@@ -400,7 +400,7 @@ def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == ""
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors
 
 
 def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -444,7 +444,7 @@ def test_the_live_line_does_not_reach_the_edge_of_the_terminal() -> None:
     assert all(len(line.rstrip()) < 78 for line in lines), lines
 
 
-# -- what a machine without a GPU cannot judge ------------------------------------------------------------------------
+# -- what a machine without a GPU cannot judge
 
 
 def raised_by(source: str) -> BaseException:

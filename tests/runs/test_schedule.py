@@ -102,7 +102,7 @@ def of(engine: Simulated, gpu: str) -> list[tuple[str, str, float, float]]:
     return [each for each in engine.held if each[0] == gpu]
 
 
-# -- GPUs -------------------------------------------------------------------------------------------------------------
+# -- GPUs
 
 
 def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path)
     assert values["cpu_count"]["value"] == len(engine.gpus[0].cpus) < len(before)
 
 
-# -- engines ----------------------------------------------------------------------------------------------------------
+# -- engines
 
 
 def test_an_engine_is_chosen_by_its_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_an_engine_is_chosen_by_its_registered_name(monkeypatch: pytest.MonkeyPa
         choose("slurm", gpus="all", device="cpu", say=print)
 
 
-# -- losses -----------------------------------------------------------------------------------------------------------
+# -- losses
 
 
 class Losing(Simulated):
@@ -244,7 +244,7 @@ def test_a_job_that_ran_twice_is_one_row(tmp_path: Path) -> None:
     assert len(lines_) == 2 and all(line["result"]["telemetry"]["of"] == line["row"] for line in lines_)
 
 
-# -- failures ---------------------------------------------------------------------------------------------------------
+# -- failures
 
 
 def test_an_engine_that_goes_away_keeps_the_rows_and_starts_nothing_more(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_a_refused_job_fails_alone(tmp_path: Path) -> None:
     assert [row.row for row in found if row.status == "failed"] == ["row1"]
 
 
-# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+# -- Ctrl-C
 
 
 def free(state: Path) -> bool:
@@ -448,7 +448,7 @@ def test_users_of_a_machine_share_its_leases(open_folder: Path) -> None:
     assert second.communicate("")[0] == "held\n" and second.returncode == 0
 
 
-# -- killed -----------------------------------------------------------------------------------------------------------
+# -- killed
 
 WRITER = """
 import pathlib, sys
@@ -481,7 +481,7 @@ def test_two_gpus_killed_at_random_points_and_resumed_measure_every_row_once(tmp
     assert len(written) == len(set(written)) and sorted(written) == sorted(manifest(path)["plan"])
 
 
-# -- work of other kinds ----------------------------------------------------------------------------------------------
+# -- work of other kinds
 
 
 def test_pieces_of_work_begin_in_order_and_no_more_run_than_workers(tmp_path: Path) -> None:

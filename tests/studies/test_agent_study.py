@@ -57,7 +57,7 @@ def plan(**changes: Any) -> Design:
     return Design(**{**told, "scripts": {unit.id: b"{}\n" for unit in order}})
 
 
-# --- the order -------------------------------------------------------------------------------------------------------
+# -- the order
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 3])
@@ -90,7 +90,7 @@ def test_a_suite_is_one_sitting_of_all_problems() -> None:
     assert all(unit.problems == tuple(IDS) for unit in order)
 
 
-# --- statistics ------------------------------------------------------------------------------------------------------
+# -- statistics
 
 
 def published() -> list[Observation]:
@@ -186,7 +186,7 @@ def test_repeats_are_no_further_problems() -> None:
     assert found is not None and found["n"] == 2 and found["t_ci95"][0] < 0.1
 
 
-# --- who caused an end -----------------------------------------------------------------------------------------------
+# -- who caused an end
 
 
 def left(told: dict[str, Any] | None, meter: dict[str, Any] | None = None, **facts: Any) -> AgentOutcome:
@@ -249,7 +249,7 @@ def test_an_ending_is_laid_at_the_right_door(name: str) -> None:
     assert (found.status, found.klass) == (status, klass), found
 
 
-# --- what an agent gets ----------------------------------------------------------------------------------------------
+# -- what an agent gets
 
 
 def test_an_agents_fixture_judges_and_holds_nothing_else(smoke_results: Path) -> None:
@@ -312,7 +312,7 @@ def test_the_search_is_given_to_every_arm_or_to_none(smoke_results: Path, *, all
     assert design.Design("sdk", "m").optimize is False
 
 
-# --- a campaign ------------------------------------------------------------------------------------------------------
+# -- a campaign
 
 
 class Stub(Engine):
@@ -564,7 +564,7 @@ def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None
     assert told.controls["tf32"].judged_correct == 2
 
 
-# --- one GPU ---------------------------------------------------------------------------------------------------------
+# -- one GPU
 
 
 @pytest.mark.slow
@@ -596,7 +596,7 @@ def test_one_agent_at_a_time_holds_a_gpu(tmp_path: Path, monkeypatch: pytest.Mon
     assert words == ["start", "end"] * 3
 
 
-# --- the report ------------------------------------------------------------------------------------------------------
+# -- the report
 
 
 def measured_bundle(folder: Path, *, upstream: str) -> Bundle:
@@ -668,7 +668,7 @@ def test_an_unknown_cost_is_empty_and_never_zero(tmp_path: Path, stub_results: P
     assert told.arms["baseline"].usd is None
 
 
-# --- the command line ------------------------------------------------------------------------------------------------
+# -- the command line
 
 NO_KEYS = {name: "" for name in (*config.SECRETS, "ANTHROPIC_MODEL", "CLAUDE_CODE_USE_BEDROCK", "AWS_REGION")}
 REPLAY = ["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}"]

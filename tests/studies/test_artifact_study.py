@@ -204,7 +204,7 @@ def test_every_bundle_row_keeps_what_was_asked_for(judged: Any) -> None:
     assert manifest["parameters"]["options"]["parity"] is True
 
 
-# -- what is asked for -----------------------------------------------------------------------------------------------
+# -- what is asked for
 
 
 def options(*args: str) -> dict[str, Any]:
@@ -294,7 +294,7 @@ def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:
         layout.find(root, ["99"])
 
 
-# -- on a GPU ---------------------------------------------------------------------------------------------------------
+# -- on a GPU
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def engine(device: str = "cpu", name: str = "local") -> Engine:
     return cast(Engine, SimpleNamespace(device=device, name=name))
 
 
-# -- heads -------------------------------------------------------------------------------------------------------------
+# -- heads
 
 SHIPPED = self_test.cases(list(self_test.SUITES), [])
 
@@ -233,7 +233,7 @@ def test_cases_about_time_run_at_full_size_on_a_gpu() -> None:
     assert dependent and all(c.header.size == "full" for c in dependent)
 
 
-# -- complaints --------------------------------------------------------------------------------------------------------
+# -- complaints
 
 
 def entry(verdict: str = "correct", code: str = "", **facts: Any) -> dict[str, Any]:
@@ -300,7 +300,7 @@ def test_two_complaints_are_both_reported() -> None:
     assert len(found) == 2
 
 
-# -- through the command line ------------------------------------------------------------------------------------------
+# -- through the command line
 
 SEED = 20251121
 SELF_TEST = ("evaluate", "--self-test", *CPU)

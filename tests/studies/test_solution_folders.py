@@ -77,7 +77,7 @@ def told(found: folder.Folder, root: Path) -> dict[str, list[str]]:
     return {problem: [str(file.relative_to(root)) for file in files] for problem, files in found.samples.items()}
 
 
-# --- what is a solution ----------------------------------------------------------------------------------------------
+# -- what is a solution
 
 
 def test_files_and_folders_named_after_a_problem_are_its_solutions(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_problem_without_a_file_is_missing_and_says_why(tmp_path: Path) -> Non
     assert found.repeats(catalogue.load("L3_43")) == 1
 
 
-# --- the command line ------------------------------------------------------------------------------------------------
+# -- the command line
 
 WRONG = {
     "no folder": (["--solutions", "a=nowhere"], "no such folder: nowhere"),
@@ -162,7 +162,7 @@ def test_torch_controls_run_where_tf32_exists_and_a_time_counts(tmp_path: Path) 
     assert chosen("cpu", "smoke", *mine, "--controls", "tf32_compile,nop") == ["nop", "tf32_compile"]
 
 
-# --- controls --------------------------------------------------------------------------------------------------------
+# -- controls
 
 
 @pytest.mark.parametrize("problem", catalogue.ids())
@@ -200,7 +200,7 @@ def judged_controls(tool: Tool, smoke_results: Path) -> dict[str, dict[str, Any]
     return rows(tool.bundles()[-1])
 
 
-# --- a run -----------------------------------------------------------------------------------------------------------
+# -- a run
 
 THREE = [word for problem in ("L1_36", "L1_82", "L1_97") for word in ("--problem", problem)]
 
@@ -320,7 +320,7 @@ def test_two_folders_of_solutions_are_judged_at_smoke_size(tool: Tool) -> None:
     assert "a: 3 of 3 correct · b: 2 of 3 correct (1 missing)" in done.out.splitlines()[-1]
 
 
-# --- the report and the claims of a run on a GPU ---------------------------------------------------------------------
+# -- the report and the claims of a run on a GPU
 
 
 def timed(root: Path, arms: dict[str, dict[str, float]], **more: Any) -> model.Bundle:

@@ -88,7 +88,7 @@ class Model:
         """End the gateway."""
         self.model.close()
 
-    # -- what to ask --------------------------------------------------------------------------------------------------
+    # -- what to ask
 
     def _mends(self, state: State) -> list[Question]:
         """Return a question for each candidate of this round that failed and may be mended."""
@@ -171,7 +171,7 @@ class Model:
             value, _ = self.model.ask(f"reflect {child.id}", asked, lambda text: parsed(text, REFLEXION))
             child.transcript[REFLEXION_FILE] = self.reflexions[child.id] = jsonio.render(value.model_dump()).decode()
 
-    # -- prompts ------------------------------------------------------------------------------------------------------
+    # -- prompts
 
     def _render(self, name: str, state: State, parent: Program, **more: Any) -> str:
         diagnosis = state.diagnoses.get(parent.id)

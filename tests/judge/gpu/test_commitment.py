@@ -120,7 +120,7 @@ def test_pieces_have_the_states_of_the_whole() -> None:
         assert commitment.states(values[first * size :], 8, first, KEY) == whole[first * 16 :]
 
 
-# -- seals -------------------------------------------------------------------------------------------------------------
+# -- seals
 
 
 def sealed(output: Any, dims: int = 1, most: int = 1 << 24) -> tuple[Seal, dict[str, Any]]:
@@ -225,7 +225,7 @@ def test_dimensions_of_one_element_lie_anywhere() -> None:
     assert outputs.sealed(lone, KEY) == outputs.sealed(torch.zeros(1, dtype=torch.float64), KEY)
 
 
-# -- the kernel, without a GPU -----------------------------------------------------------------------------------------
+# -- the kernel, without a GPU
 
 PTX = {name: (compile_ptx.FOLDER / f"{name}.ptx").read_text() for name in compile_ptx.KERNELS}
 INSTRUCTION = re.compile(r"^(?:@(?P<not>!?)(?P<if>%\w+)\s+)?(?P<op>[\w.]+)(?:\s+(?P<rest>.*))?;$")

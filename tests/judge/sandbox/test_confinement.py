@@ -38,7 +38,7 @@ ATTACH, SEIZE = 16, 0x4206
 EPERM_OR_EACCES = (errno.EPERM, errno.EACCES)
 libc = ctypes.CDLL(None, use_errno=True)
 
-# -- checks: what must work ------------------------------------------------------------------------------------------
+# -- checks: what must work
 
 
 def check_torch(scratch: Path) -> None:
@@ -119,7 +119,7 @@ def check_state(scratch: Path) -> None:
     )
 
 
-# -- checks: what must not -------------------------------------------------------------------------------------------
+# -- checks: what must not
 
 
 def refused(call: Callable[..., Any], *args: Any, codes: tuple[int, ...] = EPERM_OR_EACCES) -> None:
@@ -317,7 +317,7 @@ def check_shielded_gpu(scratch: Path) -> None:
     driver.free(data)
 
 
-# -- how they are run ------------------------------------------------------------------------------------------------
+# -- how they are run
 
 
 def main() -> None:
@@ -531,7 +531,7 @@ def test_a_shielded_process_is_closed_to_its_own_user(confined: Run) -> None:
         judge.communicate()
 
 
-# -- tables and programs ---------------------------------------------------------------------------------------------
+# -- tables and programs
 
 
 def test_structures_have_the_kernel_s_layout() -> None:

@@ -245,7 +245,7 @@ def wait_for(condition: Callable[[], Any], what: str = "it") -> Any:
     return value
 
 
-# -- checks: in a judge ----------------------------------------------------------------------------------------------
+# -- checks: in a judge
 
 
 def check_everything_that_a_worker_started_ends_with_it() -> None:
@@ -529,7 +529,7 @@ def check_a_nursery_that_died_is_made_anew() -> None:
 
 CHECKS = [name for name in list(globals()) if name.startswith("check_")]
 
-# -- what a process is asked to do ------------------------------------------------------------------------------------
+# -- what a process is asked to do
 
 
 def end_by(how: str) -> None:

@@ -35,7 +35,7 @@ def write(tmp_path: Path) -> Write:
     return written
 
 
-# -- labels ----------------------------------------------------------------------------------------------------------
+# -- labels
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_labels_of_no_file() -> None:
     assert provenance.labels(Path("nowhere.py")) == ["unreadable"]
 
 
-# -- bans ------------------------------------------------------------------------------------------------------------
+# -- bans
 
 BANNED = {
     "import torch\ntorch.cuda.Event.elapsed_time = f": "writes to torch.cuda.Event.elapsed_time",
@@ -338,7 +338,7 @@ def test_sources_too_long_to_check_are_not_run(write: Write) -> None:
     assert provenance.labels(path) == ["unreadable"] and provenance.own_names(path) == set()
 
 
-# -- kernels ---------------------------------------------------------------------------------------------------------
+# -- kernels
 
 KERNELS = {
     "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)": "aten",

@@ -62,7 +62,7 @@ def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
     return f'==PROF== Connected to process 4711 (/usr/bin/python3.12)\n==PROF== Profiling "kernel"\n{table}\n'
 
 
-# -- what ncu prints --------------------------------------------------------------------------------------------------
+# -- what ncu prints
 
 
 def test_every_launch_is_kept_with_its_counters() -> None:
@@ -129,7 +129,7 @@ def test_every_metric_that_is_used_is_collected() -> None:
     assert "--launch-skip" not in told and "--launch-count" not in told
 
 
-# -- the process below ncu --------------------------------------------------------------------------------------------
+# -- the process below ncu
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -305,7 +305,7 @@ def test_what_ncu_says_of_a_failure_is_the_reason(fake: Fake) -> None:
     assert found.state == "failed" and "FileNotFoundError" in found.why
 
 
-# -- both dtypes of a kernel in one process ---------------------------------------------------------------------------
+# -- both dtypes of a kernel in one process
 
 TWO = page(FIRST | {"dtype": "bfloat16"}, SECOND | {"dtype": "float32"})
 # ncu loses its table where the program dies.
@@ -379,7 +379,7 @@ def test_what_one_dtype_may_have_done_to_the_other_is_run_again_alone(name: str)
     assert all(counters.Run((dtype,), text, late, 0, 5.0).settles(dtype) for dtype in BOTH)
 
 
-# -- the right to read counters --------------------------------------------------------------------------------------
+# -- the right to read counters
 
 
 def test_counters_that_this_user_may_not_read(fake: Fake) -> None:
@@ -416,7 +416,7 @@ def test_a_kernel_that_prints_the_refusal_does_not_choose_its_user(fake: Fake, m
     assert found.state == "no_permission" and profiler.own_user
 
 
-# -- all kernels of a folder ------------------------------------------------------------------------------------------
+# -- all kernels of a folder
 
 
 def folder_entries(tmp_path: Path, device: str, **sources: str) -> Any:
@@ -452,7 +452,7 @@ def test_without_ncu_the_reason_says_where_it_comes_from(tmp_path: Path, monkeyp
     assert "image" in folder_entries(tmp_path, "cuda", good=GOOD)[0]["why"]
 
 
-# -- the command line, bundle and report ------------------------------------------------------------------------------
+# -- the command line, bundle and report
 
 NAME, MARK = "36_RMSNorm", "this_name_stands_in_no_other_file"
 

@@ -154,7 +154,7 @@ def test_delayed_baselines_are_found_after_the_solution_ended(no_gpu: None, besi
     assert bool(idle.masked(["eager"])) is told
 
 
-# -- the power limit ------------------------------------------------------------------------------------------------
+# -- the power limit
 
 RESTED = """
 import json, os, sys, time

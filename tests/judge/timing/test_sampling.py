@@ -23,7 +23,7 @@ from repro.judge.timing.sampling import Block, Runner, Sample, Series
 from repro.records.verdict import Ratio, Summary
 from repro.system import jsonio
 
-# -- what the tests measure -----------------------------------------------------------------------------------------
+# -- what the tests measure
 
 
 def steady(ms: float) -> Sample:
@@ -56,7 +56,7 @@ def blocks(found: Series) -> int:
     return len(found.gated) + len(found.open) + len(found.other)
 
 
-# -- statistics -----------------------------------------------------------------------------------------------------
+# -- statistics
 
 
 def test_the_interval_of_the_median_covers_it() -> None:
@@ -165,7 +165,7 @@ def test_geometric_mean_of_ratios_and_of_their_intervals() -> None:
         intervals.geometric_mean([])
 
 
-# -- one variant's samples -------------------------------------------------------------------------------------------
+# -- one variant's samples
 
 
 def test_a_series_has_device_time_latency_and_unexplained_time() -> None:
@@ -186,7 +186,7 @@ def test_every_raw_sample_is_kept_in_json() -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-# -- when there are enough -------------------------------------------------------------------------------------------
+# -- when there are enough
 
 STEADY = [1.0, 1.001, 0.999, 1.0] * 10
 
@@ -257,7 +257,7 @@ def test_ratios_of_unequal_lengths_are_those_of_the_blocks_that_both_have() -> N
     assert found.ratio == pytest.approx(2.0) and found.blocks == 20
 
 
-# -- blocks -----------------------------------------------------------------------------------------------------------
+# -- blocks
 
 
 def test_blocks_have_their_condition_in_turn_and_the_warm_up_is_thrown_away() -> None:
@@ -379,7 +379,7 @@ def test_measure_hands_a_runners_error_on() -> None:
         sampling.measure([Runner("bad", run)], 1, warm=False)
 
 
-# -- a worker's word for a time --------------------------------------------------------------------------------------
+# -- a worker's word for a time
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_a_time_that_can_be_is_taken() -> None:
     assert found == [1.0, 0.002, 1e-6, 86_399_999.0] and all(type(value) is float for value in found)
 
 
-# -- clocks ------------------------------------------------------------------------------------------------------------
+# -- clocks
 
 USUAL = 0.12  # request, answer and the gate's tail, ms
 TRUSTED = [series([4.0] * 40, way_ms=USUAL), series([2.0] * 40, way_ms=USUAL + 0.01)]
@@ -593,7 +593,7 @@ def test_without_trusted_variants_there_is_no_disagreement() -> None:
     assert sampling.disagreement(Series(), TRUSTED) == "" == sampling.disagreement(series([0.1] * 40, way_ms=9.0), [])
 
 
-# -- speedups ---------------------------------------------------------------------------------------------------------
+# -- speedups
 
 
 def test_a_speedup_carries_what_differs_between_processes() -> None:
@@ -812,7 +812,7 @@ def test_a_time_of_a_nanosecond_is_a_number_like_others() -> None:
     assert all(math.isfinite(edge) for edge in told.ci95) and told.at_least < 20
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- words
 
 
 def timed(gated: list[float], other: list[float]) -> Series:
