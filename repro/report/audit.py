@@ -114,12 +114,12 @@ def markdown(bundle: Bundle, entries: list[Audited]) -> str:
         "- **influence**: with several inputs, relative change of the output when one of them alone is another draw; "
         "`-`: it is no tensor.",
         "",
-        "| problem | signal | best cheat | margin | zeros | influence |",
+        "|problem|signal|best cheat|margin|zeros|influence|",
         "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {e.problem} | {_number(e.signal)} | {e.best_cheat or ''} | {_number(e.margin)} | {', '.join(_passed(e))} "
-        f"| {', '.join(_number(x) or '-' for x in e.influence) if len(e.influence) > 1 else ''} |"
+        f"|{e.problem}|{_number(e.signal)}|{e.best_cheat or ''}|{_number(e.margin)}|{', '.join(_passed(e))}"
+        f"|{', '.join(_number(x) or '-' for x in e.influence) if len(e.influence) > 1 else ''}|"
         for e in entries
         if e.verdict != "not measured"
     ]
