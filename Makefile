@@ -191,7 +191,7 @@ ptx: $(VENV)/.local
 	PYTHONPATH=. $(PY) tests/compile_ptx.py
 
 requirements: $(VENV)/.uv
-	for set in core host image agents search ray leeroopedia dev uv; do \
+	for set in host image agents search ray leeroopedia dev uv; do \
 	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
 	    --custom-compile-command "make requirements" requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
 	done
