@@ -43,6 +43,17 @@ NEWER = {"torch": "2.11.0+cu130", "triton": "3.6.0"}
 FILES = ("report.json", "report.md", "report.html", "report.tex")
 # Of a cell's markup what is words and numbers.
 SHAPELESS = r'<wbr>|</?(?:code|b)>|data-sort="[^"]*"|\\[_%#]|[^<>✓✗○\\&]+(?![^<>]*>)'
+# The markup of a table and of a figure, as it is around every one of them.
+TABLE = re.compile(
+    r'<div class="table">\n<div class="scroll" role="region" aria-labelledby="([^"]+)-caption" tabindex="0">\n'
+    r'<table id="\1-table">\n<caption id="\1-caption"><span>([^\n]*)</span></caption>\n<thead>\n<tr>\n'
+    r'((?:<th scope="col"[^\n]*</th>\n)*)</tr>\n</thead>\n<tbody>\n(.*?)</tbody>\n</table>\n</div>\n</div>\n',
+    re.DOTALL,
+)
+FIGURE = re.compile(
+    r'<figure id="(.+)-figure">\n<svg></svg>\n<figcaption><details><summary>(.+), in words</summary><p>(.+)</p>'
+    r"</details></figcaption>\n</figure>\n"
+)
 HOSTILE = "<script>alert(1)</script>&_%$#{x}~^|`"
 
 
@@ -79,6 +90,7 @@ def steady(text: str) -> str:
 
     Of the rows of tables, in HTML or LaTeX, those stay that have a cell which differs from all before it in more than
     words and numbers: markdown has the words. The number of all rows, and a hash of their shapes, stand after them.
+    What TABLE and FIGURE match is written as `<<table` and `<<figure`, which no page holds.
     """
     shapes: set[str] = set()
 
@@ -92,11 +104,17 @@ def steady(text: str) -> str:
             every.append("".join(found))
         return f"{table[1]}{''.join(rows)}{len(every)} {hashlib.sha256(repr(every).encode()).hexdigest()[:6]}{table[3]}"
 
+    def framed(table: re.Match[str]) -> str:
+        head = re.sub(r'<th scope="col"(?: class="(\w+)")?>(.*)</th>', r"<\1>\2", table[3])
+        return f"<<table {table[1]}\n{table[2]}\n{head}{table[4]}\n"
+
     bodies = r"(<tbody>\n|\\midrule\n(?:\\endhead\n)?)(.*?)(</tbody>|\\bottomrule)"
     text = re.sub(bodies, shortened, text, flags=re.DOTALL)
     text = re.sub(r"<style>.*?</style>", "<style></style>", text, flags=re.DOTALL)
     text = re.sub(r"<script>.*?</script>", "<script></script>", text, flags=re.DOTALL)
     text = re.sub(r"<svg .*?</svg>", "<svg></svg>", text, flags=re.DOTALL)
+    text = TABLE.sub(framed, text)
+    text = FIGURE.sub(r"<<figure \1\n\2\n\3\n", text)
     text = re.sub(r'(?<= data-sort=")([\d.]{5})[^"]*', r"\1", text)
     text = re.sub(r"sha256-[\w+/=]+", "(hash)", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "(sha256)", text)
