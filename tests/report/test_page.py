@@ -50,6 +50,10 @@ TABLE = re.compile(
     r'((?:<th scope="col"[^\n]*</th>\n)*)</tr>\n</thead>\n<tbody>\n(.*?)</tbody>\n</table>\n</div>\n</div>\n',
     re.DOTALL,
 )
+LATEX = re.compile(
+    r"{\\scriptsize\\setlength{\\tabcolsep}{3pt}\\sloppy\n\\begin{longtable}{(.+)}\n\\caption{(.+)}\\label{tab:(.+)}\\\\\n"
+    r"\\toprule\n(.+) \\\\\n\\midrule\n\\endhead\n((?:.+\n)*?.+)\\bottomrule\n\\end{longtable}}\n"
+)
 FIGURE = re.compile(
     r'<figure id="(.+)-figure">\n<svg></svg>\n<figcaption><details><summary>(.+), in words</summary><p>(.+)</p>'
     r"</details></figcaption>\n</figure>\n"
@@ -90,7 +94,7 @@ def steady(text: str) -> str:
 
     Of the rows of tables, in HTML or LaTeX, those stay that have a cell which differs from all before it in more than
     words and numbers: markdown has the words. The number of all rows, and a hash of their shapes, stand after them.
-    What TABLE and FIGURE match is written as `<<table` and `<<figure`, which no page holds.
+    What TABLE, LATEX and FIGURE match is written as `<<table` and `<<figure`, which no page holds.
     """
     shapes: set[str] = set()
 
@@ -114,6 +118,7 @@ def steady(text: str) -> str:
     text = re.sub(r"<script>.*?</script>", "<script></script>", text, flags=re.DOTALL)
     text = re.sub(r"<svg .*?</svg>", "<svg></svg>", text, flags=re.DOTALL)
     text = TABLE.sub(framed, text)
+    text = LATEX.sub(r"<<table \3 \1\n\2\n\4\n\5\n", text)
     text = FIGURE.sub(r"<<figure \1\n\2\n\3\n", text)
     text = re.sub(r'(?<= data-sort=")([\d.]{5})[^"]*', r"\1", text)
     text = re.sub(r"sha256-[\w+/=]+", "(hash)", text)
