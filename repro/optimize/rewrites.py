@@ -404,31 +404,28 @@ def _unrolled(source: KernelSource) -> str:
     return source.apply(edits)
 
 
-def _unroll_factor(source: KernelSource) -> str:
-    """Innermost loops are unrolled four times."""
-    edits = []
-    for kernel in source.kernels.values():
-        for loop, call in _ranges(kernel):
-            if not any(isinstance(node, ast.For) for child in loop.body for node in ast.walk(child)):
-                last = source.end(call.args[-1])
-                edits += [source.replace(call.func, "tl.range"), Edit(last, last, ", loop_unroll_factor=4")]
-    if not edits:
-        raise NotApplicable("there is no loop")
-    return source.apply(edits)
-
-
-def _pipelined(source: KernelSource) -> str:
-    """Loads of innermost loops are started three steps ahead, through shared memory."""
+def _with_option(source: KernelSource, option: str, lacking: str, needed: str = "") -> str:
+    """Give innermost loops an option of `tl.range`; with `needed` only those that call `tl.NEEDED`."""
     edits = []
     for kernel in source.kernels.values():
         for loop, call in _ranges(kernel):
             inner = not any(isinstance(node, ast.For) for child in loop.body for node in ast.walk(child))
-            if inner and calls(loop, "load"):
+            if inner and (not needed or calls(loop, needed)):
                 last = source.end(call.args[-1])
-                edits += [source.replace(call.func, "tl.range"), Edit(last, last, ", num_stages=3")]
+                edits += [source.replace(call.func, "tl.range"), Edit(last, last, f", {option}")]
     if not edits:
-        raise NotApplicable("there is no loop that loads")
+        raise NotApplicable(lacking)
     return source.apply(edits)
+
+
+def _unroll_factor(source: KernelSource) -> str:
+    """Innermost loops are unrolled four times."""
+    return _with_option(source, "loop_unroll_factor=4", "there is no loop")
+
+
+def _pipelined(source: KernelSource) -> str:
+    """Loads of innermost loops are started three steps ahead, through shared memory."""
+    return _with_option(source, "num_stages=3", "there is no loop that loads", "load")
 
 
 # -- T17
