@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 import triton
-from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from repro.judge.worker.binding import bind  # noqa: E402
+from repro.optimize.compiled import aim  # noqa: E402
 
 Shapes = list[tuple[int, ...]]
 # What reaches the kernels that the problem itself does not. kernel_function: shapes of the tensors, keywords.
@@ -51,25 +51,6 @@ EXTRA_CALLS: dict[str, list[tuple[Shapes, dict[str, Any]]]] = {
 EXTRA_MODELS: dict[str, list[tuple[list[Any], Shapes]]] = {
     "L2_37_Matmul_Swish_Sum_GroupNorm": [([64, 512, 2, (512,)], [(8, 64)])],  # groups wider than a tile
 }
-
-
-class FakeDriver:
-    """Stands in for Triton's CUDA driver. A device of its own for each GPU keeps Triton's caches apart."""
-
-    def __init__(self, arch: int) -> None:
-        self.arch = arch
-
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", self.arch, 32)
-
-    def get_current_device(self) -> int:
-        return self.arch
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("meta")
 
 
 class Recorder:
@@ -151,7 +132,7 @@ def main(solution: Path, archs: list[int]) -> dict[str, Any]:
     recorder = Recorder()
     JITFunction.run = lambda self, *args, **kwargs: recorder.run(self, *args, **kwargs)
     for arch in archs:
-        triton.runtime.driver.set_active(FakeDriver(arch))
+        aim(arch)
         call(solution)
     return {
         "triton": triton.__version__,

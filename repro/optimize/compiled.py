@@ -80,15 +80,12 @@ def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[st
         return dict(zip(sources, pool.map(one, sources), strict=True))
 
 
-def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> Compiled:
-    """Compile every kernel that a solution launches on a problem's shapes. Raises what the solution raises."""
+def aim(arch: int) -> None:
+    """Make Triton compile for an architecture, whatever GPU is here. Each has a device of its own, which keeps Triton's
+    caches apart."""
     import torch
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.runtime.jit import JITFunction
-
-    from repro.judge.worker.binding import bind
-    from repro.problems import catalogue
 
     class Driver:
         """Stands in for Triton's driver."""
@@ -104,6 +101,18 @@ def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> C
 
         def get_active_torch_device(self) -> torch.device:
             return torch.device("meta")
+
+    triton.runtime.driver.set_active(Driver())
+
+
+def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> Compiled:
+    """Compile every kernel that a solution launches on a problem's shapes. Raises what the solution raises."""
+    import torch
+    import triton
+    from triton.runtime.jit import JITFunction
+
+    from repro.judge.worker.binding import bind
+    from repro.problems import catalogue
 
     found: list[CompiledKernel] = []
     run = JITFunction.run
@@ -123,7 +132,7 @@ def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> C
 
     triton.knobs.compilation.disable_line_info = True  # which names the file, so that equal programs would differ
     JITFunction.run = compiled
-    triton.runtime.driver.set_active(Driver())
+    aim(arch)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
