@@ -265,6 +265,20 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     return wait_for("what the test waits for", condition, seconds=seconds)
 
 
+@contextlib.contextmanager
+def small_disk(folder: Path, options: str) -> Iterator[None]:
+    """A file system of its own at this folder; skips where the machine refuses to mount one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no mount here: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; one that ended and was not reaped does not."""
     return procfs.processes().get(pid, (0, "Z"))[1] != "Z"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Tool, manifest, strict_json
+from conftest import ROOT, Tool, manifest, small_disk, strict_json
 
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError, PrerequisiteError, UsageError
@@ -385,15 +385,8 @@ def test_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 KiB; skips where the machine refuses to mount one."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no mount here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path / "disk", "size=64k"):
+        yield tmp_path / "disk"
 
 
 def test_full_disk_keeps_the_old_manifest_and_the_rows_before(tiny_disk: Path) -> None:

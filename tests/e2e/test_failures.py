@@ -18,14 +18,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from conftest import CPU, Done, Tool, ask_docker, attempt, fresh, manifest, rows, strict_json, wait_for
+from conftest import CPU, Done, Tool, ask_docker, attempt, fresh, manifest, rows, small_disk, strict_json, wait_for
 
 from repro import config as settings
 from repro.engines import local
@@ -584,20 +584,6 @@ def test_incomplete_artifacts_are_reported_and_the_others_judged(judge_tool: Too
 
 
 # -- disks
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, options: str) -> Iterator[None]:
-    """A file system of its own at this folder; skips where the machine refuses to mount one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no mount here: {done.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill(folder: Path) -> Path:
