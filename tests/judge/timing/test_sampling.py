@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
 import json
-import lzma
 import math
 import time
 from collections import Counter
@@ -633,7 +633,7 @@ def test_where_the_gpu_waits_for_launches_an_interval_holds_what_the_host_does()
     assert speedups.host_term(Series([steady(ms) for ms in base])) == 0.0, "on the CPU nothing waits"
 
 
-CONTROLS = config.ROOT / "tests" / "data" / "launch_bound_controls.jsonl.xz"
+CONTROLS = config.ROOT / "tests" / "data" / "launch_bound_controls.jsonl.bz2"
 
 
 def test_the_intervals_of_launch_bound_controls_cover_one() -> None:
@@ -643,7 +643,7 @@ def test_the_intervals_of_launch_bound_controls_cover_one() -> None:
     calls ahead.
     """
     covered = {}
-    for control in jsonio.lines_of(lzma.decompress(CONTROLS.read_bytes()).decode()):
+    for control in jsonio.lines_of(bz2.decompress(CONTROLS.read_bytes()).decode()):
         found = speedups.compare(*(launched(control[name], False) for name in ("eager_ms", "again_ms")))
         covered[control["bundle"], control["row"]] = found.ci95[0] <= 1 <= found.ci95[1]
     assert len(covered) > 5 and all(covered.values()), covered
