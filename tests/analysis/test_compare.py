@@ -184,19 +184,19 @@ def test_times_that_are_not_measurements_are_never_compared(tool: Tool, options:
         assert any(why in caveat for caveat in found["caveats"])
 
 
-def test_results_of_trust_dev_are_no_measurements(tool: Tool) -> None:
-    found = result("L1_36@bf16", {"eager": 8.0, "optimized": 2.0}, baseline_classes=EAGER)
-    found["results"][0] |= {"trust": "dev", "separation": "none"}
+@pytest.mark.parametrize(
+    ("problem", "changes", "why"),
+    [
+        ("L1_36@bf16", {"trust": "dev", "separation": "none"}, "--trust dev"),
+        ("L1_82@bf16", {}, "other sizes or another dtype"),
+    ],
+)
+def test_no_measurement_and_another_problem_are_not_compared(tool: Tool, problem: str, changes: Any, why: str) -> None:
+    found = result(problem, {"eager": 8.0, "optimized": 2.0}, baseline_classes=EAGER)
+    found["results"][0] |= changes
     a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
     _, _, rows = rows_of(tool, a, folder_of(tool.folder / "b", {"36_RMSNorm": found}))
-    assert "--trust dev" in rows["36_RMSNorm", "optimized"]["time_reason"]
-
-
-def test_other_sizes_are_another_problem(tool: Tool) -> None:
-    other = result("L1_82@bf16", {"eager": 8.0, "optimized": 2.0}, baseline_classes=EAGER)
-    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
-    _, _, rows = rows_of(tool, a, folder_of(tool.folder / "b", {"36_RMSNorm": other}))
-    assert "other sizes or another dtype" in rows["36_RMSNorm", "optimized"]["time_reason"]
+    assert why in rows["36_RMSNorm", "optimized"]["time_reason"]
 
 
 def test_rows_that_did_not_converge_are_marked(tool: Tool) -> None:
