@@ -600,7 +600,7 @@ def _report(args: argparse.Namespace, progress: Progress) -> int:
     if args.output is None and len(bundles) > 1:
         whole = document.build(bundles, args.artifacts)
     offline.write_json(args.json, whole.to_json())
-    return 0 if output.verified(whole) else 2
+    return 0 if whole.verified else 2
 
 
 def _gc(args: argparse.Namespace, progress: Progress) -> int:

@@ -62,6 +62,11 @@ class Document(Record):
     claims: JudgedClaims | None
 
     @property
+    def verified(self) -> bool:
+        """Whether every bundle passes `repro verify`."""
+        return all(source.verified for source in self.sources)
+
+    @property
     def figures(self) -> list[Figure]:
         """The figures of all sections."""
         return [figure for section in self.sections for figure in section.figures]

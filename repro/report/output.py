@@ -103,8 +103,3 @@ def beside(bundles: list[Bundle], chosen: list[str], artifacts: Path, folder: Pa
     except OSError as error:
         raise UsageError(f"cannot write to {folder}", error.strerror or str(error)) from error
     return whole, [folder / name for name in drawn]
-
-
-def verified(whole: Document) -> bool:
-    """Whether every bundle of a document passes `repro verify`."""
-    return all(source.verified for source in whole.sources)

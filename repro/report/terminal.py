@@ -49,12 +49,8 @@ def verdict(document: Document) -> list[str]:
     reports = document.reports
     if len(reports) > 1:
         return [str(document.headline.text)]
-    broken = ["fails verification, do not trust its numbers"] if not _verified(document) else []
+    broken = ["fails verification, do not trust its numbers"] if not document.verified else []
     return broken + [part for facts in reports for part in _verdict(facts)]
-
-
-def _verified(document: Document) -> bool:
-    return all(source.verified for source in document.sources)
 
 
 # -- the last line
