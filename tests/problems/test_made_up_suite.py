@@ -72,6 +72,7 @@ SUITE: dict[str, tuple[str, str, str, str, str, str]] = {
     "symmetric product": (
         "a", "return torch.matmul(a, a.T)", "(lambda m: (m + m.T) / 2)(torch.rand(n, n))", "pass", "", "judged"),
     "huge constants": ("x", "return self.fc(x) + 1e30", X, "self.fc = nn.Linear(96, 64)", "", "unjudgeable"),
+    "near the end of the range": ("x", "return x * 1e38", X, "pass", "", "judged"),
     "masked with minus infinity": (
         "x", "return torch.where(torch.tril(torch.ones_like(x)) > 0, x, -torch.inf)", "torch.rand(n, n)", "pass", "",
         "judged"),

@@ -11,7 +11,7 @@ perturbed_spiked  spiked inputs with perturbed weights, where the published weig
 
 Probes look where a caller may go. A fixture says which of them a problem has, and at which strength: the largest at
 which the fp64 reference stays finite and an honest kernel's error bounded. A class whose honest kernel has no such
-bound has no limit there.
+bound has no limit there. A fixture also leaves out stress and spikes at which torch's own Model overflows.
 
 tiny, large       published inputs, every floating-point tensor multiplied by 1e-4 or by up to 1e4
 mixed             the same by turns: large, small, large
@@ -80,14 +80,14 @@ class Trial:
         return self.judged and not self.neighbour
 
 
-def kinds(plan: Plan) -> dict[str, str]:
+def kinds(plan: Plan, fixture: Fixture | None = None) -> dict[str, str]:
     """Return deciding trial kind -> why it is left out, or the empty string if it is run."""
     problem = plan.problem
     constant = not weights_vary(plan)
     dead = "" if problem.native_signal else "the published weights carry no signal"
     untouched = "the problem has no parameters" if constant else ""
     spiked = untouched or ("" if dead else "spiked inputs meet the published weights")
-    return {
+    found = {
         "native": dead,
         "stress": dead,
         "spiked": dead,
@@ -95,6 +95,8 @@ def kinds(plan: Plan) -> dict[str, str]:
         "perturbed_stress": untouched,
         "perturbed_spiked": spiked,
     }
+    measured = fixture.trials_left_out if fixture else {}
+    return {kind: why or measured.get(kind, "") for kind, why in found.items()}
 
 
 def weights_vary(plan: Plan) -> bool:
@@ -109,9 +111,9 @@ def secret_seed() -> int:
     return secrets.randbits(63)
 
 
-def others(plan: Plan, perturbed: bool) -> list[str]:
+def others(plan: Plan, fixture: Fixture, perturbed: bool) -> list[str]:
     """Return the deciding trials with published (or perturbed) weights whose inputs are not the published ones."""
-    run = [kind for kind, why in kinds(plan).items() if not why and stress_of(plan, kind) is not None]
+    run = [kind for kind, why in kinds(plan, fixture).items() if not why and stress_of(plan, kind) is not None]
     return [kind for kind in run if kind.startswith("perturbed") == perturbed]
 
 
@@ -133,7 +135,7 @@ def make(plan: Plan, *, public: bool = False, draws: int = 2, fixture: Fixture |
     draws: with published inputs, of each kind of weights. fixture: whose probes are added. A warm-up comes first, a
     neighbour last.
     """
-    left_out = kinds(plan)
+    left_out = kinds(plan, fixture)
     trials = []
 
     def seed(position: int) -> int:

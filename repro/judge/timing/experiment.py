@@ -105,7 +105,7 @@ class Experiment:
         self.dims = 0 if evaluation.own.rows is None else evaluation.problem.batch_dims
         perturbed = not evaluation.problem.native_signal
         self.kind, self.state = evaluation.use(perturbed)  # the trial with published inputs is named like its weights
-        self.others = input_cases.others(evaluation.plan, perturbed)
+        self.others = input_cases.others(evaluation.plan, evaluation.fixture, perturbed)
         random.SystemRandom().shuffle(self.others)
 
     @property
