@@ -89,7 +89,7 @@ _TIMER = "Leave clocks alone. Streams of your own must wait for the current stre
 
 REASONS: dict[str, Reason] = {
     # distances to the fp64 reference
-    "rel_l2": _distance("rel_l2", "Compare with the problem's Model in float64."),
+    "rel_l2": _distance("rel_l2", "1 is an answer of zeros, more a stale one. Compare with the Model in float64."),
     "max": _distance("max", "Look for single elements that are wrong: edges, masks, overflow."),
     "row": _distance("row", "Look for rows that are wrong: the last block, masks, reductions."),
     "zero_region": _distance("zero", "Leave exact zeros (ReLU, padding, masks) at zero."),
@@ -135,7 +135,7 @@ REASONS: dict[str, Reason] = {
     # the file
     "syntax_error": Reason("{detail} (syntax error)", _SYNTAX),
     "import_error": Reason("the file cannot be imported: {detail}", "Import it in a shell; there is no network."),
-    "missing": Reason("missing: {detail}", ""),
+    "missing": Reason("missing: {detail}", "Write ModelNew or kernel_function into the file."),
     "no_entry": Reason(
         "the file defines no entry point: {detail}",
         "Rename your class to ModelNew, or your function to kernel_function.",

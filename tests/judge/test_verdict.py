@@ -862,12 +862,31 @@ def test_correct_needs_every_planned_trial(distances: dict[str, float], expected
 
 
 def test_incorrect_names_each_trial_and_its_worst_guard() -> None:
-    implementation = judged_subject(native=1e-6, stress=1.0)
+    implementation = judged_subject(native=1e-6, stress=0.3)
     implementation.distances["stress"][0]["row"] = 30.0
     found = verdict.judge(implementation, FIXTURE)
     assert found.verdict == "incorrect"
     assert [(r.code, r.trial) for r in found.reasons] == [("row", "stress")]
     assert "30 over the limit 0.01 of class bf16" in found.reasons[0].detail
+
+
+@pytest.mark.parametrize(
+    ("output", "named"),
+    [
+        (lambda right: torch.zeros_like(right), "rel_l2"),
+        (lambda right: torch.relu(1e3 * torch.randn_like(right)), "rel_l2"),  # of another call, zeros elsewhere
+        (lambda right: right.index_fill(1, torch.tensor([511]), 0.0), "max"),
+        (lambda right: torch.where(right == right.max(), 1e6, right), "max"),
+    ],
+    ids=["zeros", "stale", "last column", "one element"],
+)
+def test_an_output_that_is_wrong_as_a_whole_is_named_by_its_norm(output: Callable[..., Any], named: str) -> None:
+    torch.manual_seed(0)
+    right = torch.relu(torch.randn(1024, 512))
+    right.view(-1)[:: 1 << 12] = torch.linspace(50.0, 60.0, 128)  # spikes
+    found = distance(output(right), right.double()).values()
+    limits = {"rel_l2": 1e-6, "max": 8e-6, "row": 8e-6, "zero": 1e-6}
+    assert metric.named(found, limits) == named
 
 
 def test_the_first_fault_decides_the_verdict() -> None:

@@ -38,6 +38,8 @@ BINS = 2 * (2 * EXPONENTS + 1)
 BINNED = 1 << 18
 # An element changes clearly if it changes by this share of itself, and of the largest change.
 CLEARLY, LARGEST_SHARE = 2.0**-5, 2.0**-10
+# An output is wrong as a whole from this norm on, if its worst element or row is at most so many times as wrong.
+WHOLE, FEW_ELEMENTS = 0.5, 100.0
 # fp64 elements that are compared at once: 32 MiB for each temporary.
 SLICE_ELEMENTS = 1 << 22
 # Elements that are digested at once: two temporaries of 64 MiB.
@@ -230,7 +232,11 @@ def score(values: dict[str, float], limits: dict[str, float]) -> float:
 
 def named(values: dict[str, float], limits: dict[str, float]) -> str:
     """Return the guard to name for an output that is over its limits: the one that is over most. `bias` and `edit` are
-    named where no other one is over: they are small where others say more of the mistake."""
+    named where no other one is over: they are small where others say more of the mistake. An output that is wrong as a
+    whole, such as zeros or that of another call, is named by its norm, not by its worst element or its zeros."""
+    norm = values.get("rel_l2", 0.0)
+    if norm >= WHOLE and max(values.get(name, 0.0) for name in ("max", "row")) <= FEW_ELEMENTS * norm:
+        return "rel_l2"
     ratio = {name: values.get(name, 0.0) / limit for name, limit in limits.items()}
     ratio = {name: math.inf if math.isnan(value) else value for name, value in ratio.items()}
     plain = {name: value for name, value in ratio.items() if name not in (BIAS, EDIT) and value > 1}
