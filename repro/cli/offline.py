@@ -54,6 +54,7 @@ def write_json(path: Path | None, value: Any) -> None:
 def write_text(path: Path, text: str) -> None:
     """Writes a text file. Raises UsageError where that file cannot be written."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     except OSError as error:
         raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error

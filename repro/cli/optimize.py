@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from repro import config
 from repro.cli import device
-from repro.cli.offline import Run, json_option, write_json
+from repro.cli.offline import Run, json_option, write_json, write_text
 from repro.engines import choose, require_alike
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
@@ -89,6 +90,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     from repro.optimize.live import Board
     from repro.records.search import Options
 
+    _outputs(args)
     if args.replay is not None:
         with runner.unpacked(args.replay, args.problem) as run:
             return _replay(args, run, progress)
@@ -104,6 +106,8 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     if "claude-code" in names and (kernel.entry != "ModelNew" or args.problem.endswith(".py")):
         raise UsageError("claude-code needs a kernel with ModelNew, and a shipped problem", "", "Choose anthropic.")
     problem = _problem(args.problem, size, dtype)
+    if args.dtype not in (None, problem.dtype):
+        raise UsageError(f"{args.problem} is {problem.dtype}, --dtype says {args.dtype}", "", "Leave out one of them.")
     screen = args.screen or (SCREEN_GPU if engine.device == "cuda" else SCREEN_CPU)
     options = Options(
         problem.key if not args.problem.endswith(".py") else args.problem, size, problem.dtype, engine.device,
@@ -143,6 +147,20 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     lines = new.count(b"\n")
     progress.say(f"replayed: {lines} lines of the journal, " + ("the same byte for byte" if old == new else "in part"))
     return _conclude(finished, args)
+
+
+def _outputs(args: argparse.Namespace) -> None:
+    """Raises UsageError for a file or folder that could not be used at the end of a search."""
+    for file in (args.json, args.report):
+        if file is not None and file != Path("-"):
+            folder = next(each for each in file.absolute().parents if each.exists())
+            if file.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+                raise UsageError(f"cannot write {file}", "it is a folder" if file.is_dir() else f"not below {folder}")
+    if args.compare is not None and not args.compare.is_dir():
+        raise UsageError(f"no such folder: {args.compare}", "--compare names one in the published layout")
+    if args.report is not None:
+        if args.report.suffix not in (".html", ".svg"):
+            raise UsageError(f"--report {args.report}", "it is neither .html nor .svg")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -204,6 +222,7 @@ def _shipped(spec: str) -> Path:
     bare = spec.partition("@")[0]
     found = [a for a in layout.find(config.ARTIFACTS_DIR) if a.known == bare]
     if not found:
+        _problem(spec, "smoke", "float32")  # there is no such problem
         raise UsageError(f"no input kernel ships for {spec}", "", "Name one by --from KERNEL.")
     return found[0].path / layout.KERNELS["input_kernel"]
 
@@ -242,8 +261,6 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         verdict = told.best.verdict if told.best else told.error
         ratio = f", {told.ratio:.2f}x the input{stamp}" if told.ratio else ""
         screen.line(f"confirmed in fresh processes: {verdict}{ratio}")
-    if args.compare is not None:
-        _beside(screen, finished, args.compare)
     facts = {
         "schema_version": 1, "folder": str(finished.folder), "stopped": finished.stopped, "best": state.best,
         "measurement": finished.measured, "options": vars(state.options), "confirmed": told and told.to_json(),
@@ -254,7 +271,9 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     if args.report is not None:
         from repro.report import search
 
-        search.write(finished, args.report)
+        write_text(args.report, search.drawn(finished, args.report.suffix))
+    if args.compare is not None:
+        _beside(screen, finished, args.compare)
     best = state.programs[state.best]
     found = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
     if len(state.programs) == 1 and finished.stopped.startswith(OUT_OF_TIME):

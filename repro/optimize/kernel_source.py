@@ -57,7 +57,11 @@ def ast_hash(text: str) -> str:
 def refusal(text: str) -> str:
     """Return why a source may not be judged: it does not parse, or it uses what the judge bans. "" if it may."""
     if layout.program(text) is None:
-        return "the source is not Python"
+        try:
+            ast.parse(text)
+        except (SyntaxError, ValueError) as error:
+            return f"the source is not Python: {error}"
+        return "the source is nested too deep"
     with tempfile.TemporaryDirectory(prefix="repro-optimize-") as folder:
         file = Path(folder) / "candidate.py"
         file.write_text(text)

@@ -150,6 +150,10 @@ class Search:
             gain=best.gain, accepted=[p.id for p in chosen if p.accepted],
         )  # fmt: skip
         self.journal.note("selected", selected.to_json())
+        for program in pool:
+            if program.proposer == "inbox":
+                told = f"{program.verdict}: {program.reason}" if program.reason else program.verdict
+                self.view.say(f"{program.why}: {program.id}, {told}")
         self.view.say(self._line(len(pool), chosen, gained))
 
     def _stop(self) -> str:
@@ -163,7 +167,7 @@ class Search:
             if limit is not None and self.state.spent[name] >= limit and set(options.proposers) <= MODELS:
                 return f"the budget of {limit:g} {name} is used up"
         if self.state.round >= options.rounds:
-            return f"{options.rounds} rounds are done"
+            return f"{options.rounds} round{'s are' if options.rounds > 1 else ' is'} done"
         if self._exhausted:
             return "nothing is left to expand" + (f" ({self._failed})" if self._failed else "")
         if self._without_gain >= options.patience:

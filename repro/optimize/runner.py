@@ -35,7 +35,7 @@ from repro.studies import evaluation
 from repro.studies.evaluation import Submission
 from repro.system import jsonio
 
-BEST = "best.py"
+BEST, ARCHIVE = "best.py", "search.tar.xz"
 # What an archive says of the machine.
 SHARED = ("gpu_name", "compute_capability", "driver", "cuda_runtime", "torch", "triton", "python", "repro")
 
@@ -137,7 +137,7 @@ def _archived(folder: Path, state: State, kernel: Submission) -> Submission:
 
 def export_name(problem: Problem) -> str:
     """Return the name of the exported folder: the shipped artifact's, else the problem's number and name."""
-    number = re.search(r"(?:^|_)0*(\d+)", problem.id.partition("_")[2] or problem.id)
+    number = re.match(r"(?:L\d+_)?0*(\d+)", problem.id)
     wanted = int(number.group(1)) if number else 0
     for folder in sorted(config.ARTIFACTS_DIR.glob("[0-9]*_*")):
         if layout.number(folder.name) == wanted and problem.id == f"L1_{wanted:02d}":
@@ -168,8 +168,11 @@ def _journal(problem: Problem, options: Options, results: Path, *, resume: bool,
 def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
     """Yield the folder of a recorded run: itself, or what its archive and the kernels beside it hold.
 
-    problem: names the run in an archive of several. Raises BundleError, UsageError.
+    run: may be an artifact's folder, with its archive. problem: names the run in an archive of several. Raises
+    BundleError, UsageError.
     """
+    if not (run / journal.FILE).exists() and (run / ARCHIVE).is_file():
+        run /= ARCHIVE
     if run.is_dir():
         yield run
         return
@@ -241,7 +244,12 @@ def recorded(folder: Path) -> tuple[Options, Submission]:
     if found is None:
         raise BundleError(f"no journal in {folder}", f"{journal.FILE} is missing or broken")
     options, start = found
-    text = (folder / journal.KERNELS / f"{options.kernel}.py").read_bytes()
+    try:
+        text = (folder / journal.KERNELS / f"{options.kernel}.py").read_bytes()
+    except OSError:
+        why = f"{journal.KERNELS}/{options.kernel}.py is missing"
+        advice = f"Replay a {ARCHIVE} in its artifact's folder: it leaves out the kernels that lie there."
+        raise BundleError("the run lacks its input kernel", why, advice) from None
     return options, Submission("input", text, start.entry)
 
 

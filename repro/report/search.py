@@ -5,8 +5,6 @@ It is drawn from a run that was replayed, so it holds what the journal holds.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from repro.errors import UsageError
 from repro.optimize.export import running_best
 from repro.optimize.proposers.model import diff
@@ -77,11 +75,11 @@ def told(state: State, program: Program) -> str:
     return "\n".join(filter(None, lines))
 
 
-def write(finished: Finished, file: Path) -> None:
-    """Write a page (.html) or its figure (.svg). Raises PrerequisiteError without jinja2."""
+def drawn(finished: Finished, suffix: str) -> str:
+    """Return a page (.html) or its figure (.svg). Raises PrerequisiteError without jinja2."""
     from repro.report import page
 
-    file.write_text(svg(finished) if file.suffix == ".svg" else page.render(document(finished)))
+    return svg(finished) if suffix == ".svg" else page.render(document(finished))
 
 
 def svg(finished: Finished) -> str:

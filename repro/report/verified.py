@@ -11,6 +11,7 @@ from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
 from repro.bundle.verify import STATES
 from repro.errors import UsageError
+from repro.optimize import journal
 from repro.system.screen import BAD, GOOD, OPEN, Column, Screen, shortest
 
 # Reasons of one check that a line shows; the JSON has them all.
@@ -26,6 +27,9 @@ def bundles(paths: list[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
+        if (path / journal.FILE).exists():
+            advice = f"`repro optimize --replay {path}` makes its decisions again."
+            raise UsageError(f"{path} is a search, not a bundle", "", advice)
         if path.is_dir() and not any((path / name).exists() for name in (MANIFEST, ARCHIVE)):
             below = sorted({file.parent for name in (MANIFEST, ARCHIVE) for file in path.rglob(name)})
             if not below:

@@ -96,6 +96,12 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         (("optimize", "L1_36", "--proposer", "anthropic", "--upstream", "oracle"), "no upstream 'oracle'"),
         (("optimize", "L1_36", "--rounds", "0"), "--rounds must be at least 1"),
         (("optimize", "L2_37"), "no input kernel ships"),
+        (("optimize", "l1_36"), "no problem 'l1_36'"),
+        (("optimize", "L1_36@bf16", "--dtype", "float32"), "is bfloat16, --dtype says float32"),
+        (("optimize", "L1_36", "--report", "tree.txt"), "neither .html nor .svg"),
+        (("optimize", "L1_36", "--report", "/proc/none/tree.html"), "cannot write"),
+        (("optimize", "L1_36", "--json", str(tool.folder)), "it is a folder"),
+        (("optimize", "L1_36", "--compare", "none"), "no such folder"),
         (("optimize", "--replay", str(tool.folder)), "no journal"),
         (("optimize", "--replay", "none.tar.xz"), "no such file"),
         (

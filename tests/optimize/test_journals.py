@@ -62,6 +62,18 @@ def test_a_recorded_search_gives_the_same_selections(archive: Path, tmp_path: Pa
         assert found["errors"] == 0, found["findings"]
 
 
+def test_a_shipped_run_is_named_by_its_folder_and_needs_the_kernels_there(tool: Tool, tmp_path: Path) -> None:
+    with runner.unpacked(RUNS[0].parent) as run, runner.unpacked(RUNS[0]) as same:
+        assert (run / journal.FILE).read_bytes() == (same / journal.FILE).read_bytes()
+    moved = shutil.copy(RUNS[0], tmp_path / "moved.tar.xz")
+    done = tool.within("optimize", "--replay", moved)
+    assert done.code == 2 and "lacks its input kernel" in done.complaint
+    assert "in its artifact's folder" in done.complaint
+    with runner.unpacked(RUNS[0]) as run:
+        done = tool.within("verify", run)
+    assert done.code == 1 and "is a search, not a bundle" in done.complaint, done.err
+
+
 def test_packing_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     """Without the kernels that lie beside the archive; elsewhere it holds them."""
     for file in RUNS[0].parent.glob("*.py"):
@@ -135,7 +147,8 @@ def test_a_search_that_is_killed_leaves_no_process_and_a_readable_journal(judge_
 def test_a_search_whose_input_kernel_is_incorrect_has_a_page_without_a_tree(tmp_path: Path) -> None:
     state = State(options(), {INPUT: Program(INPUT, "0", "0", "kernel_function", verdict="incorrect", reason="off")})
     finished = runner.Finished(state, tmp_path, "not correct", False, None, None, {})
-    report.write(finished, tmp_path / "tree.html")
-    assert "Every candidate" in (tmp_path / "tree.html").read_text()
+    page = report.drawn(finished, ".html")
+    assert "Every candidate" in page and "Drawn from the journal of a search" in page
+    assert "Evidence" not in page and "report.json" not in page, "it is no report of a bundle"
     with pytest.raises(UsageError, match="no program of this search was timed"):
         report.svg(finished)

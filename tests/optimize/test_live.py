@@ -52,7 +52,7 @@ def test_where_a_search_stands(tmp_path: Path, tool: Tool) -> None:
     run = tmp_path / "20261127T000000Z-optimize-L1_82@bf16"
     ended(run, rounds=1)
     told, file = standing(run), run / "journal.jsonl"
-    assert told.startswith("round 1, best r1.") and told.endswith("(not a measurement); stopped: 1 rounds are done")
+    assert told.startswith("round 1, best r1.") and told.endswith("(not a measurement); stopped: 1 round is done")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:2]))
     said = tool("status", "--results", tmp_path)
     assert (said.code, said.err) == (0, "") and "-optimize-L1_82@bf16: no round is done; interrupted: " in said.out

@@ -306,7 +306,9 @@ def test_without_a_gain_nothing_is_exported(tmp_path: Path) -> None:
                          confirmed=None, journal_sha256="0") is None  # fmt: skip
 
 
-def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tmp_path: Path) -> None:
+def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "inbox"
     folder.mkdir()
     texts = {
@@ -322,15 +324,22 @@ def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tm
         (folder / name).write_text(text)
     clock = iter([0.0] * 8 + [1e6] * 100)
     judge = ToldJudge()
+    board = Board(quiet=True)
+    said: list[str] = []
+    monkeypatch.setattr(board, "say", said.append)
     loop = Loop(options(proposers=("inbox",)), KERNEL, "kernel_function", Journal.new(tmp_path / "run"),
-                lambda: judge, [Inbox(folder)], Board(quiet=True), clock=lambda: next(clock),
+                lambda: judge, [Inbox(folder)], board, clock=lambda: next(clock),
                 sleep=lambda _: None)  # fmt: skip
     for file in folder.iterdir():
         os.utime(file, (1, 1))
     state = loop.run()
     found = {p.strategy: p for p in state.programs.values() if p.id != INPUT}
     assert found["banned"].verdict == REFUSED and "torch.cuda.Event.record" in found["banned"].reason
-    assert found["broken"].verdict == REFUSED and found["copy"].verdict == DUPLICATE
+    assert found["broken"].verdict == REFUSED and "line 1" in found["broken"].reason
+    assert found["copy"].verdict == DUPLICATE
+    for name in ("broken.py", "wrong.py", "good.py"):
+        (line,) = (each for each in said if each.startswith(f"{name} in the inbox: "))
+        assert found[name[:-3]].verdict in line and found[name[:-3]].reason in line
     assert found["wrong"].verdict == "incorrect" and "rel_l2" in found["wrong"].reason
     assert found["good"].verdict == found["n\ufffdme"].verdict == "correct"
     assert found["deep"].verdict == REFUSED, "a tree that is too deep to be compared"

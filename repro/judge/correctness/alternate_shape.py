@@ -14,6 +14,7 @@ from repro.judge.sandbox import pool
 from repro.problems import plan as inputs_module
 from repro.problems.meta import output_spec
 from repro.records.verdict import Neighbour
+from repro.records.wording import CASES
 
 
 def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
@@ -22,7 +23,7 @@ def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
         for implementation in evaluation.implementations:
             if implementation.failed or implementation.worker is None or implementation.neighbour.verdict:
                 continue
-            evaluation.progress(f"{evaluation.problem.key}: {implementation.name}: {trial.kind}")
+            evaluation.progress(f"{evaluation.problem.key}: {implementation.name} {CASES[trial.kind]}")
             begin = time.monotonic()
             evaluation.neighbouring = evaluation.neighbouring or _shape(evaluation)
             with evaluation.gpu.trial():

@@ -38,7 +38,7 @@ BINS = 2 * (2 * EXPONENTS + 1)
 BINNED = 1 << 18
 # An element changes clearly if it changes by this share of itself, and of the largest change.
 CLEARLY, LARGEST_SHARE = 2.0**-5, 2.0**-10
-# An output is wrong as a whole from this norm on, if its worst element or row is at most so many times as wrong.
+# An output is wrong as a whole from this norm on, if its worst element and row are within a factor of it.
 WHOLE, FEW_ELEMENTS = 0.5, 100.0
 # fp64 elements that are compared at once: 32 MiB for each temporary.
 SLICE_ELEMENTS = 1 << 22

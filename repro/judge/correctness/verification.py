@@ -40,6 +40,7 @@ from repro.problems.meta import leaves, output_spec
 from repro.problems.plan import Plan, Weights
 from repro.records.fixture import Fixture
 from repro.records.verdict import Reason
+from repro.records.wording import CASES
 from repro.system.stopwatch import Clock
 
 # Calls on the same inputs in every trial; one that differs from the first is judged like it. A kernel that is wrong at
@@ -612,7 +613,7 @@ class Evaluation:
         for trial in (t for t in order if not t.neighbour):
             for implementation in chosen:
                 if implementation.failed in ("", "incorrect") and implementation.worker is not None:
-                    self.progress(f"{self.problem.key}: {implementation.name}: {trial.kind}")
+                    self.progress(f"{self.problem.key}: {implementation.name} {CASES[trial.kind]}")
                     begin = time.monotonic()
                     with self.gpu.trial():
                         self.trial(implementation, trial)
