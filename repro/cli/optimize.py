@@ -44,7 +44,7 @@ def add(
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=8, help="most rounds")
     parser.add_argument("--beam", type=int, default=2, help="programs that are expanded in a round")
-    parser.add_argument("--directions", type=int, default=2, help="rewrites that are tried for each of these programs")
+    parser.add_argument("--directions", type=int, default=2, help="rewrites whose numbers are turned in a round")
     parser.add_argument(
         "--screen", type=int, default=None,
         help=f"candidates that are judged quickly in a round (default: {SCREEN_GPU}, on the CPU {SCREEN_CPU})",
