@@ -101,14 +101,28 @@ BROKEN = "import torch, no_such_package\nfrom torch import nn\n\nclass Model(nn.
 BROKEN += "\ndef get_inputs():\n    return []\n\ndef get_init_inputs():\n    return []\n"
 
 
-def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(tool: Tool) -> None:
+# It runs on the CPU at a reduced size alone.
+LARGE = INPUT.format(value="torch.rand(n, 1 << 20)").replace(
+    "        return", "        assert x.is_meta or len(x) < 64\n        return"
+)
+
+
+@pytest.mark.parametrize(("size", "taken"), [("full", ["15", "0", "23.7"]), ("smoke", ["0.000524", "0", "1.08"])])
+def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(
+    tool: Tool, size: str, taken: list[str]
+) -> None:
     level = tool.folder / "sources/kernelbench/KernelBench/level1"
     level.mkdir(parents=True)
     (level / "36_RMSNorm_.py").write_bytes(catalogue.load("L1_36").path.read_bytes())
     (level / "37_Broken.py").write_text(BROKEN)
-    done = tool.within("problems", "--suite", "kernelbench", COLUMNS="160")
+    (level / "38_Large.py").write_text(LARGE + "n = 4096\n")
+    (level / "39_Exits.py").write_text(INPUT.format(value="torch.rand(8, 8)").replace("return []", "return None"))
+    done = tool.within("problems", "--suite", "kernelbench", "--size", size, COLUMNS="80")
     assert done.code == 0, done.err
-    known, broken = (next(line for line in done.out.splitlines() if line.startswith(key)) for key in ("L1_36", "L1_37"))
+    lines = {line.partition(" ")[0]: line for line in done.out.splitlines() if line.startswith("L1")}
     # 15 GB of traffic, and no fp64 copy of the whole input in the memory
-    assert known.split()[2:] == ["15", "0", "23.7", "not", "measured"], known
-    assert "not judged" in broken and "no_such_package" in done.out.replace("\n", "")
+    assert lines["L1_36"].split()[2:] == [*taken, "not", "measured"]
+    assert lines["L1_38"].endswith("not measured")
+    assert all(lines[key].split()[-2:] == ["not", "judged"] for key in ("L1_37", "L1_39"))
+    assert "- L1_37: not judged: problem file 37_Broken.py does not run: ModuleNotFoundError" in done.out
+    assert "python -m pip install no_such_package" in done.out and "- L1_39: not judged: get_init_inputs()" in done.out
