@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from repro import config
 from repro.cli import main
-from repro.errors import JudgeError, PrerequisiteError, UsageError
+from repro.errors import JudgeError, PrerequisiteError, ProblemError, UsageError
 from repro.fixtures import store
-from repro.problems import catalogue
+from repro.problems import catalogue, meta
 from repro.problems import plan as inputs
 
 ARTIFACT_FOLDERS = {
@@ -400,18 +401,61 @@ def test_a_file_that_is_no_problem_is_wrong_use(tmp_path: Path, text: str | None
         catalogue.resolve(str(file), size="full")
 
 
-def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path: Path) -> None:
+FAULTY = """import torch
+{top}
+B = 64
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {output}
+def get_inputs():
+    return {given}
+def get_init_inputs():
+    return {init}
+"""
+MEND, META = "Mend the problem file.", "It runs on torch's meta device"
+
+
+@pytest.mark.parametrize(
+    ("parts", "said", "remedy"),
+    [
+        ({"given": "[open('no data')]"}, "get_inputs() of p.py fails: FileNotFoundError", MEND),
+        ({"given": "[torch.rand(10**12, 10**9)]"}, "get_inputs() of p.py fails: RuntimeError", MEND),
+        ({"given": "[torch.rand(8).numpy()]"}, "get_inputs() of p.py fails: TypeError", META),
+        (
+            {"given": "[torch.rand(8).cuda()]"},
+            "get_inputs() of p.py fails",
+            META if torch.cuda.is_available() else "Name",
+        ),
+        ({"given": "3"}, "get_inputs() of p.py returns int", "Let it return a list"),
+        ({"given": "torch.rand(4)"}, "get_inputs() of p.py returns Tensor", "Let it return a list"),
+        ({"given": "[3, 4]"}, "get_inputs() of p.py returns a list without a tensor", "Let it return a list"),
+        ({"init": "[B / 0]"}, "get_init_inputs() of p.py fails: ZeroDivisionError", MEND),
+        ({"init": "[3]"}, "Model of p.py cannot be built: TypeError", MEND),
+        ({"output": "x @ x"}, "Model of p.py fails: RuntimeError", MEND),
+        ({"output": "x.mean().item()"}, "Model of p.py fails: RuntimeError", META),
+        ({"output": "{'sum': x.sum()}"}, "the problem's Model returns dict", "Let it return a tensor"),
+        ({"output": "float(len(x))"}, "the problem's Model returns float", "Let it return a tensor"),
+        ({"top": "import no_such.part"}, "problem file p.py does not run", "Install no_such where problems are judged"),
+    ],
+)
+def test_a_problem_that_does_not_run_is_the_problems_fault(
+    tmp_path: Path, parts: dict[str, str], said: str, remedy: str
+) -> None:
     file = tmp_path / "p.py"
-    file.write_text(RANKING.replace("return [torch.randn(64, 16)]", "raise RuntimeError('no data')"))
-    with pytest.raises(JudgeError, match=r"get_inputs\(\) of p.py fails: RuntimeError: no data. It runs on"):
-        inputs.plan(catalogue.load_file(file))
-    for returned, wrong in (("3", "int"), ("torch.rand(4)", "Tensor"), ("[3, 4]", "a list without a tensor")):
-        file.write_text(RANKING.replace("[torch.randn(64, 16)]", returned))
-        with pytest.raises(JudgeError, match=rf"get_inputs\(\) of p.py returns {wrong}. Let it return"):
-            inputs.plan(catalogue.load_file(file))
-    file.write_text("import nothing_of_that_name\n" + RANKING)
-    with pytest.raises(JudgeError, match="does not run"):
-        inputs.plan(catalogue.load_file(file))
+    file.write_text(FAULTY.format(**{"top": "", "output": "x", "given": "[torch.rand(B, 16)]", "init": "[]"} | parts))
+    with pytest.raises(ProblemError) as found:
+        problem = catalogue.load_file(file)
+        plan = inputs.plan(problem)
+        meta.output_spec(plan, inputs.Weights(problem.init_inputs(plan.module), {}))
+    assert found.value.exit_code == 1
+    assert str(found.value).startswith(said) and found.value.remedy.startswith(remedy)
+
+
+def test_constants_that_were_given_may_be_at_fault_too(tmp_path: Path) -> None:
+    file = tmp_path / "p.py"
+    file.write_text(FAULTY.format(top="", output="x", given="[torch.rand(B, 16)]", init="[]"))
+    with pytest.raises(ProblemError, match=r"negative dimension -4: .* or try other constants: --set NAME=VALUE"):
+        inputs.plan(replace(catalogue.load_file(file), overrides={"B": -4}))
 
 
 def test_a_file_of_a_known_number_takes_the_known_sizes_and_work(tmp_path: Path) -> None:
