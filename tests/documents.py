@@ -459,9 +459,10 @@ def picture() -> str:
         '<title id="title">Speedups of ten hand-written kernels on one H200 over eager torch, torch.compile and the '
         "best torch baseline of the same precision</title>",
     ]
+    marks = (f'<path id="{name[0]}" d="{mark}" fill="{colour}"/>' for name, (colour, _, mark) in MARKS.items())
+    parts.append(f"<defs>{''.join(marks)}</defs>")
     for (name, said), position in zip(BASELINES.items(), (LEFT, 250, 490), strict=True):
-        colour, _, mark = MARKS[name]
-        parts.append(f'<path transform="translate({position} 14)" d="{mark}" fill="{colour}"/>')
+        parts.append(f'<use href="#{name[0]}" x="{position}" y="14"/>')
         parts.append(f'<text x="{position + 11}" y="18">over {said}: mean {times(mean(ours, name))}</text>')
     parts.append(f'<text x="{x(1) - 10}" y="{TOP - 20}" text-anchor="end">slower than torch</text>')
     parts.append(f'<text x="{x(1) + 10}" y="{TOP - 20}">faster than torch</text>')
@@ -469,14 +470,15 @@ def picture() -> str:
         dash = "" if ratio == 1 else ' stroke-dasharray="2 4"'
         parts.append(f'<path d="M{x(ratio)} {TOP - 32}V{bottom}" stroke="{GREY}" stroke-opacity="0.6"{dash}/>')
         parts.append(f'<text x="{x(ratio)}" y="{bottom + 18}" text-anchor="middle">{ratio:g}x</text>')
+    lines = dict.fromkeys(MARKS, "")
     for i, (problem, entry) in enumerate(ours.items()):
         row = TOP + STEP * i + 6
         parts.append(f'<text x="{LEFT - 10}" y="{row + 4}" text-anchor="end">{problem}</text>')
-        for name, (colour, offset, mark) in MARKS.items():
+        for name, (_, offset, _) in MARKS.items():
             found = entry.speedup[name]
-            ends, y = [x(edge) for edge in found.ci95], row + offset
-            parts.append(f'<path d="M{ends[0]} {y}H{ends[1]}" stroke="{colour}" stroke-width="2"/>')
-            parts.append(f'<path transform="translate({x(found.ratio)} {y})" d="{mark}" fill="{colour}"/>')
+            lines[name] += f"M{x(found.ci95[0])} {row + offset}H{x(found.ci95[1])}"
+            parts.append(f'<use href="#{name[0]}" x="{x(found.ratio)}" y="{row + offset}"/>')
+    parts += (f'<path d="{path}" stroke="{MARKS[name][0]}" stroke-width="2"/>' for name, path in lines.items())
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

@@ -172,8 +172,7 @@ def _suite(args: argparse.Namespace, progress: Progress) -> int:
                     taken = sizes.listed(known, args.device)
                 except Exception as error:  # whatever the problem's own code does, the others are listed
                     status = "not judged"
-                    told = str(error) if isinstance(error, ReproError) else f"{type(error).__name__}: {error}"
-                    reasons[problem.key] = told
+                    reasons[problem.key] = str(error) if isinstance(error, ReproError) else repr(error)
                 rows.append([problem.key, problem.name, *taken, status])
     finally:  # what is known is shown after Ctrl-C too
         screen.table(columns, rows)

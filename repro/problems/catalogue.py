@@ -132,7 +132,7 @@ class Problem:
 
     def fault(self, what: str, error: Exception, remedy: str = "") -> ProblemError:
         """An error of the file's own code, with what to do about it."""
-        why = str(error).strip().rstrip(".")
+        why = str(error).rstrip(".")
         if isinstance(error, ModuleNotFoundError) and error.name:
             package = error.name.partition(".")[0]
             remedy = f"Install {package} where problems are judged: python -m pip install {package}"
@@ -253,11 +253,11 @@ def load_fetched(problem_id: str, *, size: str = "full", dtype: str = "float32")
     """A problem of the fetched KernelBench by id. Raises UsageError for an unknown id."""
     found = fetched()
     if problem_id not in found:
-        what = f"no problem {problem_id!r} in {KERNELBENCH}"
-        if not found:
-            raise UsageError(what, "it has not been fetched", f"Run `repro fetch {KERNELBENCH}`.")
-        remedy = f"Name a level from {min(LEVELS)} to {max(LEVELS)} and a number, as {min(found)}."
-        raise UsageError(what, f"there are {len(found)}, from {min(found)} to {max(found)}", remedy)
+        why, remedy = "it has not been fetched", f"Run `repro fetch {KERNELBENCH}`."
+        if found:
+            why = f"there are {len(found)}, from {min(found)} to {max(found)}"
+            remedy = f"Name a level from {min(LEVELS)} to {max(LEVELS)} and a number, as {min(found)}."
+        raise UsageError(f"no problem {problem_id!r} in {KERNELBENCH}", why, remedy)
     loaded = load_file(found[problem_id], dtype=dtype, size=size)
     return replace(loaded, id=problem_id, name=loaded.name.partition("_")[2].strip("_"))
 

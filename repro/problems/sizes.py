@@ -268,17 +268,15 @@ def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
                 f"it takes {sizes.flop / 1e9:.3g} GFLOP a call and {gigabytes(needed)}; the limits are "
                 f"{MOST_FLOP / 1e9:.2g} GFLOP and {gigabytes(MOST_BYTES)}"
             )
-            remedy = "Use a GPU, or try other constants: --set NAME=VALUE"
+            remedy = "Use a GPU"
         elif not (why := _fault(replace(problem, overrides=sizes.overrides, work=None))):
             return sizes
         else:
-            remedy = (
-                "Mend the problem file, try other constants (--set NAME=VALUE), or use a GPU if the CPU lacks something"
-            )
+            remedy = "Mend the problem file, use a GPU"
     raise PrerequisiteError(
         f"no reduced size of {problem.key} runs on the CPU",
         f"at the smallest found ({constants.listed(sizes.overrides) or 'the published one'}) {why}",
-        remedy,
+        f"{remedy}, or try other constants: --set NAME=VALUE",
     )
 
 
