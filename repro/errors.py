@@ -8,6 +8,7 @@ ReproError                     what happened, why, and what to do; printed as on
 │   └── JobLost         exit 2 what ran a job died, not through the job; it is tried again
 ├── BundleError         exit 2 a bundle cannot be written or read
 ├── JudgeError          exit 2 the judge itself failed (never the solution's fault)
+│   └── ProblemError    exit 1 the problem file is at fault
 └── SolutionError              the solution's fault; becomes a verdict, never ends the run
     ├── SolutionRejected       a rule was broken: reason code and detail
     ├── SolutionTimeout        a bounded wait ran out
@@ -80,7 +81,13 @@ class JudgeError(ReproError):
     """The judge failed: a fault of the tool or of the problem file, not of a solution."""
 
 
-class NoFunction(JudgeError):
+class ProblemError(JudgeError):
+    """The problem file is at fault."""
+
+    exit_code = 1
+
+
+class NoFunction(ProblemError):
     """The problem's output is no function of its inputs, so nothing can be compared with it."""
 
 

@@ -469,6 +469,7 @@ def picture() -> str:
         dash = "" if ratio == 1 else ' stroke-dasharray="2 4"'
         parts.append(f'<path d="M{x(ratio)} {TOP - 32}V{bottom}" stroke="{GREY}" stroke-opacity="0.6"{dash}/>')
         parts.append(f'<text x="{x(ratio)}" y="{bottom + 18}" text-anchor="middle">{ratio:g}x</text>')
+    lines = dict.fromkeys(MARKS, "")
     for i, (problem, entry) in enumerate(ours.items()):
         row = TOP + STEP * i + 6
         parts.append(f'<text x="{LEFT - 10}" y="{row + 4}" text-anchor="end">{problem}</text>')

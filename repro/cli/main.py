@@ -50,9 +50,9 @@ EXAMPLES = """examples:
   repro verify                                  check the newest bundle
   repro bundle share B -o public                copy a bundle without host, user, path, GPU, key
 
-exit codes: 0 the work is done, whatever the verdicts; 1 wrong use, or something is missing here;
-2 the tool failed, `artifacts lint` found an error or `verify` a failure; 3 with --strict, a
-solution was not correct or a claim was not reproduced; 130 interrupted."""
+exit codes: 0 the work is done, whatever the verdicts; 1 wrong use, a faulty problem file, or
+something is missing here; 2 the tool failed, `artifacts lint` found an error or `verify` a failure;
+3 with --strict, a solution was not correct or a claim was not reproduced; 130 interrupted."""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -444,10 +444,9 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
     if args.output is not None:
         offline.write_text(args.output, audit.markdown(bundle, entries))
     screen = Screen.of(args)
-    columns = [Column(name, whole=name in ("problem", "verdict")) for name in audit.HEAD]
     apart = [entry for entry in entries if entry.verdict != "judged" or entry.refused_classes]
     shown = entries if screen.verbose or len(entries) <= MANY else apart
-    screen.table(columns, [audit.cells(entry) for entry in shown])
+    screen.table(audit.COLUMNS, [audit.cells(entry) for entry in shown])
     if left := len(entries) - len(shown):
         screen.line(f"{left} more are judged in every class; -v shows all here, -o FILE writes them.", "dim")
     screen.line(audit.counted(entries))
@@ -464,7 +463,9 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
 
     if args.self_test and args.overrides:
         raise UsageError("--set does not go with --self-test", "its cases have sizes of their own")
-    if args.identity != bool(args.suite) or (args.identity and (args.path or args.self_test or args.overrides)):
+    if args.identity and not args.suite:
+        raise UsageError("--identity needs --suite NAME", "", "Write --suite kernelbench --identity.")
+    if args.suite and (not args.identity or args.path or args.self_test or args.overrides):
         raise UsageError("--suite goes with --identity alone", "", "Write --suite kernelbench --identity.")
     if args.identity:
         engine, size = device.sized(args, progress)

@@ -15,7 +15,7 @@ from rich.text import Text
 from repro import config
 from repro.bundle.write import Bundle, latest
 from repro.cli.ending import complain
-from repro.errors import JudgeError, UsageError
+from repro.errors import ReproError, UsageError
 from repro.runs.progress import Progress
 from repro.system import jsonio
 from repro.system.screen import BAD, OPEN, Column, Screen, shortest
@@ -153,22 +153,32 @@ def _suite(args: argparse.Namespace, progress: Progress) -> int:
 
     torch.set_num_threads(1)
     rows: list[list[str]] = []
-    for problem in catalogue.suite(args.suite, size=args.size):
-        progress.step(problem.key)
-        taken: tuple[str, ...] = ("–", "–", "–")
-        status = store.status(args.results, problem, args.device)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of the problem's own code
-                known = problem if catalogue.is_shipped(problem) else derive.complete(problem)
-                taken = sizes.listed(known, args.device)
-        except JudgeError as error:
-            status = f"not judged: {error}"
-        rows.append([problem.key, problem.name, *taken, status])
+    reasons: dict[str, str] = {}
+    found = catalogue.suite(args.suite, size=args.size)
     screen = Screen.of(args)
     columns = (Column("id", whole=True), Column("name"), Column("GB", number=True), Column("GFLOP", number=True),
                Column("memory GB", number=True), Column("status", 1))  # fmt: skip
-    screen.table(columns, rows)
+    try:
+        with progress.live(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the problem's own code
+            for number, problem in enumerate(found, 1):
+                progress.at(number, len(found))
+                progress.step(problem.key)
+                taken: tuple[str, ...] = ("–", "–", "–")
+                status = store.status(args.results, problem, args.device)
+                try:
+                    known = problem
+                    if not catalogue.is_shipped(problem):
+                        known = derive.complete(sizes.settle(problem, {}, known=False))
+                    taken = sizes.listed(known, args.device)
+                except Exception as error:  # whatever the problem's own code does, the others are listed
+                    status = "not judged"
+                    reasons[problem.key] = str(error) if isinstance(error, ReproError) else repr(error)
+                rows.append([problem.key, problem.name, *taken, status])
+    finally:  # what is known is shown after Ctrl-C too
+        screen.table(columns, rows)
+        for key, reason in reasons.items():
+            screen.item(f"{key}: not judged: {reason}")
     screen.line("GB: inputs, weights and outputs once. Memory: what judging takes at least.", "dim")
     screen.last(f"{len(rows)} problems of {args.suite}", f"{args.size} size on {args.device}")
     return 0

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro import config, fingerprint
 from repro.engines.problem_ahead import Ahead, Settled
-from repro.errors import PrerequisiteError, ReproError, UsageError
+from repro.errors import ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge.sandbox import launcher, pool
 from repro.problems import constants
@@ -205,7 +205,7 @@ def serve(folder: Path) -> None:
             outcome.result = checked(job.verb, run(job, folder, ahead.settle, progress, observed.mark))
             outcome.status = "done"
         except ReproError as error:
-            outcome.status = "unmet" if isinstance(error, PrerequisiteError | UsageError) else "failed"
+            outcome.status = "unmet" if error.exit_code == 1 else "failed"
             outcome.error = str(error)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from repro import config, fingerprint
 from repro.engines import job as jobs
 from repro.engines import problem_ahead
-from repro.errors import PrerequisiteError, ReproError, UsageError
+from repro.errors import ReproError, UsageError
 from repro.judge.sandbox import launcher, pool
 from repro.system import jsonio
 
@@ -77,7 +77,7 @@ class Wire:
         """Answer with an error."""
         from repro.records.session import Refused
 
-        unmet = isinstance(error, PrerequisiteError | UsageError)
+        unmet = isinstance(error, ReproError) and error.exit_code == 1
         text = str(error) if isinstance(error, ReproError) else f"{type(error).__name__}: {error}"
         self.answer(Refused(error=text, status="unmet" if unmet else "failed"))
 

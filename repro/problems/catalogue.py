@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from repro import config
-from repro.errors import JudgeError, UsageError
+from repro.errors import ProblemError, UsageError
 from repro.inputs.stress import SPIKE_FACTOR, Stress
 from repro.problems import constants
 
@@ -112,7 +112,7 @@ class Problem:
     def module(self) -> types.ModuleType:
         """A fresh execution of the problem file with this size's overrides.
 
-        Raises JudgeError where the file does not run or lacks a part of the protocol.
+        Raises ProblemError where the file does not run or lacks a part of the protocol.
         """
         module = types.ModuleType(f"problem_{self.id}")
         module.__file__ = str(self.path)
@@ -124,13 +124,25 @@ class Problem:
                 module.__dict__.update(helpers)
             exec(compile(text, str(self.path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
         except Exception as error:
-            raise JudgeError(
-                f"problem file {self.file_name} does not run", f"{type(error).__name__}: {error}"
-            ) from error
+            raise self.fault(f"problem file {self.file_name} does not run", error) from error
         unknown = [name for name in self.overrides if not constants.holds(source, name)]
         if unknown:
-            raise JudgeError(f"problem file {self.file_name} has no module-level name {', '.join(unknown)}")
+            raise ProblemError(f"problem file {self.file_name} has no module-level name {', '.join(unknown)}")
         return module
+
+    def fault(self, what: str, error: Exception, remedy: str = "") -> ProblemError:
+        """An error of the file's own code, with what to do about it."""
+        why = str(error).rstrip(".")
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            package = error.name.partition(".")[0]
+            remedy = f"Install {package} where problems are judged: python -m pip install {package}"
+        elif re.search(r"meta\b", why, re.IGNORECASE):
+            remedy = "It runs on torch's meta device, where tensors have no values to read or move."
+        elif "NVIDIA" in why or "CUDA" in why:
+            remedy = "Name no device in the problem file: the judge places the tensors."
+        elif not remedy:
+            remedy = "Mend the problem file" + (", or try other constants: --set NAME=VALUE" if self.overrides else ".")
+        return ProblemError(what, f"{type(error).__name__}: {why}", remedy)
 
     def check_names(self, overrides: dict[str, Any]) -> None:
         """Raises UsageError where the file has no constant of a name that `--set` gave."""
@@ -141,8 +153,11 @@ class Problem:
             raise UsageError(f"{self.path.name} has no constant {', '.join(unknown)}", f"its constants are {there}")
 
     def init_inputs(self, module: types.ModuleType, *, perturbed: bool = False) -> list[Any]:
-        """Constructor arguments, after the perturbation of `perturbed_init` where asked."""
-        values = list(module.get_init_inputs())
+        """Constructor arguments, after the perturbation of `perturbed_init` where asked. Raises ProblemError."""
+        try:
+            values = list(module.get_init_inputs())
+        except Exception as error:
+            raise self.fault(f"get_init_inputs() of {self.file_name} fails", error) from error
         if perturbed:
             for position, value in self.perturbed_init.items():
                 values[position] = value
@@ -238,8 +253,11 @@ def load_fetched(problem_id: str, *, size: str = "full", dtype: str = "float32")
     """A problem of the fetched KernelBench by id. Raises UsageError for an unknown id."""
     found = fetched()
     if problem_id not in found:
-        why = f"there are {len(found)}, from {min(found)} to {max(found)}" if found else "it has not been fetched"
-        raise UsageError(f"no problem {problem_id!r} in {KERNELBENCH}", why, f"Run `repro fetch {KERNELBENCH}`.")
+        why, remedy = "it has not been fetched", f"Run `repro fetch {KERNELBENCH}`."
+        if found:
+            why = f"there are {len(found)}, from {min(found)} to {max(found)}"
+            remedy = f"Name a level from {min(LEVELS)} to {max(LEVELS)} and a number, as {min(found)}."
+        raise UsageError(f"no problem {problem_id!r} in {KERNELBENCH}", why, remedy)
     loaded = load_file(found[problem_id], dtype=dtype, size=size)
     return replace(loaded, id=problem_id, name=loaded.name.partition("_")[2].strip("_"))
 

@@ -44,7 +44,7 @@ class Reduced:
     """A problem at its reduced size, run in fp64 on the CPU."""
 
     def __init__(self, problem: Problem) -> None:
-        """Raises JudgeError where the file does not run, PrerequisiteError where no reduced size is known."""
+        """Raises ProblemError where the file does not run, PrerequisiteError where no reduced size is known."""
         own = replace(
             problem, overrides={}
         )  # what is derived at small sizes does not depend on the sizes that were given
@@ -61,14 +61,14 @@ class Reduced:
         return [_double(x) for x in plan.make(seed, CPU, stress=stress)]
 
     def __call__(self, values: list[Any], seed: int = SEED) -> list[torch.Tensor]:
-        """Return the output's tensors in fp64. seed: of torch's own generator. Raises JudgeError."""
+        """Return the output's tensors in fp64. seed: of torch's own generator. Raises ProblemError."""
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 value = self.model(*[x.clone() if isinstance(x, torch.Tensor) else x for x in values])
         except Exception as error:
-            name = self.problem.file_name
-            raise JudgeError(f"Model of {name} fails in fp64", f"{type(error).__name__}: {error}") from error
+            what, remedy = f"Model of {self.problem.file_name} fails in fp64", "Let it take inputs of any precision."
+            raise self.problem.fault(what, error, remedy) from error
         return [x.double() for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
 
 
@@ -323,7 +323,7 @@ def neighbour(problem: Problem) -> dict[str, Any]:
 def complete(problem: Problem) -> Problem:
     """Return a problem with all that is derived for it. What cannot be derived stays as it is for any file.
 
-    Raises JudgeError where the file does not run, NoFunction where its output is none of its inputs.
+    Raises ProblemError where the file does not run, NoFunction where its output is none of its inputs.
     """
     try:
         reduced = Reduced(problem)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from repro.errors import JudgeError
+from repro.errors import ProblemError
 from repro.problems.plan import Plan, Weights, build, torch_dtype
 
 
@@ -49,7 +49,7 @@ def _uncompiled() -> Iterator[None]:
 
 def model(plan: Plan, init: list[Any]) -> torch.nn.Module:
     """The Model with these constructor arguments, without memory. One whose constructor reads values of tensors is
-    built on the CPU. Raises JudgeError where it cannot be built there either."""
+    built on the CPU. Raises ProblemError where it cannot be built there either."""
     for around in (_uncompiled, nullcontext):
         with suppress(Exception), around(), torch.device("meta"):
             found: torch.nn.Module = plan.module.Model(*init)
@@ -91,7 +91,7 @@ class _Recurrent(TorchFunctionMode):
 
 def run(plan: Plan, init: list[Any], mode: Tally | None = None, built: torch.nn.Module | None = None) -> Run:
     """Run the Model with these constructor arguments, or one that is built. mode: counts what it computes. Raises
-    JudgeError where it fails."""
+    ProblemError where it fails."""
     built = built or model(plan, init)
     inputs = [torch.empty(s[0], dtype=s[1], device="meta") if i in plan.tensors else s for i, s in enumerate(plan.spec)]
 
@@ -107,8 +107,7 @@ def run(plan: Plan, init: list[Any], mode: Tally | None = None, built: torch.nn.
             with torch.no_grad():
                 return Run(built.state_dict(), inputs, call())
     except Exception as error:
-        name = plan.problem.file_name
-        raise JudgeError(f"Model of {name} fails on the meta device", f"{type(error).__name__}: {error}") from error
+        raise plan.problem.fault(f"Model of {plan.problem.file_name} fails", error) from error
 
 
 def output_spec(plan: Plan, weights: Weights) -> Any:
@@ -128,7 +127,8 @@ def _spec(value: Any) -> Any:
         return leaf if value.permute(strides).is_contiguous() else leaf | {"gaps": True}
     if isinstance(value, tuple | list):
         return [_spec(item) for item in value]
-    raise JudgeError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged")
+    raise ProblemError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged",
+                       "Let it return a tensor, or tuples and lists of tensors.")  # fmt: skip
 
 
 class Leaf(TypedDict):

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from repro.errors import JudgeError
+from repro.errors import ProblemError
 from repro.inputs import stress as stresses
 from repro.inputs.recipes import Recipe, spike, touched
 from repro.inputs.stress import Stress
@@ -253,7 +253,7 @@ class Plan:
 
 
 def plan(problem: Problem) -> Plan:
-    """Run `get_inputs()` on the meta device and record each input's draw. Raises JudgeError if it fails."""
+    """Run `get_inputs()` on the meta device and record each input's draw. Raises ProblemError if it fails."""
     module = problem.module()
     meta = torch.device("meta")
     served = Served(meta, 0)
@@ -261,12 +261,11 @@ def plan(problem: Problem) -> Plan:
         with torch.device(meta), served:
             values = module.get_inputs()
     except Exception as error:
-        raise JudgeError(f"get_inputs() of {problem.file_name} fails", f"{type(error).__name__}: {error}",
-                         "It runs on torch's meta device: it may read no tensor's values.") from error  # fmt: skip
+        raise problem.fault(f"get_inputs() of {problem.file_name} fails", error) from error
     if not isinstance(values, list | tuple) or not any(isinstance(value, torch.Tensor) for value in values):
         wrong = "a list without a tensor" if isinstance(values, list | tuple) else type(values).__name__
-        raise JudgeError(f"get_inputs() of {problem.file_name} returns {wrong}", "",
-                         "Let it return a list of what Model.forward takes, with a tensor in it.")  # fmt: skip
+        raise ProblemError(f"get_inputs() of {problem.file_name} returns {wrong}", "",
+                           "Let it return a list of what Model.forward takes, with a tensor in it.")  # fmt: skip
     dtype = torch_dtype(problem.dtype)
     recipes: list[Recipe | None] = []
     spec: list[Any] = []
@@ -352,7 +351,7 @@ class _Undrawn(TorchDispatchMode):
 def build(
     problem: Problem, module: types.ModuleType, init: list[Any], *, seed: int = WEIGHT_SEED, drawn: bool = True
 ) -> torch.nn.Module:
-    """Return a new `Model` on the CPU, in the problem's dtype and in eval mode. Raises JudgeError.
+    """Return a new `Model` on the CPU, in the problem's dtype and in eval mode. Raises ProblemError.
 
     drawn: without it parameters may hold anything, for a caller that loads a state dict. They are drawn all the same
     where something else depends on them.
@@ -364,7 +363,7 @@ def build(
             torch.manual_seed(seed)
             model = module.Model(*init)
     except Exception as error:
-        raise JudgeError(f"Model of {problem.file_name} cannot be built", f"{type(error).__name__}: {error}") from error
+        raise problem.fault(f"Model of {problem.file_name} cannot be built", error) from error
     finally:
         torch.random.set_rng_state(state)
     return model.to(torch_dtype(problem.dtype)).eval()

@@ -236,37 +236,47 @@ class Search:
         return None
 
 
-def _runs(problem: Problem) -> bool:
-    """Whether the problem's Model runs on the CPU, on inputs of its own, and returns a finite number."""
+def _fault(problem: Problem) -> str:
+    """Why the problem's Model does not run on the CPU, on inputs of its own, or returns no finite number; or ""."""
     try:
         plan = inputs.plan(problem)
         with torch.random.fork_rng(devices=[]):
             model = inputs.build(problem, plan.module, problem.init_inputs(plan.module))
         with torch.no_grad():
             value = model(*plan.make(CHECK_SEED, torch.device("cpu")))
-    except JudgeError:
-        return False
-    except Exception:  # of the problem's own code: an index that is out of range, an operation that the CPU lacks
-        return False
-    return all(bool(x.isfinite().any()) for x in tree_leaves(value) if isinstance(x, torch.Tensor))
+    except JudgeError as error:
+        return f"{error.what}: {error.why}"
+    except Exception as error:  # of the problem's own code: an index out of range, an operation that the CPU lacks
+        return f"it fails with {type(error).__name__}: {error}"
+    outputs = [x for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
+    if not all(x.numel() for x in outputs):
+        return "its output is empty"
+    return "" if all(bool(x.isfinite().any()) for x in outputs) else "its output holds no finite number"
 
 
 def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
     """The sizes at which a problem costs no more than a budget, or the smallest that were found.
 
-    The problem's own overrides stay as they are. Raises JudgeError where the file does not run, PrerequisiteError where
-    no size that was found runs on the CPU in reasonable time.
+    The problem's own overrides stay as they are. Raises ProblemError where the file does not run, PrerequisiteError
+    where no size that was found runs on the CPU in reasonable time.
     """
     for search in (Search(problem, budget), Search(problem, budget, init=False)):
         *_, sizes = search.steps()
-        if sizes.flop <= MOST_FLOP and sizes.bytes + 4 * sizes.peak <= MOST_BYTES:
-            if _runs(replace(problem, overrides=sizes.overrides, work=None)):
-                return sizes
+        needed = sizes.bytes + 4 * sizes.peak
+        if sizes.flop > MOST_FLOP or needed > MOST_BYTES:
+            why = (
+                f"it takes {sizes.flop / 1e9:.3g} GFLOP a call and {gigabytes(needed)}; the limits are "
+                f"{MOST_FLOP / 1e9:.2g} GFLOP and {gigabytes(MOST_BYTES)}"
+            )
+            remedy = "Use a GPU"
+        elif not (why := _fault(replace(problem, overrides=sizes.overrides, work=None))):
+            return sizes
+        else:
+            remedy = "Mend the problem file, use a GPU"
     raise PrerequisiteError(
-        f"no reduced size of {problem.key} is small enough for the CPU or runs there",
-        f"the smallest found ({constants.listed(sizes.overrides) or 'the published one'}) takes {sizes.flop / 1e9:.3g} "
-        f"GFLOP a call and {gigabytes(sizes.bytes)}; the limit is {MOST_FLOP / 1e9:.2g} GFLOP",
-        "Use a GPU, or try other constants: --set NAME=VALUE",
+        f"no reduced size of {problem.key} runs on the CPU",
+        f"at the smallest found ({constants.listed(sizes.overrides) or 'the published one'}) {why}",
+        f"{remedy}, or try other constants: --set NAME=VALUE",
     )
 
 

@@ -69,9 +69,9 @@ class Job:
 class Outcome:
     """The outcome of a job.
 
-    status: done, failed (the tool or the problem), unmet (a prerequisite), lost (the engine) or interrupted. result:
-    plain data of `records.result`, `records.fixture` or `records.profile`, by the job's verb. fingerprint: plain data
-    of `records.fingerprint`. node: a hash of the machine that ran it, if the engine has several.
+    status: done, failed (the tool), unmet (a prerequisite or the problem file), lost (the engine) or interrupted.
+    result: plain data of `records.result`, `records.fixture` or `records.profile`, by the job's verb. fingerprint:
+    plain data of `records.fingerprint`. node: a hash of the machine that ran it, if the engine has several.
     """
 
     job: str

@@ -49,12 +49,17 @@ CASES = {
     "large": "on inputs scaled up many times",
     "mixed": "on inputs of which some are scaled up many times and others down",
     "curved": "on inputs that reach the curves of its functions",
-    "edited": "on the last inputs with a few elements changed",
+    "edited": "on the previous call's inputs with a few elements changed",
     "nonfinite": "on inputs with one NaN",
     "neighbour": "at a neighbouring shape",
     "warmup": "before the first comparison",
     "import": "while the file was imported",
     "timing": "while it was timed",
+}
+# Label of a finding that does not make a solution wrong -> what was found.
+FINDINGS = {
+    "nonfinite": "a NaN of the inputs does not reach the output as in the reference (wrong by --strict-nonfinite)",
+    "reuses_output": "a later call changes the output of an earlier one",
 }
 # Guard -> what it measures. Limits of the loosest precision class decide.
 DISTANCES = {

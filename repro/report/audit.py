@@ -8,9 +8,13 @@ from repro.bundle.write import Bundle
 from repro.records.base import Number, Record
 from repro.records.fixture import PUBLISHED, FixtureRecord
 from repro.records.row import Row
+from repro.system.screen import Column
 
-HEAD = ("problem", "verdict", "classes", "signal", "best cheat", "margin", "zeros pass 1e-2", "zeros pass 1e-4",
-        "influence of inputs", "why")  # fmt: skip
+COLUMNS = (
+    Column("problem", whole=True), Column("verdict", whole=True), Column("classes", 1), Column("signal", 4),
+    Column("best cheat", 3), Column("margin", 2), Column("zeros pass 1e-2", 5), Column("zeros pass 1e-4", 6),
+    Column("influence of inputs", 7), Column("why", least=40),
+)  # fmt: skip
 
 # Tolerances of the published comparison, and the influence below which an input hardly matters.
 TOLERANCES, BLIND = ("1e-2", "1e-4"), 1e-4
@@ -64,9 +68,9 @@ def _row(name: str, row: Row | None) -> Audited:
 
 
 def cells(entry: Audited) -> list[str]:
-    """Return an entry as the cells of HEAD."""
+    """Return an entry as the cells of COLUMNS."""
     if entry.verdict == "not measured":
-        return [entry.problem, entry.verdict, *[""] * (len(HEAD) - 3), _short(entry.why)]
+        return [entry.problem, entry.verdict, *[""] * (len(COLUMNS) - 3), _short(entry.why)]
     passed = (entry.zeros_allclose.get(f"allclose_{at}") for at in TOLERANCES)
     return [
         entry.problem, entry.verdict, " ".join(entry.classes), _number(entry.signal), entry.best_cheat or "",

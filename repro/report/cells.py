@@ -22,8 +22,8 @@ NUMBERS = {
 # A word of judgement and the sign before it: no meaning rests on colour alone.
 GOOD = ("correct", "REPRODUCED", "done", "complete", "FAST", "as expected", "not throttled", "usable", "reproduced",
         "holds")  # fmt: skip
-BAD = ("incorrect", "rejected", "error", "timeout", "timed out", "DIFFERS", "failed", "SLOW", "wrong", "hard",
-       "throttled", "refused", "differs", "does not hold")  # fmt: skip
+BAD = ("incorrect", "rejected", "error", "timeout", "timed out", "missing", "DIFFERS", "failed", "SLOW", "wrong",
+       "hard", "throttled", "refused", "differs", "does not hold")  # fmt: skip
 # A speedup with its interval, drawn against 1. Its number stands in a column of its own: text leaves the bar out.
 BAR = "bar"
 SIGNS = {"good": "✓", "bad": "✗", "open": "○"}

@@ -238,27 +238,25 @@ def _short(ratio: float) -> str:
 
 
 def _word(entry: wording.Judged) -> Text:
-    word = wording.word(entry)
-    tone = (
-        GOOD
-        if word == "correct"
-        else OPEN
-        if word in (wording.NOT_JUDGED, "not measured", "inconclusive", "unjudgeable")
-        else BAD
-    )
-    return Text(f"{SIGNS[tone]} {word}", tone)
+    return _sign(entry).append(f" {wording.word(entry)}")
+
+
+def _sign(entry: wording.Judged) -> Text:
+    tone = TONES[cells.tone(wording.word(entry))]
+    return Text(SIGNS[tone], tone)
 
 
 def _why(name: str, entry: Solution | Kernel, screen: Screen) -> None:
     """Why one solution is not correct or has no times, and what to do."""
     if isinstance(entry, Solution) and entry.no_measurement:
         screen.item(f"{name}: times are no measurement: {entry.no_measurement}", Text(SIGNS[OPEN], OPEN))
+    for label in sorted(set(entry.labels if isinstance(entry, Solution) else ()) & set(wording.FINDINGS)):
+        screen.item(f"{name}: {label}: {wording.FINDINGS[label]}", Text(SIGNS[OPEN], OPEN))
     if entry.verdict in ("correct", "not measured"):
         return
     advice = wording.remedy(entry.reasons[0]) if entry.reasons else ""
     told = wording.why(entry) or entry.why
-    tone = OPEN if wording.not_judged(entry) else BAD
-    screen.item(f"{name}: {told}." + (f" {advice}" if advice else ""), Text(SIGNS[tone], tone))
+    screen.item(f"{name}: {told}." + (f" {advice}" if advice else ""), _sign(entry))
 
 
 def _artifacts(facts: Facts, screen: Screen) -> None:

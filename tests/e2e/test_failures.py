@@ -284,6 +284,7 @@ USAGE: dict[str, tuple[str, tuple[str, ...]]] = {
     "report-of-no-bundle": ("report empty", ("empty is not a bundle", "manifest.json")),
     "report-of-a-file": ("report mine.py", ("mine.py is not a bundle",)),
     "report-of-something-else": ("report foreign", ("foreign is not a bundle",)),
+    "identity-without-suite": (f"evaluate --identity {cpu}", ("--identity needs --suite NAME",)),
     "repeats": (f"run --repeats 0 {cpu}", ("--repeats must be at least 1",)),
     "timeout-zero": (f"evaluate L1_36.py --timeout-s 0 {cpu}", ("--timeout-s", "positive")),
     "timeout-nan": (f"evaluate L1_36.py --timeout-s nan {cpu}", ("--timeout-s", "positive")),
@@ -675,6 +676,13 @@ def test_full_temporary_folder_fails_its_row_with_the_reason(judge_tool: Tool) -
     assert done.code == 2
     assert "No space left" in done.complaint
     assert rows(tool.bundles()[0])["L1_36/L1_36"]["status"] == "failed"
+
+
+def test_a_faulty_problem_file_exits_1_and_says_what_to_do(tool: Tool) -> None:
+    put(tool, mine=GOOD, p="class Model: 0\ndef get_init_inputs(): return []\ndef get_inputs(): return [1 / 0]\n")
+    done = tool("evaluate", "mine.py", "--problem", "p.py", *JUDGE)
+    assert done.code == 1 and "the tool failed" not in done.out + done.err
+    assert "get_inputs() of p.py fails: ZeroDivisionError: division by zero. Mend the problem" in done.complaint
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from repro import config
 from repro.cli import main
-from repro.errors import JudgeError, PrerequisiteError, UsageError
+from repro.errors import JudgeError, PrerequisiteError, ProblemError, UsageError
 from repro.fixtures import store
-from repro.problems import catalogue
+from repro.problems import catalogue, meta
 from repro.problems import plan as inputs
 
 ARTIFACT_FOLDERS = {
@@ -383,35 +384,43 @@ def test_a_problem_with_integer_outputs_is_judged(tmp_path: Path) -> None:
     assert entry["verdict"] == "correct", entry
 
 
+DRAWN, RETURNED = "[torch.randn(64, 16)]", "torch.argmax(x, dim=1)"
+
+
 @pytest.mark.parametrize(
-    "text, why",
+    ("old", "new", "said"),
     [
-        ("def get_inputs(): return []\n", "does not define Model, get_init_inputs"),
-        ("class Model\n", "is not Python"),
-        (None, "cannot read"),
+        (DRAWN, "[open('no data')]", "FileNotFoundError: .* Mend the problem file"),
+        (DRAWN, "[torch.rand(8).numpy()]", "TypeError: .* It runs on torch's meta device"),
+        (
+            DRAWN,
+            "[torch.rand(8).cuda()]",
+            r"get_inputs\(\) of p.py fails: .* (Name no device|no values to read or move)",
+        ),
+        (DRAWN, "3", "returns int. Let it return a list"),
+        (DRAWN, "torch.rand(4)", "returns Tensor. Let it return a list"),
+        (DRAWN, "[3, 4]", "returns a list without a tensor. Let it return"),
+        (
+            "return []",
+            "return [1 / 0]",
+            r"get_init_inputs\(\) of p.py fails: ZeroDivisionError: .* Mend the problem file",
+        ),
+        ("return []", "return [3]", "cannot be built: TypeError: .* Mend the problem file"),
+        (RETURNED, "x @ x", "Model of p.py fails: RuntimeError: .* Mend the problem file"),
+        (RETURNED, "x.mean().item()", "Model of p.py fails: .* It runs on torch's meta device"),
+        (RETURNED, "{'sum': x.sum()}", "returns dict: only tensors can be judged. Let it return a tensor"),
+        ("torch.nn as", "no_such.part as", "p.py does not run: .* Install no_such where problems are judged"),
+        ("64, 16", "64, 16", "negative dimension -4: .* or try other constants: --set NAME=VALUE"),
     ],
-    ids=["incomplete", "broken", "missing"],
 )
-def test_a_file_that_is_no_problem_is_wrong_use(tmp_path: Path, text: str | None, why: str) -> None:
+def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path: Path, old: str, new: str, said: str) -> None:
     file = tmp_path / "p.py"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(UsageError, match=why):
-        catalogue.resolve(str(file), size="full")
-
-
-def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path: Path) -> None:
-    file = tmp_path / "p.py"
-    file.write_text(RANKING.replace("return [torch.randn(64, 16)]", "raise RuntimeError('no data')"))
-    with pytest.raises(JudgeError, match=r"get_inputs\(\) of p.py fails: RuntimeError: no data. It runs on"):
-        inputs.plan(catalogue.load_file(file))
-    for returned, wrong in (("3", "int"), ("torch.rand(4)", "Tensor"), ("[3, 4]", "a list without a tensor")):
-        file.write_text(RANKING.replace("[torch.randn(64, 16)]", returned))
-        with pytest.raises(JudgeError, match=rf"get_inputs\(\) of p.py returns {wrong}. Let it return"):
-            inputs.plan(catalogue.load_file(file))
-    file.write_text("import nothing_of_that_name\n" + RANKING)
-    with pytest.raises(JudgeError, match="does not run"):
-        inputs.plan(catalogue.load_file(file))
+    file.write_text(RANKING.replace(old, new))
+    with pytest.raises(ProblemError, match=said) as found:
+        problem = replace(catalogue.load_file(file), overrides={"get_inputs.16": -4} if old == "64, 16" else {})
+        plan = inputs.plan(problem)
+        meta.output_spec(plan, inputs.Weights(problem.init_inputs(plan.module), {}))
+    assert found.value.exit_code == 1
 
 
 def test_a_file_of_a_known_number_takes_the_known_sizes_and_work(tmp_path: Path) -> None:

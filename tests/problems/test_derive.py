@@ -97,18 +97,24 @@ def test_a_stressed_input_keeps_what_the_problem_requires_of_it(
         assert not torch.equal(found, published)
 
 
-BROKEN = "import torch, no_such_package\nfrom torch import nn\n\nclass Model(nn.Module):\n    pass\n"
-BROKEN += "\ndef get_inputs():\n    return []\n\ndef get_init_inputs():\n    return []\n"
+# It runs on the CPU at a reduced size alone.
+LARGE = INPUT.format(value="torch.rand(4096, 512)").replace("x * 2", "x * 2 if x.is_meta or len(x) < 999 else 1 / 0")
 
 
-def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(tool: Tool) -> None:
+@pytest.mark.parametrize(("size", "taken"), [("full", "15 0 23.7"), ("smoke", "0.000524 0 1.08")])
+def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(
+    tool: Tool, size: str, taken: str
+) -> None:
     level = tool.folder / "sources/kernelbench/KernelBench/level1"
     level.mkdir(parents=True)
     (level / "36_RMSNorm_.py").write_bytes(catalogue.load("L1_36").path.read_bytes())
-    (level / "37_Broken.py").write_text(BROKEN)
-    done = tool.within("problems", "--suite", "kernelbench", COLUMNS="160")
+    (level / "37_Broken.py").write_text("import no_such_package\n" + INPUT)
+    (level / "38_Large.py").write_text(LARGE)
+    (level / "39_None.py").write_text(INPUT.replace("return []", "return None"))
+    done = tool.within("problems", "--suite", "kernelbench", "--size", size, COLUMNS="80")
     assert done.code == 0, done.err
-    known, broken = (next(line for line in done.out.splitlines() if line.startswith(key)) for key in ("L1_36", "L1_37"))
+    lines = {line.partition(" ")[0]: line for line in done.out.splitlines() if line.startswith("L1")}
     # 15 GB of traffic, and no fp64 copy of the whole input in the memory
-    assert known.split()[2:] == ["15", "0", "23.7", "not", "measured"], known
-    assert "not judged" in broken and "no_such_package" in done.out.replace("\n", "")
+    assert f" {taken} not measured" in " ".join(lines["L1_36"].split()) and lines["L1_38"].endswith("not measured")
+    assert "not judged" in lines["L1_37"] and "- L1_37: not judged: problem file 37_Broken.py" in done.out
+    assert "pip install no_such_package" in done.out and "- L1_39: not judged: " in done.out

@@ -102,6 +102,23 @@ def test_problems_that_cannot_shrink_are_refused_with_their_cost(tmp_path: Path)
         sizes.derive(unknown(file))
 
 
+@pytest.mark.parametrize(
+    ("output", "n", "why"),
+    [
+        ("torch.log(x - x)", 64, "output holds no finite"),
+        ("x", 0, "output is empty"),
+        ("x[n:].min()", 64, "it fails with"),
+    ],
+)
+def test_what_fails_at_the_smallest_size_is_said(tmp_path: Path, output: str, n: int, why: str) -> None:
+    file = tmp_path / "p.py"
+    module, given = f"n = {n}\nclass Model(torch.nn.Module):\n    def forward(self, x):", "def get_inputs():"
+    file.write_text(f"import torch\n{module}\n        return {output}\n{given}\n    return [torch.rand(n, 8)]\n"
+                    "def get_init_inputs():\n    return []\n")  # fmt: skip
+    with pytest.raises(PrerequisiteError, match=f"no reduced size of p runs on the CPU: .* {why}.* Mend"):
+        sizes.derive(unknown(file))
+
+
 # -- overrides
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+
+import pytest
+from rich.console import Console
 
 from repro.bundle.write import Bundle
 from repro.records.fixture import FixtureRecord, TrialLimits
 from repro.records.row import Row
 from repro.report import audit
+from repro.system.screen import Screen
 
 FIXTURE = {
     "problem": "L1_01", "margins": {"fp32": 40.0, "bf16": 0.5}, "margin": 40.0, "best_cheat": "constant",
@@ -43,6 +48,14 @@ def test_every_planned_problem_has_a_line_with_its_verdict_and_reason() -> None:
     counted = audit.counted(found)
     assert counted.startswith("4 problems: 0 judged in every class, 1 in some, 1 unjudgeable, 2 not measured")
     assert counted.endswith("zeros pass allclose at 1e-2 on 2")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_terminal_shows_ids_verdicts_and_reasons(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    Screen(console=console).table(audit.COLUMNS, map(audit.cells, audit.rows(bundle())))
+    (line,) = (line for line in console.export_text().splitlines() if line.startswith("L2_80"))
+    assert "unjudgeable" in line and "constant; 16 runs" in line
 
 
 def test_the_page_says_how_it_was_measured_what_stands_out_and_has_a_line_for_each_problem() -> None:

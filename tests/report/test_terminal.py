@@ -26,7 +26,7 @@ from repro.doctor import finding
 from repro.judge.worker import no_gpu
 from repro.records import wording
 from repro.records.verdict import Reason
-from repro.report import document, terminal
+from repro.report import cells, document, terminal
 from repro.runs import progress
 from repro.system.screen import Column, Screen, broken, fitting, shared
 
@@ -295,6 +295,29 @@ def test_reports_fit_the_terminal_and_end_with_one_line(verb: str, tmp_path: Pat
     (line,) = out.getvalue().splitlines()
     assert line.endswith(" · report: a/report.html")
     assert LAST[verb] in line
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "shown"),
+    [
+        ("unjudgeable", "degenerate", "○ unjudgeable"),
+        ("error", "missing", "✗ missing"),
+        ("error", "needs_cuda", "○ not"),
+    ],
+)
+def test_a_verdict_has_one_sign_and_a_finding_a_line(tmp_path: Path, verdict: str, code: str, shown: str) -> None:
+    judged = result("L1_36", {"mine": 4.0}, device="cpu")
+    changed = {"verdict": verdict, "reasons": [{"code": code, "detail": "x"}]}
+    judged["results"][0] |= changed | {"labels": ["nonfinite", "reuses_output", "triton"]}
+    bundle = bundle_of(
+        tmp_path, "evaluate", {"a": judged}, {"a": {"problem": "L1_36", "file": "mine.py"}}, device="cpu"
+    )
+    drawn, out = screen(200)
+    terminal.draw(document.build([bundle], config.ARTIFACTS_DIR), drawn)
+    row, hides, reuses, why = (line for line in ANSI.sub("", out.getvalue()).splitlines() if "mine.py" in line)
+    assert shown in row and why.startswith(f"{shown[0]} L1_36 mine.py: ")
+    assert cells.text("verdict", shown[2:]).startswith(shown[0])
+    assert "mine.py: nonfinite: a NaN of the inputs" in hides and "mine.py: reuses_output: a later call" in reuses
 
 
 def test_of_a_whole_suite_the_table_shows_what_stands_out() -> None:
