@@ -96,7 +96,7 @@ class KernelSource:
         for line in text.encode().split(b"\n"):
             self._lines.append(self._lines[-1] + len(line) + 1)
 
-    # -- positions ---------------------------------------------------------------------------------------------------
+    # -- positions ---
 
     def start(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> int:
         """Return where a node begins."""
@@ -136,7 +136,7 @@ class KernelSource:
         changed = self.apply(edits).encode()
         return changed[begin : end + len(changed) - len(self.text.encode())].decode()
 
-    # -- kernels -----------------------------------------------------------------------------------------------------
+    # -- kernels ---
 
     @functools.cached_property
     def kernels(self) -> dict[str, Function]:

@@ -178,7 +178,7 @@ def apply(source: KernelSource, params: Params) -> str:
             if parameter == "maxnreg" and value == 0 and keyword is None:
                 continue
             if keyword is None:
-                added += f", {parameter}={value}"
+                added += f"{', ' if added else ''}{parameter}={value}"
                 continue
             if parameter == "maxnreg" and value == 0:
                 edits.append(source.replace(keyword.value, "None"))
@@ -186,21 +186,16 @@ def apply(source: KernelSource, params: Params) -> str:
             node = literal if literal is not None else keyword.value
             turned[(source.start(node), source.end(node))] = str(value)
         if added:
-            edits.append(_append(source, launch, added))
+            edits.append(append_arguments(source, launch, added))
     if missing := sorted(set(params) - known):
         raise NotApplicable(f"there is no knob {', '.join(missing)}")
     return source.apply([*edits, *(Edit(*span, text) for span, text in turned.items())])
 
 
-def _append(source: KernelSource, launch: Launch, text: str) -> Edit:
-    """Return the edit that adds arguments at the end of a launch."""
-    last = max([*map(source.end, launch.call.args), *map(source.end, launch.call.keywords)])
-    return Edit(last, last, text)
-
-
 def append_arguments(source: KernelSource, launch: Launch, text: str) -> Edit:
     """Return the edit that adds `text` (`NAME=value, ...`) to a launch's arguments."""
-    return _append(source, launch, f", {text}")
+    last = max([*map(source.end, launch.call.args), *map(source.end, launch.call.keywords)])
+    return Edit(last, last, f", {text}")
 
 
 def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> list[Knob]:

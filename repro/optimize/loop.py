@@ -70,7 +70,7 @@ class Search:
         self._room = judging.BATCH
         self._exhausted, self.stopped, self._failed = False, "", ""
 
-    # -- the run ------------------------------------------------------------------------------------------------------
+    # -- the run ---
 
     def run(self) -> State:
         """Search until a budget, the floor, or nothing is left; return the state. Raises ReproError."""
@@ -184,7 +184,7 @@ class Search:
         """Return the seconds of this run, with those before it was killed and resumed."""
         return round(self._before_s + self._clock() - self._began, 3)
 
-    # -- candidates ---------------------------------------------------------------------------------------------------
+    # -- candidates ---
 
     def _propose(self, count: int) -> list[Program]:
         """Return new programs of all proposers; wait while a proposer may still get some."""
@@ -241,7 +241,7 @@ class Search:
         state.sources[address] = proposal.source
         return program
 
-    # -- judging ------------------------------------------------------------------------------------------------------
+    # -- judging ---
 
     def _submission(self, program: Program) -> Submission:
         return Submission(program.id, self.state.sources[program.address].encode(), program.entry)
@@ -421,7 +421,7 @@ class Search:
                 return Gain(ratio=rival.gain.ratio * step.ratio, ci95=bounds, n=step.n)
         return found
 
-    # -- words --------------------------------------------------------------------------------------------------------
+    # -- words ---
 
     def _diagnose(self, program: Program) -> Diagnosis:
         counters = self._counters if program.id == INPUT else None

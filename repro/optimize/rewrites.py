@@ -31,6 +31,7 @@ from repro.optimize.kernel_source import (
     is_tl,
     names_in,
     parameters,
+    parts,
     pointers,
     program_axis,
     reaches,
@@ -56,7 +57,7 @@ class Rewrite:
     what: str
 
 
-# -- T0 ---------------------------------------------------------------------------------------------------------------
+# -- T0 ---
 
 
 def _own_output(source: KernelSource) -> str:
@@ -88,7 +89,7 @@ def _base(kernel: Function, call: ast.Call) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-# -- T9 ---------------------------------------------------------------------------------------------------------------
+# -- T9 ---
 
 
 def _cache_hints(source: KernelSource) -> str:
@@ -109,7 +110,7 @@ def _cache_hints(source: KernelSource) -> str:
     return source.apply(edits)
 
 
-# -- T10 --------------------------------------------------------------------------------------------------------------
+# -- T10 ---
 
 
 @every_kernel
@@ -206,7 +207,7 @@ def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
     return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and not assigned(kernel, variable)
 
 
-# -- T11 --------------------------------------------------------------------------------------------------------------
+# -- T11 ---
 
 
 def _constant_sizes(source: KernelSource) -> str:
@@ -243,7 +244,7 @@ def _is_size(kernel: Function, name: str) -> bool:
     return False
 
 
-# -- T12 --------------------------------------------------------------------------------------------------------------
+# -- T12 ---
 
 
 @every_kernel
@@ -275,7 +276,7 @@ def _operand(text: str) -> str:
     return text if plain else f"({text})"
 
 
-# -- T5, T8, T6 -------------------------------------------------------------------------------------------------------
+# -- T5, T8, T6 ---
 
 
 def _programs(source: KernelSource, kernel: Function, axis: int) -> list[ast.Call]:
@@ -378,7 +379,7 @@ def _flattened(source: KernelSource, name: str) -> str:
     return source.apply(edits)
 
 
-# -- T14 --------------------------------------------------------------------------------------------------------------
+# -- T14 ---
 
 
 def _ranges(kernel: Function) -> list[tuple[ast.For, ast.Call]]:
@@ -388,6 +389,10 @@ def _ranges(kernel: Function) -> list[tuple[ast.For, ast.Call]]:
         if isinstance(n, ast.For) and isinstance(n.iter, ast.Call) and not n.iter.keywords
         and ast.unparse(n.iter.func) in ("range", "tl.range")
     ]  # fmt: skip
+
+
+def _innermost(loop: ast.For) -> bool:
+    return sum(isinstance(node, ast.For) for node in parts(loop)) == 1
 
 
 def _unrolled(source: KernelSource) -> str:
@@ -404,34 +409,24 @@ def _unrolled(source: KernelSource) -> str:
     return source.apply(edits)
 
 
-def _unroll_factor(source: KernelSource) -> str:
-    """Innermost loops are unrolled four times."""
-    edits = []
-    for kernel in source.kernels.values():
-        for loop, call in _ranges(kernel):
-            if not any(isinstance(node, ast.For) for child in loop.body for node in ast.walk(child)):
-                last = source.end(call.args[-1])
-                edits += [source.replace(call.func, "tl.range"), Edit(last, last, ", loop_unroll_factor=4")]
-    if not edits:
-        raise NotApplicable("there is no loop")
-    return source.apply(edits)
+def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
+    """Return the rewrite that gives innermost loops an option, if need be where they call some of `tl`."""
+
+    def change(source: KernelSource) -> str:
+        edits = []
+        for kernel in source.kernels.values():
+            for loop, call in _ranges(kernel):
+                if _innermost(loop) and (not needed or calls(loop, *needed)):
+                    last = source.end(call.args[-1])
+                    edits += [source.replace(call.func, "tl.range"), Edit(last, last, f", {option}")]
+        if not edits:
+            raise NotApplicable("there is no such loop")
+        return source.apply(edits)
+
+    return change
 
 
-def _pipelined(source: KernelSource) -> str:
-    """Loads of innermost loops are started three steps ahead, through shared memory."""
-    edits = []
-    for kernel in source.kernels.values():
-        for loop, call in _ranges(kernel):
-            inner = not any(isinstance(node, ast.For) for child in loop.body for node in ast.walk(child))
-            if inner and calls(loop, "load"):
-                last = source.end(call.args[-1])
-                edits += [source.replace(call.func, "tl.range"), Edit(last, last, ", num_stages=3")]
-    if not edits:
-        raise NotApplicable("there is no loop that loads")
-    return source.apply(edits)
-
-
-# -- T17 --------------------------------------------------------------------------------------------------------------
+# -- T17 ---
 
 
 @every_kernel
@@ -474,7 +469,7 @@ def _widened(
     ]
 
 
-# -- T16 --------------------------------------------------------------------------------------------------------------
+# -- T16 ---
 
 
 @every_kernel
@@ -492,7 +487,7 @@ def _register_tile(source: KernelSource, name: str) -> str:
             count = source.argument(launch, rows)
         case _:
             count = None
-    if count is None or chosen(launch) or any(isinstance(n, ast.For) for n in ast.walk(ast.Module(first.body, []))):
+    if count is None or chosen(launch) or not _innermost(first):
         raise NotApplicable("the loops do not count the rows of one argument")
     row, tile = ast.unparse(first.target), source.fresh("TILE")
     loads = [c for c in calls(first, "load")]
@@ -578,8 +573,10 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T11", "constant_sizes", EXACT, ("compute", "latency"), _constant_sizes, "sizes as compile-time constants"),
     Rewrite("T12", "small_offsets", EXACT, ("compute",), _small_offsets, "32-bit offsets where tensors are small"),
     Rewrite("T14", "unrolled", EXACT, ("compute", "latency"), _unrolled, "loops with constant bounds unrolled"),
-    Rewrite("T14f", "unroll_factor", EXACT, ("latency",), _unroll_factor, "innermost loops unrolled four times"),
-    Rewrite("T21", "pipelined", EXACT, ("memory", "latency"), _pipelined, "loads started three steps ahead"),
+    Rewrite("T14f", "unroll_factor", EXACT, ("latency",), _innermost_with("loop_unroll_factor=4"),
+            "innermost loops unrolled four times"),
+    Rewrite("T21", "pipelined", EXACT, ("memory", "latency"), _innermost_with("num_stages=3", "load"),
+            "loads started three steps ahead"),
     Rewrite("T16", "register_tile", REASSOCIATES, ("memory",), _register_tile, "two passes over memory become one"),
     Rewrite("T17", "vector_accumulator", REASSOCIATES, ("latency", "memory"), _vector_accumulator,
             "vectors are added up, and reduced once"),
