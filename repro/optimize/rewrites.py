@@ -9,8 +9,8 @@ that other shapes still pass. Names and numbers (T0 to T26) are those of docs/op
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,6 +55,16 @@ class Rewrite:
     helps: tuple[str, ...]
     apply: Callable[[KernelSource], str]
     what: str
+
+    def attempt(self, source: KernelSource) -> str | None:
+        """Return the rewritten text; None if the rewrite does not fit, or fails, of which it warns."""
+        try:
+            return self.apply(source)
+        except NotApplicable:
+            return None
+        except Exception as error:  # noqa: BLE001 (a fault of ours ends no search; a test it does)
+            warnings.warn(f"the rewrite {self.name} failed: {error!r}", RuntimeWarning, stacklevel=2)
+            return None
 
 
 # -- T0 ---
@@ -614,8 +624,6 @@ def applicable(source: KernelSource) -> dict[str, str]:
 
 @functools.lru_cache(256)
 def _applicable(text: str) -> dict[str, str]:
-    source, found = KernelSource(text), {}
-    for rewrite in CATALOGUE:
-        with contextlib.suppress(NotApplicable):
-            found[rewrite.name] = rewrite.apply(source)
-    return found
+    source = KernelSource(text)
+    made = {rewrite.name: rewrite.attempt(source) for rewrite in CATALOGUE}
+    return {name: rewritten for name, rewritten in made.items() if rewritten is not None}

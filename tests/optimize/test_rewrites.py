@@ -464,3 +464,11 @@ def test_every_rewrite_compiles_for_every_architecture(number: str, arch: int, t
     found = dict(zip((f.stem for f in files), map(json.loads, done.stdout.splitlines()), strict=True))
     assert {name: each["error"] for name, each in found.items() if "error" in each} == {}
     assert all(k["registers"] and 0 < k["occupancy"] <= 1 for each in found.values() for k in each["kernels"])
+
+
+def test_a_rewrite_that_fails_ends_no_search_and_does_not_pass_a_test() -> None:
+    broken = rewrites.Rewrite("", "broken", rewrites.EXACT, (), lambda source: {}[source.text], "")
+    with pytest.warns(RuntimeWarning, match="the rewrite broken failed: KeyError"):
+        assert broken.attempt(KernelSource("pass")) is None
+    with pytest.raises(RuntimeWarning):
+        broken.attempt(KernelSource("pass"))
