@@ -17,6 +17,7 @@ from conftest import WHOLE
 from repro import config
 from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal
+from repro.optimize.proposers.search import directions
 
 INPUTS = {path.parent.name[:2]: path.read_text() for path in sorted(config.ARTIFACTS_DIR.glob("*/input_kernel.py"))}
 ORACLE = {path.stem: path.read_text() for path in sorted(config.ORACLE_DIR.glob("*.py"))}
@@ -544,3 +545,17 @@ def test_only_integers_that_become_addresses_lose_their_64_bits() -> None:
     for text in (LANES.replace("at, y", "at, y + at"), *values):
         with pytest.raises(NotApplicable):
             change(KernelSource(text))
+
+
+def test_numbers_keep_to_what_a_kernel_does_with_them() -> None:
+    text = rewrites.BY_NAME["constant_sizes"].apply(KernelSource(LANES.replace("% W", "% W.to(tl.int64)")))
+    assert "n: tl.constexpr, W, S" in text, "a constant has no method"
+    head, grid = LANES.replace("n, 64", "n, 32"), "y, mask=mask"
+    for text, largest in ((head.replace(grid, "y"), 64), (head, 512), (LANES.replace(grid, "y"), 512)):
+        (knob,) = (k for k in knobs.find(KernelSource(knobs.named(text))) if k.name == "lanes.B")
+        assert max(knob.values) == largest
+    (direction,) = (d for d in directions("input", INPUTS["04"]) if d.strategy == "split_reduction")
+    text = knobs.apply(KernelSource(direction.text), {"add_parts.BLOCK": 512})
+    assert "block = 512\n" in text and "256" not in text.partition("add_parts[")[2]
+    warps = {k.name: k.exact for k in direction.knobs if "warps" in k.name}
+    assert warps == {"matvec_kernel.num_warps": False, "add_parts.num_warps": True}
