@@ -10,7 +10,7 @@ import functools
 import hashlib
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,17 @@ from repro.judge.source import provenance
 
 Function = ast.FunctionDef
 POINTER = re.compile(r"ptrs?$")
-MEMORY = ("load", "store")
+MEMORY, GRID = ("load", "store"), ("program_id", "num_programs")
+# Functions of `tl` that add up lanes, in an order that the compiler chooses.
+ADDING = ("sum", "dot", "dot_scaled", "cumsum", "cumprod", "reduce", "associative_scan", "softmax")
+# Functions of `tl` whose results depend on the same lane of their operands alone.
+LANEWISE = (
+    "abs cast cdiv ceil clamp cos div_rn erf exp exp2 fdiv floor fma full log log2 max_contiguous maximum minimum "
+    "multiple_of range rsqrt sigmoid sin sqrt sqrt_rn static_range swizzle2d where zeros zeros_like"
+).split()
+BUILTINS = ("abs", "float", "int", "max", "min", "range")
+# The value of a name that gets one, but not that of an expression.
+UNKNOWN = ast.Constant(...)
 
 
 @dataclass(frozen=True)
@@ -197,6 +207,26 @@ class KernelSource:
                 return value
         return None
 
+    def constant(self, launch: Launch, parameter: str) -> str | None:
+        """Return the text of what a launch passes for a parameter that the kernel never changes."""
+        return None if assigned(self.kernels[launch.kernel], parameter) else self.argument(launch, parameter)
+
+    def helpers(self, kernel: str) -> list[Function]:
+        """Return a kernel and the module's jitted functions that it calls."""
+        found = [self.kernels[kernel]]
+        for function in found:
+            found += [f for f in self.kernels.values() if f.name in names_in(function) and f not in found]
+        return found
+
+    def own_ids(self, kernel: str) -> None:
+        """Raise NotApplicable if a kernel may ask elsewhere, or for a computed axis, which program it is."""
+        every = [node for function in self.helpers(kernel) for node in parts(function)]
+        bare = {n.func.id for n in every if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        own = [c for c in calls(self.kernels[kernel], *GRID) if axis_of(c).isdigit()]
+        asks = sum(isinstance(n, ast.Attribute) and n.attr in GRID for n in every)
+        if asks != len(own) or bare - {*BUILTINS, *self.kernels}:
+            raise NotApplicable("a function of the kernel may ask which program it is")
+
     def grid_parts(self, launch: Launch) -> list[str]:
         """Return the texts of the grid's dimensions. Raises NotApplicable if the grid is no tuple.
 
@@ -268,7 +298,46 @@ def program_axis(kernel: Function, node: ast.expr, block: str) -> int | None:
 def value_of(function: Function, node: ast.expr) -> ast.expr:
     """Return what is assigned to a name, if that is one value; else the expression itself."""
     values = assigned(function, node.id) if isinstance(node, ast.Name) else []
-    return values[0] if len(values) == 1 else node
+    return values[0] if len(values) == 1 and values[0] is not UNKNOWN else node
+
+
+def given(call: ast.Call, index: int, name: str) -> ast.expr | None:
+    """Return what a call passes, by place or name; None if that is not to be seen."""
+    plain = call.args if not any(isinstance(a, ast.Starred) for a in call.args) else []
+    return next((k.value for k in call.keywords if k.arg == name), plain[index] if index < len(plain) else None)
+
+
+def operand(call: ast.Call, index: int, name: str) -> ast.expr:
+    """As `given`. Raises NotApplicable in place of None."""
+    found = given(call, index, name)
+    if found is None:
+        raise NotApplicable(f"{ast.unparse(call)} does not show its {name}")
+    return found
+
+
+def address_of(call: ast.Call) -> ast.expr:
+    """Return where a call loads or stores."""
+    return operand(call, 0, "pointer")
+
+
+def mask_of(call: ast.Call) -> ast.expr | None:
+    """Return the mask of a load or store; None without one."""
+    return given(call, 2 if is_tl(call, "store") else 1, "mask")
+
+
+def joined(mask: ast.expr | None) -> list[ast.expr]:
+    """Return what `&` joins to a mask."""
+    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
+        return joined(mask.left) + joined(mask.right)
+    return [] if mask is None else [mask]
+
+
+def lanewise(node: ast.AST, *more: str) -> bool:
+    """Return whether all calls in an expression or a kernel are of functions by lane, or of `more`."""
+    known = {*BUILTINS, *more, *(f"tl.{name}" for name in (*LANEWISE, *more))}
+    called = [n.func for n in parts(node) if isinstance(n, ast.Call)]
+    cast = [f for f in called if isinstance(f, ast.Attribute) and f.attr == "to"]
+    return all(f in cast or ast.unparse(f) in known or "libdevice." in ast.unparse(f) for f in called)
 
 
 def parameters(function: Function) -> list[str]:
@@ -306,22 +375,43 @@ def calls(function: ast.AST, *names: str) -> list[ast.Call]:
 
 
 def assigned(function: ast.AST, name: str) -> list[ast.expr]:
-    """Return the values that are assigned to a name in a function, through tuples too."""
-    found: list[ast.expr] = []
+    """Return the values that a name gets in a function, through tuples too; UNKNOWN for the first of a parameter.
+
+    `name += value` counts as `name + value`, and a loop gives `range()`.
+    """
+    return _values(function).get(name, [])
+
+
+@functools.lru_cache(256)
+def _values(function: ast.AST) -> dict[str, list[ast.expr]]:
+    found: dict[str, list[ast.expr]] = {}
+    read = set[int]()
     for node in parts(function):
-        if not isinstance(node, ast.Assign):
-            continue
-        for target in node.targets:
-            found += list(_pairs(target, node.value, name))
+        pairs = list[tuple[ast.Name, ast.expr]]()
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                pairs = [pair for target in targets for pair in _pairs(target, value)]
+            case ast.AugAssign(target=ast.Name() as target, op=op, value=value):
+                pairs = [(target, ast.copy_location(ast.BinOp(ast.Name(target.id), op, value), node))]
+            case ast.For(target=ast.Name() as target, iter=ast.Call(func=func)):
+                pairs = [(target, ast.Call(func, [], []))]
+            case ast.Name(ctx=ast.Store() | ast.Del()) if id(node) not in read:  # below what gives it a value
+                pairs = [(node, UNKNOWN)]
+        for target, value in pairs:
+            read.add(id(target))
+            found.setdefault(target.id, []).append(value)
+    if isinstance(function, ast.FunctionDef):
+        for name in set(parameters(function)) & found.keys():
+            found[name].insert(0, UNKNOWN)
     return found
 
 
-def _pairs(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr]:
-    if isinstance(target, ast.Name) and target.id == name:
-        yield value
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.Name, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target, value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         for one, other in zip(target.elts, value.elts, strict=True):
-            yield from _pairs(one, other, name)
+            yield from _pairs(one, other)
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -331,25 +421,29 @@ def names_in(node: ast.AST) -> set[str]:
 
 def reaches(function: Function, node: ast.AST) -> tuple[set[str], set[str]]:
     """Return (the names, the `tl` functions) on which an expression depends, through the kernel's assignments."""
-    seen: set[str] = set()
-    functions: set[str] = set()
-    pending: list[ast.AST] = [node]
+    every = reached(function, node)
+    functions = {n.attr for n in every if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "tl"}
+    return {n.id for n in every if isinstance(n, ast.Name)}, functions
+
+
+def reached(function: Function, node: ast.AST, ends: Callable[[ast.AST], bool] | None = None) -> list[ast.AST]:
+    """Return all parts of the expressions on which one depends, but what is in those that `ends` names."""
+    seen, found, pending = set[str](), list[ast.AST](), [node]
     while pending:
-        current = pending.pop()
-        for part in ast.walk(current):
-            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "tl":
-                functions.add(part.attr)
-            if isinstance(part, ast.Name) and part.id not in seen:
-                seen.add(part.id)
-                pending += assigned(function, part.id)
-    return seen, functions
+        part = pending.pop()
+        found.append(part)
+        pending += [] if ends and ends(part) else ast.iter_child_nodes(part)
+        if isinstance(part, ast.Name) and part.id not in seen:
+            seen.add(part.id)
+            pending += assigned(function, part.id)
+    return found
 
 
 def pointers(function: Function) -> set[str]:
     """Return the parameters that are addresses: named so, or the leftmost term of a loaded or stored address."""
     found = {name for name in parameters(function) if POINTER.search(name)}
     for call in calls(function, *MEMORY):
-        node: ast.expr = call.args[0]
+        node = address_of(call)
         while isinstance(node, ast.BinOp):
             node = node.left
         if isinstance(node, ast.Name) and node.id in parameters(function):

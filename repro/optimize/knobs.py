@@ -8,16 +8,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro.optimize.kernel_source import (
+    ADDING,
+    UNKNOWN,
     Edit,
     Function,
     KernelSource,
     Launch,
     NotApplicable,
+    address_of,
     assigned,
     calls,
     constexprs,
+    given,
+    is_tl,
+    mask_of,
+    names_in,
+    operand,
     parts,
     program_axis,
+    reached,
     value_of,
 )  # fmt: skip
 
@@ -154,7 +163,8 @@ def fits(source: KernelSource, params: Params) -> bool:
     for name, kernel in source.kernels.items():
         threads = 32 * params.get(f"{name}.num_warps", OPTIONS["num_warps"][1])
         for call in calls(kernel, "zeros", "full"):
-            sides = call.args[0].elts if call.args and isinstance(call.args[0], ast.List | ast.Tuple) else []
+            shape = given(call, 0, "shape")
+            sides = shape.elts if isinstance(shape, ast.List | ast.Tuple) else []
             sizes = [params.get(f"{name}.{side.id}") if isinstance(side, ast.Name) else None for side in sides]
             if None not in sizes and math.prod(size or 1 for size in sizes) > MOST_A_THREAD * threads:
                 return False
@@ -178,7 +188,7 @@ def apply(source: KernelSource, params: Params) -> str:
             if parameter == "maxnreg" and value == 0 and keyword is None:
                 continue
             if keyword is None:
-                added += f", {parameter}={value}"
+                added += f"{', ' if added else ''}{parameter}={value}"
                 continue
             if parameter == "maxnreg" and value == 0:
                 edits.append(source.replace(keyword.value, "None"))
@@ -186,26 +196,21 @@ def apply(source: KernelSource, params: Params) -> str:
             node = literal if literal is not None else keyword.value
             turned[(source.start(node), source.end(node))] = str(value)
         if added:
-            edits.append(_append(source, launch, added))
+            edits.append(append_arguments(source, launch, added))
     if missing := sorted(set(params) - known):
         raise NotApplicable(f"there is no knob {', '.join(missing)}")
     return source.apply([*edits, *(Edit(*span, text) for span, text in turned.items())])
 
 
-def _append(source: KernelSource, launch: Launch, text: str) -> Edit:
-    """Return the edit that adds arguments at the end of a launch."""
-    last = max([*map(source.end, launch.call.args), *map(source.end, launch.call.keywords)])
-    return Edit(last, last, text)
-
-
 def append_arguments(source: KernelSource, launch: Launch, text: str) -> Edit:
     """Return the edit that adds `text` (`NAME=value, ...`) to a launch's arguments."""
-    return _append(source, launch, f", {text}")
+    last = max([*map(source.end, launch.call.args), *map(source.end, launch.call.keywords)])
+    return Edit(last, last, f", {text}")
 
 
 def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> list[Knob]:
     kernel = source.kernels[launch.kernel]
-    dots, sums = calls(kernel, "dot"), calls(kernel, "sum", "dot", "cumsum", "reduce")
+    dots, fixed = calls(kernel, "dot"), _sizes(source, launch)
     least, most = (SMALLEST_DOT, LARGEST_DOT) if dots else (SMALLEST, LARGEST)
     found = []
     for name in sorted(constexprs(kernel)):
@@ -217,11 +222,37 @@ def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> list[Knob]
             continue
         known.add(place)
         now = literal.value
-        values = tuple(
-            v for e in range(-STEPS, STEPS) if least <= (v := int(now * 2.0**e)) <= max(most, now) and now * 2.0**e >= 1
-        )
-        found.append(Knob(f"{launch.kernel}.{name}", values, now, exact=not sums))
+        most_now = now if name in fixed else max(most, now)
+        values = tuple(v for e in range(-STEPS, STEPS) if max(least, 1) <= (v := int(now * 2.0**e)) <= most_now)
+        found.append(Knob(f"{launch.kernel}.{name}", values, now, exact=not _adds(source, launch.kernel)))
     return found
+
+
+def _adds(source: KernelSource, kernel: str) -> bool:
+    """Return whether a kernel adds up lanes."""
+    every = [node for function in source.helpers(kernel) for node in parts(function)]
+    return any(isinstance(node, ast.Attribute) and node.attr in ADDING for node in every)
+
+
+def _sizes(source: KernelSource, launch: Launch) -> set[str]:
+    """Return the constants at which a store's lanes end, and that neither its mask, the grid nor a loop's step has."""
+    kernel, found = source.kernels[launch.kernel], set[str]()
+    try:
+        for store in calls(kernel, "store"):
+            mask = mask_of(store)
+            found |= _ends(kernel, address_of(store)) - (_ends(kernel, mask) if mask else set())
+        grid = names_in(ast.parse(" + ".join(source.grid_parts(launch)))) if found else set()
+    except NotApplicable:
+        return found or constexprs(kernel)
+    steps = [ast.unparse(n.iter.args[2]) for n in parts(kernel)
+             if isinstance(n, ast.For) and isinstance(n.iter, ast.Call) and len(n.iter.args) == 3]  # fmt: skip
+    return {name for name in found - {*steps} if source.argument(launch, name) not in grid}
+
+
+def _ends(kernel: Function, node: ast.expr) -> set[str]:
+    """Return the texts of the sizes of the lanes on which an expression depends."""
+    return {ast.unparse(operand(n, 1, "end")) for n in reached(kernel, node)
+            if isinstance(n, ast.Call) and is_tl(n, "arange")}  # fmt: skip
 
 
 def _guards(launch: Launch, block: int) -> bool:
@@ -243,14 +274,15 @@ def _options(source: KernelSource, launch: Launch) -> list[Knob]:
         now: Any = usual
         if keyword is not None and isinstance(keyword.value, ast.Constant):
             now = keyword.value.value or 0
-        found.append(Knob(f"{launch.kernel}.{name}", values, now if now in values else usual, exact=True))
+        exact = name != "num_warps" or not _adds(source, launch.kernel)
+        found.append(Knob(f"{launch.kernel}.{name}", values, now if now in values else usual, exact))
     return found
 
 
 def _literal(source: KernelSource, launch: Launch, value: ast.expr) -> Any:
     """Return the integer literal behind an argument: itself, or the one value of a local or module-level name."""
     if isinstance(value, ast.Name):
-        values = assigned(launch.function, value.id)
+        values = [v for v in assigned(launch.function, value.id) if v is not UNKNOWN]
         if not values:
             values = [v for statement in source.tree.body if isinstance(statement, ast.Assign)
                       for v in assigned(ast.Module([statement], []), value.id)]  # fmt: skip

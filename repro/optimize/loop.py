@@ -12,7 +12,7 @@ from dataclasses import replace
 from repro.optimize import compiled, judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Journal
 from repro.optimize.judging import Judge
-from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal, sha256
+from repro.optimize.kernel_source import KernelSource, ast_hash, refusal, sha256
 from repro.optimize.live import Board
 from repro.optimize.proposers.base import Modelled, Proposer
 from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Program, State
@@ -108,9 +108,8 @@ class Search:
 
     def _mend(self, first: Program) -> bool:
         """Give an input kernel that writes into its input an output of its own; it becomes the kernel to start from."""
-        try:
-            text = rewrites.BY_NAME["own_output"].apply(KernelSource(self._source))
-        except NotApplicable:
+        text = rewrites.BY_NAME["own_output"].attempt(KernelSource(self._source))
+        if text is None:
             return False
         found = self._add(Proposal(text, self._entry, INPUT, "own_output", why="the input kernel is refused"), "search")
         self._verdict(found, self._check([found]))

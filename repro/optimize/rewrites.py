@@ -9,20 +9,23 @@ that other shapes still pass. Names and numbers (T0 to T26) are those of docs/op
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from repro.optimize import rewrites_passes, rewrites_tiles
 from repro.optimize.guards import chosen, copied, every_kernel, first_statement, guarded, statement_of
 from repro.optimize.kernel_source import (
+    GRID,
     MEMORY,
+    UNKNOWN,
     Edit,
     Function,
     KernelSource,
     Launch,
     NotApplicable,
+    address_of,
     assigned,
     axis_of,
     body_of,
@@ -30,9 +33,12 @@ from repro.optimize.kernel_source import (
     constexprs,
     is_tl,
     names_in,
+    operand,
     parameters,
+    parts,
     pointers,
     program_axis,
+    reached,
     reaches,
 )
 from repro.optimize.knobs import append_arguments
@@ -54,6 +60,16 @@ class Rewrite:
     helps: tuple[str, ...]
     apply: Callable[[KernelSource], str]
     what: str
+
+    def attempt(self, source: KernelSource) -> str | None:
+        """Return the rewritten text; None if the rewrite does not fit, or fails, of which it warns."""
+        try:
+            return self.apply(source)
+        except NotApplicable:
+            return None
+        except Exception as error:  # noqa: BLE001 (a fault of ours ends no search; a test it does)
+            warnings.warn(f"the rewrite {self.name} failed: {error!r}", RuntimeWarning, stacklevel=2)
+            return None
 
 
 # -- T0
@@ -84,7 +100,7 @@ def _aliases(value: ast.expr) -> list[ast.Name]:
 
 def _base(kernel: Function, call: ast.Call) -> str | None:
     """Return the pointer parameter of a load or store."""
-    found = sorted(reaches(kernel, call.args[0])[0] & pointers(kernel))
+    found = sorted(reaches(kernel, address_of(call))[0] & pointers(kernel))
     return found[0] if len(found) == 1 else None
 
 
@@ -100,7 +116,7 @@ def _cache_hints(source: KernelSource) -> str:
             if is_tl(call, "store"):
                 hint = 'cache_modifier=".cs"'
             else:
-                streams = "program_id" in reaches(kernel, call.args[0])[1]
+                streams = "program_id" in reaches(kernel, address_of(call))[1]
                 hint = f'eviction_policy="{"evict_first" if streams else "evict_last"}"'
             last = max([*map(source.end, call.args), *map(source.end, call.keywords)])
             edits.append(Edit(last, last, f", {hint}"))
@@ -187,12 +203,12 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
             return None
     if not isinstance(size, ast.Name):
         return None
-    size_text, block_text = source.argument(launch, size.id), source.argument(launch, block)
+    size_text, block_text = source.constant(launch, size.id), source.constant(launch, block)
     if size_text is None or block_text is None:
         return None
     guard = f"({size_text}) % ({block_text}) == 0"
-    if isinstance(first, ast.Name) and not assigned(kernel, first.id):
-        return guard if _loops(kernel, first.id, size.id, block) else None
+    if isinstance(first, ast.Name) and _loops(kernel, first.id, size.id, block):
+        return guard
     axis = program_axis(kernel, first, block)
     if axis is None:
         return None
@@ -203,7 +219,8 @@ def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
     """Return whether a variable's only meaning is that of a loop `for variable in range(0, size, block)`."""
     loops = [n for n in ast.walk(kernel) if isinstance(n, ast.For) and ast.unparse(n.target) == variable]
     wanted = (f"range(0, {size}, {block})", f"tl.range(0, {size}, {block})")
-    return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and not assigned(kernel, variable)
+    alone = len(assigned(kernel, variable)) == len(loops)
+    return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and alone
 
 
 # -- T11
@@ -215,8 +232,10 @@ def _constant_sizes(source: KernelSource) -> str:
     for name in {launch.kernel for launch in source.launches}:
         kernel = source.kernels[name]
         known = constexprs(kernel) | pointers(kernel)
+        known |= {ast.unparse(n.value) for n in ast.walk(kernel) if isinstance(n, ast.Attribute)}
         for argument in kernel.args.args:
-            if argument.arg not in known and argument.annotation is None and _is_size(kernel, argument.arg):
+            fixed = argument.arg not in known and not assigned(kernel, argument.arg)  # no number has methods
+            if fixed and argument.annotation is None and _is_size(kernel, argument.arg):
                 edits.append(source.replace(argument, f"{argument.arg}: tl.constexpr"))
     if not edits:
         raise NotApplicable("no size is an argument at run time")
@@ -233,9 +252,8 @@ def _is_size(kernel: Function, name: str) -> bool:
             return True
         elif isinstance(node, ast.Compare) and any(isinstance(c, ast.Name) and c.id == name for c in node.comparators):
             return True
-    integers = {p for p in parameters(kernel) if p == name}
     for call in calls(kernel, *MEMORY):
-        if integers & reaches(kernel, call.args[0])[0] and name not in names_in(call):
+        if name in reaches(kernel, address_of(call))[0] and name not in names_in(call):
             return any(
                 isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Sub) and name in names_in(node)
                 for node in ast.walk(kernel)
@@ -248,31 +266,58 @@ def _is_size(kernel: Function, name: str) -> bool:
 
 @every_kernel
 def _small_offsets(source: KernelSource, name: str) -> str:
+    """Integers that become addresses, and no data, have 32 bits."""
     kernel, launch = source.kernels[name], source.only_launch(name)
-    edits = []
+    places = {part for call in calls(kernel, *MEMORY) for part in reached(kernel, address_of(call))}
+    data: list[ast.expr] = [operand(call, 1, "value") for call in calls(kernel, "store")]
+    data += [n for n in ast.walk(kernel) if isinstance(n, ast.Call) and "atomic" in ast.unparse(n.func)]
+    places -= {part for node in data for part in reached(kernel, node, lambda n: is_tl(n, "load"))}
+    edits, numbers = [], set[str]()
     for node in ast.walk(kernel):
         match node:
-            case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[target]) if (
-                ast.unparse(target) == "tl.int64"
-            ):
+            case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[target]):
                 dot = source.text.encode().index(b".", source.end(value))  # behind a bracket around the value
-                edits.append(Edit(dot, source.end(node), ""))
-            case ast.Call(args=[value, target]) if is_tl(node, "cast") and ast.unparse(target) == "tl.int64":
-                edits.append(source.replace(node, source.of(value)))
+                edit = Edit(dot, source.end(node), "")
+            case ast.Call(args=[value, target]) if is_tl(node, "cast"):
+                edit = source.replace(node, source.of(value))
+            case _:
+                continue
+        given = _integers(kernel, value) if ast.unparse(target) == "tl.int64" and node in places else None
+        if given is not None:
+            edits.append(edit)
+            numbers |= given
     if not edits:
         raise NotApplicable("no offset is of 64 bits")
-    tensors = [source.argument(launch, p) for p in parameters(kernel) if p in pointers(kernel)]
-    if not tensors or None in tensors:
-        raise NotApplicable("a tensor of the launch is not known")
-    sizes = ", ".join(f"{_operand(tensor)}.numel()" for tensor in tensors if tensor)
-    largest = f"max({sizes})" if len(tensors) > 1 else sizes
-    return guarded(source, name, "int32", edits, f"{largest} <= {SMALL_ELEMENTS}")
+    found = pointers(kernel)
+    told = {p: source.argument(launch, p) for p in parameters(kernel) if p in found | numbers}
+    if not found or None in told.values():
+        raise NotApplicable("a tensor or a number of the launch is not known")
+    tensors = "".join(f"{told[p]}, " for p in told if p in found)
+    guard = f"all(t is None or t.numel() <= {SMALL_ELEMENTS} for t in ({tensors.strip()}))"
+    guard += "".join(f" and isinstance({told[p]}, int)" for p in told if p in numbers)
+    return guarded(source, name, "int32", edits, guard)
 
 
-def _operand(text: str) -> str:
-    """Return the text of an argument so that an attribute of it can follow."""
-    plain = isinstance(ast.parse(text, mode="eval").body, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
-    return text if plain else f"({text})"
+INTEGER = ("range", "tl.range", "tl.static_range", "tl.maximum", "tl.minimum", "tl.multiple_of")
+
+
+def _integers(kernel: Function, value: ast.expr) -> set[str] | None:
+    """Return the parameters with which a value is an integer if they are; None if it may be none."""
+
+    def known(node: ast.AST) -> bool:
+        quotient = isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)  # of integers alone
+        return quotient or is_tl(node, *GRID, "arange", "cdiv")
+
+    every = reached(kernel, value, known)
+    for node in every:
+        match node:
+            case ast.Call(func=ast.Attribute(attr="to"), args=[target]) if "int" in ast.unparse(target):
+                pass
+            case ast.Call(func=func) if not known(node) and ast.unparse(func) not in INTEGER:
+                return None
+            case ast.BinOp(op=ast.Div() | ast.Pow()) | ast.Constant(value=float()):
+                return None
+    return None if UNKNOWN in every else {n.id for n in every if isinstance(n, ast.Name)} & {*parameters(kernel)}
 
 
 # -- T5, T8, T6
@@ -317,6 +362,7 @@ def _looped(
 ) -> str:
     """Wrap a kernel's body into a loop over `program`, which takes the place of tl.program_id(0)."""
     kernel, launch = source.kernels[name], source.only_launch(name)
+    source.own_ids(name)
     ids = _programs(source, kernel, 0)
     used = names_in(kernel)
     if not ids or {"turn", "program"} & used or calls(kernel, "num_programs"):
@@ -360,6 +406,7 @@ def _flattened(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     if chosen(launch) or calls(kernel, "num_programs") or _defaults(kernel):
         raise NotApplicable("the launch chooses between kernels, or the kernel asks for its grid")
+    source.own_ids(name)
     parts = source.grid_parts(launch)
     zero, one, two = (_programs(source, kernel, axis) for axis in range(3))
     if len(parts) < 2 or not zero or not one:
@@ -390,6 +437,10 @@ def _ranges(kernel: Function) -> list[tuple[ast.For, ast.Call]]:
     ]  # fmt: skip
 
 
+def _innermost(loop: ast.For) -> bool:
+    return sum(isinstance(node, ast.For) for node in parts(loop)) == 1
+
+
 def _unrolled(source: KernelSource) -> str:
     """Loops whose bounds are compile-time constants are unrolled, except those that walk in steps of a block."""
     edits = []
@@ -404,28 +455,21 @@ def _unrolled(source: KernelSource) -> str:
     return source.apply(edits)
 
 
-def _with_option(source: KernelSource, option: str, lacking: str, needed: str = "") -> str:
-    """Give innermost loops an option of `tl.range`; with `needed` only those that call `tl.NEEDED`."""
-    edits = []
-    for kernel in source.kernels.values():
-        for loop, call in _ranges(kernel):
-            inner = not any(isinstance(node, ast.For) for child in loop.body for node in ast.walk(child))
-            if inner and (not needed or calls(loop, needed)):
-                last = source.end(call.args[-1])
-                edits += [source.replace(call.func, "tl.range"), Edit(last, last, f", {option}")]
-    if not edits:
-        raise NotApplicable(lacking)
-    return source.apply(edits)
+def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
+    """Return the rewrite that gives innermost loops an option, if need be where they call some of `tl`."""
 
+    def change(source: KernelSource) -> str:
+        edits = []
+        for kernel in source.kernels.values():
+            for loop, call in _ranges(kernel):
+                if _innermost(loop) and (not needed or calls(loop, *needed)):
+                    last = source.end(call.args[-1])
+                    edits += [source.replace(call.func, "tl.range"), Edit(last, last, f", {option}")]
+        if not edits:
+            raise NotApplicable("there is no such loop")
+        return source.apply(edits)
 
-def _unroll_factor(source: KernelSource) -> str:
-    """Innermost loops are unrolled four times."""
-    return _with_option(source, "loop_unroll_factor=4", "there is no loop")
-
-
-def _pipelined(source: KernelSource) -> str:
-    """Loads of innermost loops are started three steps ahead, through shared memory."""
-    return _with_option(source, "num_stages=3", "there is no loop that loads", "load")
+    return change
 
 
 # -- T17
@@ -451,11 +495,10 @@ def _vector_accumulator(source: KernelSource, name: str) -> str:
 def _widened(
     source: KernelSource, kernel: Function, loop: ast.For, acc: str, total: ast.Call, width: str
 ) -> list[Edit]:
-    axis = next((ast.unparse(k.value) for k in total.keywords if k.arg == "axis"), None)
-    if axis is None and len(total.args) == 2:
-        axis = ast.unparse(total.args[1])
-    begun = assigned(kernel, acc)
-    if axis is None or not axis.isdigit() or len(begun) != 1:
+    axis = ast.unparse(operand(total, 1, "axis"))
+    begun = [v for v in assigned(kernel, acc) if not (isinstance(v, ast.BinOp) and v.right is total)]
+    plain = {k.arg for k in total.keywords} <= {"axis", "input"}
+    if not axis.isdigit() or len(begun) != 1 or not plain or rewrites_tiles.reads(loop, acc):
         raise NotApplicable("the reduction's axis, or the accumulator's start, is not plain")
     match begun[0]:
         case ast.Call(args=[ast.List() | ast.Tuple() as shape, *_]) if is_tl(begun[0], "zeros"):
@@ -466,7 +509,7 @@ def _widened(
     after, indent = source.end(loop), " " * loop.col_offset
     return [
         source.replace(shape, f"[{', '.join(sizes)}]"),
-        source.replace(total, source.of(total.args[0])),
+        source.replace(total, source.of(operand(total, 0, "input"))),
         Edit(after, after, f"\n{indent}{acc} = tl.sum({acc}, axis={axis})"),
     ]
 
@@ -486,11 +529,14 @@ def _register_tile(source: KernelSource, name: str) -> str:
         case ast.Call(args=[ast.Constant(value=0), ast.Name(id=rows)]) if ast.unparse(first.target) == ast.unparse(
             second.target
         ):
-            count = source.argument(launch, rows)
+            count = source.constant(launch, rows)
         case _:
             count = None
-    if count is None or chosen(launch) or any(isinstance(n, ast.For) for n in ast.walk(ast.Module(first.body, []))):
+    if count is None or chosen(launch) or not _innermost(first):
         raise NotApplicable("the loops do not count the rows of one argument")
+    summed = [(loop, ast.unparse(s.target)) for loop in loops for s in loop.body if isinstance(s, ast.AugAssign)]
+    if any(rewrites_tiles.reads(loop, name) for loop, name in summed):
+        raise NotApplicable("a row depends on the one before it")
     row, tile = ast.unparse(first.target), source.fresh("TILE")
     loads = [c for c in calls(first, "load")]
     again = [c for c in calls(second, "load")]
@@ -525,7 +571,7 @@ def _holder(loop: ast.For, load: ast.Call) -> tuple[str, ast.Assign] | None:
 
 def _address(loop: ast.For, load: ast.Call) -> str:
     """Return the address of a load with the loop's own names put in, and sums in one order."""
-    address: ast.expr = load.args[0]
+    address = address_of(load)
     names = {
         t.id: s.value for s in loop.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)
     }
@@ -575,8 +621,10 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T11", "constant_sizes", EXACT, ("compute", "latency"), _constant_sizes, "sizes as compile-time constants"),
     Rewrite("T12", "small_offsets", EXACT, ("compute",), _small_offsets, "32-bit offsets where tensors are small"),
     Rewrite("T14", "unrolled", EXACT, ("compute", "latency"), _unrolled, "loops with constant bounds unrolled"),
-    Rewrite("T14f", "unroll_factor", EXACT, ("latency",), _unroll_factor, "innermost loops unrolled four times"),
-    Rewrite("T21", "pipelined", EXACT, ("memory", "latency"), _pipelined, "loads started three steps ahead"),
+    Rewrite("T14f", "unroll_factor", EXACT, ("latency",), _innermost_with("loop_unroll_factor=4"),
+            "innermost loops unrolled four times"),
+    Rewrite("T21", "pipelined", EXACT, ("memory", "latency"), _innermost_with("num_stages=3", "load"),
+            "loads started three steps ahead"),
     Rewrite("T16", "register_tile", REASSOCIATES, ("memory",), _register_tile, "two passes over memory become one"),
     Rewrite("T17", "vector_accumulator", REASSOCIATES, ("latency", "memory"), _vector_accumulator,
             "vectors are added up, and reduced once"),
@@ -614,8 +662,6 @@ def applicable(source: KernelSource) -> dict[str, str]:
 
 @functools.lru_cache(256)
 def _applicable(text: str) -> dict[str, str]:
-    source, found = KernelSource(text), {}
-    for rewrite in CATALOGUE:
-        with contextlib.suppress(NotApplicable):
-            found[rewrite.name] = rewrite.apply(source)
-    return found
+    source = KernelSource(text)
+    made = {rewrite.name: rewrite.attempt(source) for rewrite in CATALOGUE}
+    return {name: rewritten for name, rewritten in made.items() if rewritten is not None}

@@ -23,6 +23,7 @@ from repro.optimize.kernel_source import (
     constexprs,
     is_tl,
     names_in,
+    operand,
     parameters,
 )
 from repro.optimize.knobs import append_arguments
@@ -51,6 +52,7 @@ def split_rows(source: KernelSource, name: str) -> str:
     grid, statement = source.grid_parts(launch), statement_of(launch)
     length, tensor = launch.keyword(block), first_tensor(source, launch, kernel)
     asks = [axis_of(call) for call in calls(kernel, "program_id")]
+    source.own_ids(name)
     if len(grid) != 1 or set(asks) != {"0"} or calls(kernel, "num_programs") or chosen(launch) or kernel.args.defaults:
         raise NotApplicable("the grid is not one program for each row")
     if length is None or tensor is None:
@@ -145,8 +147,8 @@ def _pass(kernel: Function, loop: ast.For) -> _Pass | None:
             kind, value = "maximum", met[0] if len(met) == 1 else None
     if value is None or (kind == "maximum") is not least:
         return None
-    if isinstance(first, ast.Call) and first.args and is_tl(first, "full" if least else "zeros"):
-        shape = ast.unparse(first.args[0])
+    if isinstance(first, ast.Call) and is_tl(first, "full" if least else "zeros"):
+        shape = ast.unparse(operand(first, 0, "shape"))
     elif ast.unparse(first) in ("0.0", "float('-inf')", "-float('inf')"):
         shape = "number"
     else:
@@ -244,7 +246,7 @@ def _power(added: ast.expr, largest: str) -> ast.Call | None:
     while isinstance(node, ast.Call) and is_tl(node, "sum", "where"):
         if is_tl(node, "where") and (len(node.args) != 3 or ast.unparse(node.args[2]) not in ("0.0", "0")):
             return None
-        node = node.args[1 if is_tl(node, "where") else 0]
+        node = operand(node, 1, "x") if is_tl(node, "where") else operand(node, 0, "input")
     places = [n for n in ast.walk(added) if isinstance(n, ast.Name) and n.id == largest]
     fits = isinstance(node, ast.Call) and is_tl(node, "exp", "exp2") and _difference(node, largest) is not None
     return node if fits and isinstance(node, ast.Call) and len(places) == 1 else None
@@ -252,7 +254,7 @@ def _power(added: ast.expr, largest: str) -> ast.Call | None:
 
 def _difference(power: ast.Call, largest: str) -> ast.BinOp | None:
     """Return `something - largest` of a power, which may be multiplied by a number."""
-    node = power.args[0]
+    node = operand(power, 0, "x")
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant):
         node = node.left
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):

@@ -12,21 +12,31 @@ from dataclasses import dataclass
 
 from repro.optimize.guards import chosen, copied, every_kernel, first_statement, statement_of
 from repro.optimize.kernel_source import (
+    ADDING,
+    GRID,
+    MEMORY,
     Edit,
     Function,
     KernelSource,
     Launch,
     NotApplicable,
+    address_of,
     assigned,
     axis_of,
     body_of,
     calls,
     constexprs,
+    given,
     is_tl,
+    joined,
+    lanewise,
+    mask_of,
     names_in,
+    operand,
     parameters,
     pointers,
     program_axis,
+    reached,
     reaches,
     value_of,
 )
@@ -54,7 +64,9 @@ def split_reduction(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     loop, total, block = _sum_loop(kernel)
     stores = calls(kernel, "store")
-    if len(stores) != 1 or not _is_sum(kernel, stores[0].args[1], total) or chosen(launch) or kernel.args.defaults:
+    source.own_ids(name)
+    value = operand(stores[0], 1, "value") if len(stores) == 1 else None
+    if value is None or not _is_sum(kernel, value, total) or chosen(launch) or kernel.args.defaults:
         raise NotApplicable("the sum is not stored as it is")
     target = _written(kernel, stores[0])
     output = source.argument(launch, target)
@@ -69,7 +81,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
     partial, adder = source.fresh("partial"), source.fresh("add_parts")
     end, at = source.of(range_of(loop).args[1]), f"tl.program_id({len(parts)})"
     chunk = f"tl.cdiv(tl.cdiv({end}, {parameter}), {block}) * {block}"
-    address = stores[0].args[0]
+    address = address_of(stores[0])
     last = kernel.args.args[-1]
     passed = next((v for v in launch.call.args if ast.unparse(v) == output), None)
     if passed is None:
@@ -85,7 +97,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
     edits = [
         source.replace(range_of(loop), f"range({at} * ({chunk}), tl.minimum(({at} + 1) * ({chunk}), {end}), {block})"),
         source.replace(address, f"{source.of(address)} + {at}.to(tl.int64) * {size}"),
-        source.replace(stores[0].args[1], total),
+        source.replace(value, total),
         Edit(source.end(last), source.end(last), f", {size}, {parameter}: tl.constexpr"),
         Edit(begin, begin, before),
         source.replace(passed, partial),
@@ -155,7 +167,7 @@ def _is_sum(kernel: Function, stored: ast.expr, total: str) -> bool:
 
 
 def _written(kernel: Function, store: ast.Call) -> str:
-    found = reaches(kernel, store.args[0])[0] & pointers(kernel)
+    found = reaches(kernel, address_of(store))[0] & pointers(kernel)
     if len(found) != 1:
         raise NotApplicable("the stored address is not of one pointer")
     return found.pop()
@@ -171,6 +183,7 @@ def grouped_order(source: KernelSource, name: str) -> str:
     ids = {axis: [c for c in calls(kernel, "program_id") if axis_of(c) == axis] for axis in "01"}
     if not calls(kernel, "dot") or not ids["0"] or not ids["1"] or calls(kernel, "num_programs"):
         raise NotApplicable("it is no product over a grid of two dimensions")
+    source.own_ids(name)
     first, second = source.fresh("tile_0"), source.fresh("tile_1")
     begin = first_statement(source, body_of(kernel)[0])
     indent = " " * body_of(kernel)[0].col_offset
@@ -191,13 +204,14 @@ def packed_weight(source: KernelSource, name: str) -> str:
     if not calls(kernel, "dot") or chosen(launch) or kernel.args.defaults:
         raise NotApplicable("it is no product, or chooses between kernels")
     for load in calls(kernel, "load"):
-        whole = _inlined(kernel, load.args[0])
+        whole = _inlined(kernel, address_of(load))
         apart = _apart(kernel, whole)
         found = names_in(whole) & pointers(kernel)
         if apart is None or len(found) != 1:
             continue
         (pointer,) = found
-        if sum(pointer in names_in(_inlined(kernel, c.args[0])) for c in calls(kernel, "load", "store")) == 1:
+        others = [names_in(_inlined(kernel, address_of(c))) for c in calls(kernel, *MEMORY)]
+        if sum(pointer in each for each in others) == 1 and not assigned(kernel, pointer):
             return _packed(source, kernel, launch, load, whole, pointer, apart)
     raise NotApplicable("no tensor is read with lanes that lie apart")
 
@@ -226,7 +240,7 @@ def _packed(
     text = PACKED.format(name=helper)
     last = kernel.args.args[-1]
     edits = [
-        source.replace(load.args[0], f"{pointer} + {helper}({offset}, {apart}, {rows})"),
+        source.replace(address_of(load), f"{pointer} + {helper}({offset}, {apart}, {rows})"),
         Edit(source.end(last), source.end(last), f", {rows}: tl.constexpr"),
     ]
     changed = copied(source, kernel.name, "packed", edits, packed, f"{rows}={tensor}.numel() // {distance}")
@@ -298,6 +312,9 @@ def _without_pointer(whole: ast.expr, pointer: str) -> ast.expr:
 
 # -- T15
 
+# What else has the same result in each turn of a loop.
+CONSTANT = (*GRID, *ADDING, "arange", "max", "min", "trans")
+
 
 @every_kernel
 def hoisted(source: KernelSource, name: str) -> str:
@@ -309,7 +326,7 @@ def hoisted(source: KernelSource, name: str) -> str:
         lines: list[str] = []
         for node in _mask_terms(loop):
             free = names_in(node) - {"tl"}
-            if free and not free & varying:
+            if free and not free & varying and lanewise(node, *CONSTANT):
                 text = source.of(node)
                 fresh = source.fresh(f"invariant_{len(lines)}")
                 lines.append(f"{' ' * loop.col_offset}{fresh} = {text}\n")
@@ -328,13 +345,9 @@ def _mask_terms(loop: ast.For) -> list[ast.expr]:
     """Return the terms of the masks of accesses in a loop: comparisons that a subscript widens, joined by `&`."""
     found: list[ast.expr] = []
     for call in calls(loop, "load", "store"):
-        mask = next((k.value for k in call.keywords if k.arg == "mask"), None)
-        pending: list[ast.expr] = [mask] if isinstance(mask, ast.BinOp) else []
-        while pending:
-            node = pending.pop()
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd):
-                pending += [node.left, node.right]
-            elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Compare):
+        mask = mask_of(call)
+        for node in joined(mask):
+            if node is not mask and isinstance(node, ast.Subscript) and isinstance(node.value, ast.Compare):
                 found.append(node)
     return found
 
@@ -343,8 +356,7 @@ def _invariant(kernel: Function, statement: ast.stmt, varying: set[str]) -> bool
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             once = len(assigned(kernel, name)) == 1
-            pure = not any(is_tl(n, "load", "store", "atomic_add") for n in ast.walk(value))
-            return once and pure and not names_in(value) & varying and name not in names_in(value)
+            return once and lanewise(value, *CONSTANT) and not names_in(value) & varying and name not in names_in(value)
     return False
 
 
@@ -379,10 +391,10 @@ def descriptors(source: KernelSource, name: str) -> str:
     edits, names, guards, made = list[Edit](), list[str](), list[str](), list[str]()
     for tile in _tiles(kernel):
         strides = (tile.stride, tile.column_stride) if tile.stride else ()
-        given = [source.argument(launch, each) for each in (tile.pointer, *tile.sizes, *tile.blocks, *strides)]
-        if None in given:
+        told = [source.constant(launch, each) for each in (tile.pointer, *tile.sizes, *tile.blocks, *strides)]
+        if None in told:
             continue
-        tensor, *numbers = map(str, given)
+        tensor, *numbers = map(str, told)
         sizes, edges, starts = numbers[:2], numbers[2:4], list(tile.starts)
         apart, loaded, guard = sizes[1], "{}", f"{tensor}.is_contiguous()"
         if strides:
@@ -416,7 +428,7 @@ def descriptors(source: KernelSource, name: str) -> str:
 
 
 def _tiles(kernel: Function) -> list[Tile]:
-    return [tile for load in calls(kernel, "load") if (tile := _tile(kernel, load) or _strided(kernel, load))]
+    return [tile for load in calls(kernel, "load") if (tile := _tile(kernel, load))]
 
 
 def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> KernelSource:
@@ -434,63 +446,37 @@ def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> Ker
     return KernelSource(source.apply(edits))
 
 
-def _strided(kernel: Function, load: ast.Call) -> Tile | None:
+def _tile(kernel: Function, load: ast.Call) -> Tile | None:
     """Return the tile of `ptr + rows[:, None] * STRIDE + cols[None, :] * STRIDE`, whose mask bounds both."""
-    text = ast.unparse(_inlined(kernel, load.args[0]))
-    found = re.fullmatch(r"(\w+) \+ \(?(\w+)\[:, None\] \* (\w+) \+ (\w+)\[None, :\] \* (\w+)\)?", text)
-    given = {k.arg: ast.unparse(k.value) for k in load.keywords}
-    if found is None or found[1] not in pointers(kernel) or given.get("other") not in ("0.0", "0"):
+    text, mask = ast.unparse(_inlined(kernel, address_of(load))).replace(".to(tl.int64)", ""), mask_of(load)
+    found = re.fullmatch(r"(\w+) \+ \(?(\w+)\[:, None\] \* (\w+) \+ (\w+)\[None, :\](?: \* (\w+))?\)?", text)
+    if found is None or found[1] not in pointers(kernel) or _other(load) not in ("0.0", "0") or mask is None:
         return None
     ends = re.fullmatch(rf"\({found[2]} < (\w+)\)\[:, None\] & \({found[4]} < (\w+)\)\[None, :\]",
-                        _expanded(kernel, given.get("mask", "")))  # fmt: skip
-    lanes = [_lanes(kernel, ast.parse(f"{found[at]}{shape}", mode="eval").body, shape)
-             for at, shape in ((2, ROWS), (4, COLUMNS))]  # fmt: skip
-    if ends is None or lanes[0] is None or lanes[1] is None:
+                        ast.unparse(value_of(kernel, mask)))  # fmt: skip
+    rows, columns = _lanes(kernel, found[2]), _lanes(kernel, found[4])
+    if ends is None or rows is None or columns is None or not (found[5] or found[3] == ends[2]):
         return None
-    (row, high, _), (column, wide, _) = lanes[0], lanes[1]
-    return Tile(load, found[1], (row, column), (ends[1], ends[2]), (high, wide), found[3], found[5])
+    strides = (found[3], found[5]) if found[5] else ("", "")
+    return Tile(load, found[1], (rows[0], columns[0]), (ends[1], ends[2]), (rows[1], columns[1]), *strides)
 
 
-def _tile(kernel: Function, load: ast.Call) -> Tile | None:
-    """Return the tile of `ptr + rows[:, None] * COLS + cols[None, :]`."""
-    mask = next((ast.unparse(k.value) for k in load.keywords if k.arg == "mask"), "")
-    other = next((ast.unparse(k.value) for k in load.keywords if k.arg == "other"), "")
-    if other not in ("0.0", "0"):
-        return None
-    node = load.args[0]
-    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
-        return None
-    left, cols = node.left, _lanes(kernel, node.right, "[None, :]")
-    if isinstance(left, ast.Name) and len(assigned(kernel, left.id)) == 1:
-        left = assigned(kernel, left.id)[0]
-    match left:
-        case ast.BinOp(left=ast.Name(id=pointer), op=ast.Add(), right=ast.BinOp(
-            left=lanes, op=ast.Mult(), right=ast.Name(id=width))):  # fmt: skip
-            rows = _lanes(kernel, lanes, "[:, None]")
-        case _:
-            return None
-    if rows is None or cols is None or pointer not in pointers(kernel):
-        return None
-    inner = _expanded(kernel, mask)
-    height = next((p for p in parameters(kernel) if f"({rows[2]} < {p})[:, None]" in inner), None)
-    if height is None or f"({cols[2]} < {width})[None, :]" not in inner or inner.count("&") != 1:
-        return None
-    return Tile(load, pointer, (rows[0], cols[0]), (height, width), (rows[1], cols[1]))
+def _other(load: ast.Call) -> str:
+    """Return the text of what a load gives where its mask does not hold."""
+    found = given(load, 2, "other")
+    return "" if found is None else ast.unparse(found)
 
 
-def _expanded(kernel: Function, mask: str) -> str:
-    values = assigned(kernel, mask) if mask.isidentifier() else []
-    return ast.unparse(values[0]) if len(values) == 1 else mask
-
-
-def _lanes(kernel: Function, node: ast.expr, shape: str) -> tuple[str, str, str] | None:
-    """Return (start, block, name) of lanes `name[:, None]` with `name = start + tl.arange(0, block)`."""
-    text = ast.unparse(node).replace(".to(tl.int64)", "")
-    name = text.removesuffix(shape)
-    values = assigned(kernel, name) if text.endswith(shape) and name.isidentifier() else []
-    match values:
-        case [ast.BinOp(left=start, op=ast.Add(), right=ast.Call(args=[ast.Constant(value=0), ast.Name(id=block)]))]:
-            return ast.unparse(start), block, name
+def _lanes(kernel: Function, name: str) -> Pair | None:
+    """Return (start, block) of `name = start + tl.arange(0, block)`."""
+    match assigned(kernel, name):
+        case [
+            ast.BinOp(
+                left=start, op=ast.Add(),
+                right=ast.Call(func=ast.Attribute(attr="arange"), args=[ast.Constant(value=0), ast.Name(id=block)]),
+            )
+        ]:  # fmt: skip
+            return ast.unparse(start), block
     return None
 
 
@@ -520,7 +506,7 @@ def exp2(source: KernelSource) -> str:
     for kernel in source.kernels.values():
         for call in calls(kernel, "exp"):
             if not any(inner is not call for inner in calls(call, "exp")):
-                edits.append(source.replace(call, f"tl.exp2(({source.of(call.args[0])}) * {LOG2_E})"))
+                edits.append(source.replace(call, f"tl.exp2(({source.of(operand(call, 0, 'x'))}) * {LOG2_E})"))
     if not edits:
         raise NotApplicable("there is no exp")
     return source.apply(edits)
@@ -531,13 +517,18 @@ def exp2(source: KernelSource) -> str:
 
 @every_kernel
 def skipped(source: KernelSource, name: str) -> str:
-    """Products with a tile that is masked everywhere are skipped: in a transposed convolution most taps are so."""
+    """Products with a tile that is masked everywhere are skipped: in a transposed convolution most taps are so.
+
+    The other matrix must be finite: 0 times inf would be no number.
+    """
     kernel = source.kernels[name]
     for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
-        if any(isinstance(n, ast.For) for child in loop.body for n in ast.walk(child)):
+        if sum(isinstance(n, ast.For) for n in ast.walk(loop)) > 1:
             continue
         for mask in _empty_when(loop):
-            outside = mask not in stored_names(loop) and assigned(kernel, mask)
+            if len(assigned(kernel, mask)) != 1:
+                continue
+            outside = mask not in stored_names(loop)
             made = next((i for i, s in enumerate(loop.body) if mask in stored_names(s)), len(loop.body))
             # what does nothing where the mask holds nowhere
             idle: list[ast.stmt] = [loop] if outside else loop.body[made + 1 :]
@@ -557,18 +548,17 @@ def skipped(source: KernelSource, name: str) -> str:
 def _empty_when(loop: ast.For) -> list[str]:
     """Return the masks that, where they hold nowhere, make every product of a loop zero."""
     found = []
-    for operand in (o for product in calls(loop, "dot") for o in product.args[:2] if isinstance(o, ast.Name)):
-        for value in assigned(loop, operand.id):
+    for factor in (o for product in calls(loop, "dot") for o in product.args[:2] if isinstance(o, ast.Name)):
+        for value in assigned(loop, factor.id):
             load = _uncast(value)
             if not isinstance(load, ast.Call) or not is_tl(load, "load"):
                 continue
-            mask = next((k.value for k in load.keywords if k.arg == "mask"), None)
-            other = next((ast.unparse(k.value) for k in load.keywords if k.arg == "other"), "")
+            mask, other = mask_of(load), _other(load)
             if isinstance(mask, ast.Name) and len(assigned(loop, mask.id)) == 1:
                 (mask,) = assigned(loop, mask.id)
-            kept = all(v is value or _zeroed(v, operand.id) for v in assigned(loop, operand.id))
-            if kept and mask is not None and other in ("0.0", "0"):
-                found += [n.value.id for n in ast.walk(mask)
+            kept = all(v is value or _zeroed(v, factor.id) for v in assigned(loop, factor.id))
+            if kept and other in ("0.0", "0"):
+                found += [n.value.id for n in joined(mask)
                           if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]  # fmt: skip
     return found
 
@@ -614,6 +604,8 @@ def _live_after(kernel: Function, idle: list[ast.stmt]) -> set[str]:
 def residue_order(source: KernelSource, name: str) -> str:
     """Positions that share their residues by the stride come together, so that whole tiles have the same taps."""
     kernel = source.kernels[name]
+    if calls(kernel, *{*ADDING} - {"dot"}):
+        raise NotApplicable("lanes are added up")
     for lanes, statement in _lane_statements(kernel):
         found = _volume(kernel, lanes)
         if found is None:
@@ -700,11 +692,10 @@ def _depth_size(kernel: Function, lanes: str, height: str, width: str) -> str | 
     """Return the first size of the volume, by the bound of the lanes: the product of all three."""
     for node in ast.walk(kernel):
         if isinstance(node, ast.Compare) and ast.unparse(node.left) == lanes and isinstance(node.ops[0], ast.Lt):
-            bound = node.comparators[0]
-            values = assigned(kernel, bound.id) if isinstance(bound, ast.Name) else []
-            factors = names_in(values[0] if len(values) == 1 else bound) - {height, width}
-            if len(factors) == 1:
-                return factors.pop()
+            factors = re.sub("[()]", "", ast.unparse(value_of(kernel, node.comparators[0]))).split(" * ")
+            rest = [f for f in factors if f.isidentifier() and f not in (height, width)]
+            if sorted((*rest, height, width)) == sorted(factors) and len(rest) == 1:
+                return rest[0]
     return None
 
 
@@ -737,10 +728,14 @@ def row_tiles(source: KernelSource, name: str) -> str:
     bounds = [n for n in ast.walk(kernel) if isinstance(n, ast.Compare) and lanes in names_in(n)]
     totals = {ast.unparse(n).removeprefix(f"{lanes} < ") for n in bounds}
     total = totals.pop() if len(totals) == 1 else ""
-    if width is None or total not in parameters(kernel) or not grid_covers(source, launch, axis, total, block):
-        raise NotApplicable("no flat index over the whole output is taken apart by a width")
-    if not all(total in reaches(kernel, mask)[0] for mask in _masks(kernel)):
-        raise NotApplicable("a store is not bounded by the size of the output")
+    known = {total, width} <= {p for p in parameters(kernel) if not assigned(kernel, p)}
+    if not known or not grid_covers(source, launch, axis, total, block):
+        raise NotApplicable("no flat index over the whole output is taken apart by a width that is an argument")
+    for call in calls(kernel, *MEMORY):
+        mask = mask_of(call)
+        inside = f"{lanes} < {total}" in map(ast.unparse, joined(mask and value_of(kernel, mask)))
+        if not inside and (is_tl(call, "store") or _by_lane(kernel, call, lanes, width)):
+            raise NotApplicable("an access is not bounded by the size of the output")
     row, column, across = source.fresh("row"), source.fresh("column"), source.fresh("across")
     rows, columns = source.fresh("ROWS"), source.fresh("COLUMNS")
     edits = [source.replace(n, f"(({column} < {width}) & ({source.of(n)}))") for n in bounds]
@@ -749,7 +744,8 @@ def row_tiles(source: KernelSource, name: str) -> str:
             edits.append(source.replace(node, column))  # type: ignore[arg-type]
         elif _divided(node, lanes, ast.FloorDiv) == width:
             edits.append(source.replace(node, row))  # type: ignore[arg-type]
-    edits += [source.replace(call.args[0], f"[{rows}, {columns}]") for call in calls(kernel, "zeros", "full")]
+    shapes = [operand(call, 0, "shape") for call in calls(kernel, "zeros", "full")]
+    edits += [source.replace(shape, f"[{rows}, {columns}]") for shape in shapes]
     indent, cast = " " * statement.col_offset, ".to(tl.int64)" if "int64" in ast.unparse(statement) else ""
     parameter = next(a for a in kernel.args.args if a.arg == block)
     keyword = launch.keyword(block)
@@ -772,35 +768,33 @@ def row_tiles(source: KernelSource, name: str) -> str:
 def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple[str, ast.stmt, int, str]:
     """Return a kernel's only lanes `program_id(axis) * BLOCK + arange(0, BLOCK)`: name, statement, axis, BLOCK."""
     found = _lane_statements(kernel)
-    shapes = {ast.unparse(call.args[0]) for call in calls(kernel, "zeros", "full") if call.args}
+    shapes = {ast.unparse(operand(call, 0, "shape")) for call in calls(kernel, "zeros", "full")}
     if len(found) != 1 or len(calls(kernel, "arange")) != 1 or chosen(launch):
         raise NotApplicable("the kernel has not one block of lanes, or the launch chooses between kernels")
     ((lanes, statement),) = found
     assert isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp)
-    block = ast.unparse(calls(statement, "arange")[0].args[-1])
+    block = ast.unparse(operand(calls(statement, "arange")[0], 1, "end"))
     axis = program_axis(kernel, statement.value.left, block)
     uses = sum(isinstance(n, ast.Name) and n.id == block for n in ast.walk(kernel))
     if axis is None or launch.keyword(block) is None or not shapes <= {f"[{block}]", f"({block},)"}:
         raise NotApplicable("the lanes are no block of a grid dimension, or a tile has another shape")
-    functions = {n.attr for n in ast.walk(kernel) if isinstance(n, ast.Attribute)}
-    ordered = functions & {"sum", "max", "min", "reduce", "dot", "reshape"}
-    if (
-        ordered
-        or any(each.startswith("atomic") for each in functions)
-        or uses != 2 + len(calls(kernel, "zeros", "full"))
-    ):
+    _, *others = source.helpers(kernel.name)
+    known = [each.name for each in others]
+    alone = lanewise(kernel, *MEMORY, *GRID, "arange", *known) and all(lanewise(each, *known) for each in others)
+    if not alone or uses != 2 + len(calls(kernel, "zeros", "full")):
         raise NotApplicable("the block's size or order matters elsewhere")
     if any(isinstance(n, ast.Subscript) for s in body_of(kernel) for n in ast.walk(s)):
         raise NotApplicable("the kernel widens its lanes")
     ids = [c for c in calls(kernel, "program_id") if axis_of(c) == str(axis)]
     begin = [n for n in reaches(kernel, statement.value.left)[0] if assigned(kernel, n)]
-    if len(ids) != 1 or calls(kernel, "num_programs") or any(_reads(kernel, n) != 1 for n in begin):
+    if len(ids) != 1 or calls(kernel, "num_programs") or any(reads(kernel, n) != 1 for n in begin):
         raise NotApplicable("the kernel asks elsewhere which program it is")
     return lanes, statement, axis, block
 
 
-def _reads(kernel: Function, name: str) -> int:
-    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(kernel))
+def reads(node: ast.AST, name: str) -> int:
+    """Return how often a name is read."""
+    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
 
 
 def _divided(node: ast.AST, lanes: str, by: type[ast.operator]) -> str | None:
@@ -811,15 +805,16 @@ def _divided(node: ast.AST, lanes: str, by: type[ast.operator]) -> str | None:
     return None
 
 
-def _masks(kernel: Function) -> list[ast.AST]:
-    """Return the masks of all stores; an empty one of a store without any."""
-    return [next((k.value for k in call.keywords if k.arg == "mask"), ast.Module([], []))
-            for call in calls(kernel, "store")]  # fmt: skip
+def _by_lane(kernel: Function, load: ast.Call, lanes: str, width: str | None) -> bool:
+    """Return whether a load's address depends on more of the lanes than on their rows."""
+    every = reached(kernel, address_of(load))
+    rows = {id(n.left) for n in every if isinstance(n, ast.BinOp) and _divided(n, lanes, ast.FloorDiv) == width}
+    return any(isinstance(n, ast.Name) and n.id == lanes and id(n) not in rows for n in every)
 
 
 def grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, block: str) -> bool:
     """Return whether a grid dimension is `triton.cdiv(total, BLOCK)`, in the launch's words."""
-    told = (source.argument(launch, total), source.argument(launch, block))
+    told = (source.constant(launch, total), source.constant(launch, block))
     try:
         parts = source.grid_parts(launch)
     except NotApplicable:
@@ -842,18 +837,18 @@ def turned_operand(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     products = [c for c in calls(kernel, "dot") if "tf32" in "".join(ast.unparse(k.value) for k in c.keywords)]
     sides = ((COLUMNS, ROWS), (ROWS, COLUMNS))  # along K, across it
-    for operand, (along, across) in (pair for c in products for pair in zip(c.args, sides, strict=False)):
-        load = _uncast(value_of(kernel, operand))
+    for factor, (along, across) in (pair for c in products for pair in zip(c.args, sides, strict=False)):
+        load = _uncast(value_of(kernel, factor))
         if not isinstance(load, ast.Call) or not is_tl(load, "load"):
             continue
-        whole = ast.unparse(_inlined(kernel, load.args[0]))
+        whole = ast.unparse(_inlined(kernel, address_of(load)))
         strides = [re.findall(rf"{re.escape(lanes)} \* (\w+)", whole) for lanes in (along, across)]
         found = names_in(ast.parse(whole)) & pointers(kernel)
         if [len(each) for each in (*strides, found)] != [1, 1, 1]:
             continue
         (k,), (other,), (pointer,) = *strides, found
         passed = [source.passed(launch, each) for each in (pointer, k, other)]
-        shared = any(_reads(kernel, each) != 1 for each in (pointer, k, other))  # by another matrix, or a store
+        shared = any(reads(kernel, each) != 1 or assigned(kernel, each) for each in (pointer, k, other))
         if None in passed or shared or not isinstance(passed[0], ast.Name):
             continue
         matrix, step, rest = (source.of(node) for node in passed if node is not None)

@@ -148,9 +148,9 @@ class Contests(ToldJudge):
 
 
 def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_time(tmp_path: Path) -> None:
-    whole, _ = ended(tmp_path / "whole", rounds=2, seed=1)  # which finds its best in the second round
+    whole, _ = ended(tmp_path / "whole", rounds=2, seed=3)  # which finds its best in the second round
     judge = Contests(lambda contest, name: contest == 3 and name == INPUT)
-    state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=2, seed=1)).run()
+    state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=2, seed=3)).run()
     best, usual = state.programs[state.best], whole.programs[whole.best]
     assert judge.contests == 3 and best.round == 2 and best.id == usual.id
     assert best.gain is not None and usual.gain is not None
@@ -286,7 +286,7 @@ def test_a_judge_that_fails_leaves_a_journal_that_resumes(tmp_path: Path) -> Non
 
 
 def test_the_exported_folder_has_no_error_of_lint(tmp_path: Path) -> None:
-    state, _ = ended(tmp_path / "run")
+    state, _ = ended(tmp_path / "run", seed=3)
     root = export.export(
         state, catalogue.load("L1_82").path, FOLDER.name, tmp_path, measured=False, counters=None, fingerprint=None,
         confirmed=None, journal_sha256="0",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from conftest import WHOLE
 from repro import config
 from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal
+from repro.optimize.proposers.search import directions
 
 INPUTS = {path.parent.name[:2]: path.read_text() for path in sorted(config.ARTIFACTS_DIR.glob("*/input_kernel.py"))}
 ORACLE = {path.stem: path.read_text() for path in sorted(config.ORACLE_DIR.glob("*.py"))}
@@ -330,11 +332,6 @@ def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(form: str, tmp_path
         assert said == "equal" or (not exact and float(said.removeprefix("relative difference ")) < 1e-6), case["name"]
 
 
-def test_a_grid_that_repeats_a_number_is_left_alone() -> None:
-    text = GRID_FUNCTION.replace("BLOCK_M=BLOCK_M", "BLOCK_M=4")
-    assert "several_blocks" not in rewrites.applicable(KernelSource(text))
-
-
 @pytest.mark.slow
 def test_positions_with_the_same_taps_come_together_however_they_are_taken_apart(tmp_path: Path) -> None:
     apart = "    od, oh, ow = m // (OH * OW), m // OW % OH, m % OW\n"
@@ -464,3 +461,101 @@ def test_every_rewrite_compiles_for_every_architecture(number: str, arch: int, t
     found = dict(zip((f.stem for f in files), map(json.loads, done.stdout.splitlines()), strict=True))
     assert {name: each["error"] for name, each in found.items() if "error" in each} == {}
     assert all(k["registers"] and 0 < k["occupancy"] <= 1 for each in found.values() for k in each["kernels"])
+
+
+LANES = """
+@triton.jit
+def first(B):
+    return tl.program_id(0) * B
+
+@triton.jit
+def lanes(x_ptr, b_ptr, o_ptr, n, W, S, B: tl.constexpr):
+    pid = tl.program_id(0).to(tl.int64)
+    at = pid * B + tl.arange(0, B)
+    mask = at < n
+    y = tl.load(x_ptr + at, mask=mask) + tl.load(b_ptr + at % W, mask=mask)
+    tl.store(o_ptr + at, y, mask=mask)
+
+def run(x, b):
+    out, n = torch.zeros_like(x), x.numel()
+    lanes[(triton.cdiv(n, 64),)](x, b, out, n, x.shape[1], 5, B=64)
+"""
+
+
+def fitting(text: str) -> set[str]:
+    return {*rewrites.applicable(KernelSource(text))}
+
+
+COLS = "    cols = k + tl.arange(0, BLOCK_K)\n"
+ROWS = GRID_FUNCTION.replace(COLS, COLS + "        at = rows * K\n")
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "old", "new"),
+    [
+        ("no_masks row_tiles", LANES, "    y =", "    at += S\n    y ="),
+        ("no_masks row_tiles", LANES, "    y =", "    at, S = first(at)\n    y ="),
+        ("no_masks row_tiles", LANES, "    y =", "    for at in range(S):\n        pass\n    y ="),
+        ("no_masks row_tiles", LANES, "    at =", "    pid += S\n    at ="),
+        ("no_masks row_tiles", LANES, "    mask =", "    n = n - 1\n    mask ="),
+        ("no_masks row_tiles", LANES, "    y =", "    mask &= at % W != 0\n    y ="),
+        ("several_blocks persistent row_tiles", LANES, "pid *", "pid + first(B) + 0 *"),
+        ("row_tiles", LANES, "y =", "y = tl.cumsum(at, 0) +"),
+        ("row_tiles", LANES, "% W, mask=mask", "% W"),
+        ("row_tiles", LANES, "    y =", "    w = W * 2\n    y = at % w +"),
+        ("hoisted", ROWS, "rows * K", "rows * K\n        at += k"),
+        ("hoisted", ROWS, "rows * K", "taken(rows)"),
+        ("hoisted", ROWS, "rows * K", "tl.atomic_max(x_ptr, 3)"),
+        ("descriptors", GRID_FUNCTION, COLS, COLS + "        cols += BLOCK_K\n"),
+        ("several_blocks", GRID_FUNCTION, "BLOCK_M=BLOCK_M", "BLOCK_M=4"),
+        ("split_reduction", GRID_FUNCTION, "    total =", "    acc *= 2\n    total ="),
+        ("residue_order", INPUTS["77"], "= OD * OH * OW", "= C_OUT"),
+        ("flattened_grid grouped_order", naive.kernels()["63_Gemm_ReLU_Divide"], "load(a_ptr", "load(f() + a_ptr"),
+    ],
+)
+def test_a_rewrite_that_proves_nothing_does_not_fit(names: str, text: str, old: str, new: str) -> None:
+    assert {*names.split()} <= fitting(text) and not {*names.split()} & fitting(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("text", [LANES, GRID_FUNCTION, SOFTMAX_ROWS])
+def test_operands_may_be_passed_by_name(text: str) -> None:
+    usual = fitting(text)
+    for name in ("load(pointer", "store(pointer", "zeros(shape", "full(shape", "sum(input"):
+        text = text.replace("tl." + name.partition("(")[0] + "(", f"tl.{name}=")
+    text = re.sub(r"(store.*?|full.*?), ", r"\1, value=", text)
+    assert usual - fitting(text) <= {"split_reduction", "vector_accumulator"}
+
+
+def test_a_rewrite_that_fails_ends_no_search_and_does_not_pass_a_test() -> None:
+    broken = rewrites.Rewrite("", "broken", rewrites.EXACT, (), lambda source: {}[source.text], "")
+    with pytest.warns(RuntimeWarning, match="the rewrite broken failed: KeyError"):
+        assert broken.attempt(KernelSource(LANES)) is None
+    with pytest.raises(RuntimeWarning):
+        broken.attempt(KernelSource(LANES))
+
+
+def test_only_integers_that_become_addresses_lose_their_64_bits() -> None:
+    change = rewrites.BY_NAME["small_offsets"].apply
+    text = change(KernelSource(LANES.replace("at, y", "at, (y * 8).to(tl.int64)")))
+    assert text.count("program_id(0)\n") == 1 and text.count("8).to(tl.int64)") == 2
+    assert "if all(t is None or t.numel() <= 2146435072 for t in (x, b, out,)) else" in text
+    assert "and isinstance(5, int)" in change(KernelSource(LANES.replace("at % W", "(at * S).to(tl.int64)")))
+    small = LANES.replace("(0).to(tl.int64)", "(0)")
+    values = [small.replace("at % W", f"({index}).to(tl.int64)") for index in ("at * 0.5", "at / 2", "y")]
+    for text in (LANES.replace("at, y", "at, y + at"), *values):
+        with pytest.raises(NotApplicable):
+            change(KernelSource(text))
+
+
+def test_numbers_keep_to_what_a_kernel_does_with_them() -> None:
+    text = rewrites.BY_NAME["constant_sizes"].apply(KernelSource(LANES.replace("% W", "% W.to(tl.int64)")))
+    assert "n: tl.constexpr, W, S" in text, "a constant has no method"
+    head, grid = LANES.replace("n, 64", "n, 32"), "y, mask=mask"
+    for text, largest in ((head.replace(grid, "y"), 64), (head, 512), (LANES.replace(grid, "y"), 512)):
+        (knob,) = (k for k in knobs.find(KernelSource(knobs.named(text))) if k.name == "lanes.B")
+        assert max(knob.values) == largest
+    (direction,) = (d for d in directions("input", INPUTS["04"]) if d.strategy == "split_reduction")
+    text = knobs.apply(KernelSource(direction.text), {"add_parts.BLOCK": 512})
+    assert "block = 512\n" in text and "256" not in text.partition("add_parts[")[2]
+    warps = {k.name: k.exact for k in direction.knobs if "warps" in k.name}
+    assert warps == {"matvec_kernel.num_warps": False, "add_parts.num_warps": True}

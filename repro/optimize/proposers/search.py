@@ -92,11 +92,10 @@ class Search:
                         key=lambda name: -quick[name])  # fmt: skip
         source, applied = KernelSource(knobs.named(state.source(parent))), []
         for name in helped:
-            try:
-                source = KernelSource(rewrites.BY_NAME[name].apply(source))
-            except NotApplicable:
-                continue
-            applied.append(name)
+            text = rewrites.BY_NAME[name].attempt(source)
+            if text is not None:
+                source = KernelSource(knobs.named(text))
+                applied.append(name)
         made, name = self._made[state.programs[parent].address], "+".join(applied)
         known = next((d for d in made if d.strategy == name), None)
         if known is not None or len(applied) < 2 or refusal(source.text):
@@ -163,7 +162,7 @@ def directions(parent: str, text: str) -> list[Direction]:
         Direction(parent, KNOBS, source.text, tuple(knobs.find(source)), True, "the same kernel with other numbers")
     ]
     for name, rewritten in rewrites.applicable(source).items():
-        rewrite = rewrites.BY_NAME[name]
+        rewrite, rewritten = rewrites.BY_NAME[name], knobs.named(rewritten)
         if not refusal(rewritten):
             turned = tuple(knobs.find(KernelSource(rewritten)))
             exact = rewrite.kind == rewrites.EXACT
