@@ -18,6 +18,8 @@ from conftest import ROOT
 from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, refusal
 from repro.optimize.proposers import search
+from repro.optimize.state import INPUT, Program, State
+from repro.records.search import Options
 
 KERNELS = naive.kernels()
 PROGRAM = """
@@ -167,3 +169,21 @@ def test_options_of_the_search_follow_two_dashes(tmp_path: Path, monkeypatch: py
     searches.main()
     assert asked[0].more == ["--gpus", "1"] and asked[0].only == "own"
     assert (tmp_path / "summary.json").read_text() == "[]\n"
+
+
+def test_what_fits_in_another_precision_alone_is_tried_with_it_and_stacked() -> None:
+    text, pair = KERNELS["1_Square_matrix_multiplication_"], "dot_tf32+turned_operand"
+    state = State(Options("p", "full", "float32", "cuda", "input", ("search",), screen=40), beam=[INPUT], round=1)
+    state.programs[INPUT] = Program(INPUT, "input", "", "ModelNew", verdict="correct")
+    state.sources["input"] = text
+    proposer = search.Search()
+    first = proposer.propose(state, 40)
+    assert pair in {each.strategy for each in first} and "turned_operand" not in {each.strategy for each in first}
+    quick = {pair: 3.0, "dot_tf32": 2.0, "descriptors": 1.2}
+    for at, each in enumerate(first):
+        made = Program(f"r1.c{at:02d}", str(at), str(at), each.entry, INPUT, "search", each.strategy, each.kind, round=1)
+        made.quick = quick.get(each.strategy, 0.9)
+        state.programs[made.id] = made
+    (stacked,) = {each.strategy: each for each in proposer.propose(state, 20)}.values()
+    assert (stacked.strategy, stacked.kind) == ("dot_tf32+turned_operand+descriptors", "R")
+    assert "TensorDescriptor(" in stacked.source and "\"tf32\"" in stacked.source

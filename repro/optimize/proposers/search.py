@@ -41,6 +41,7 @@ class Direction:
     knobs: tuple[Knob, ...]
     exact: bool
     why: str
+    stacked: bool = False
 
 
 class Search:
@@ -88,10 +89,10 @@ class Search:
         quick = {
             d.strategy: max((p.quick or FAILED for p in state.of(parent, d.strategy)), default=FAILED) for d in every
         }
-        helped = sorted((name for name, ratio in quick.items() if ratio >= HELPS and name in rewrites.BY_NAME),
+        helped = sorted((name for name, ratio in quick.items() if ratio >= HELPS and name != KNOBS),
                         key=lambda name: -quick[name])  # fmt: skip
         source, applied = KernelSource(knobs.named(state.source(parent))), []
-        for name in helped:
+        for name in dict.fromkeys(each for names in helped for each in names.split("+")):
             text = rewrites.BY_NAME[name].attempt(source)
             if text is not None:
                 source = KernelSource(knobs.named(text))
@@ -101,7 +102,7 @@ class Search:
         if known is not None or len(applied) < 2 or refusal(source.text):
             return known if len(applied) > 1 else None
         exact = all(rewrites.BY_NAME[n].kind == rewrites.EXACT for n in applied)
-        made.append(Direction(parent, name, source.text, tuple(knobs.find(source)), exact, "what helped, together"))
+        made.append(Direction(parent, name, source.text, tuple(knobs.find(source)), exact, "what helped, together", stacked=True))
         return made[-1]
 
     def _ordered(self, state: State, parent: str) -> list[Direction]:
@@ -112,10 +113,10 @@ class Search:
         bound = diagnosis.bound if diagnosis else "unknown"
 
         def rank(direction: Direction) -> bool:
-            rewrite = rewrites.BY_NAME.get(direction.strategy)
+            rewrite = rewrites.BY_NAME.get(direction.strategy.partition("+")[0])
             return rewrite is not None and bound not in rewrite.helps and bound != "unknown"
 
-        return sorted((d for d in self._made[address] if "+" not in d.strategy), key=rank)
+        return sorted((d for d in self._made[address] if not d.stacked), key=rank)
 
     def _configurations(self, state: State, direction: Direction, count: int) -> list[Proposal]:
         """Return up to `count` configurations of a direction that were not tried; the first is its own numbers."""
@@ -161,12 +162,19 @@ def directions(parent: str, text: str) -> list[Direction]:
     found = [
         Direction(parent, KNOBS, source.text, tuple(knobs.find(source)), True, "the same kernel with other numbers")
     ]
-    for name, rewritten in rewrites.applicable(source).items():
-        rewrite, rewritten = rewrites.BY_NAME[name], knobs.named(rewritten)
+    fitting = rewrites.applicable(source)
+    for name, text in list(fitting.items()):
+        if rewrites.BY_NAME[name].kind == rewrites.PRECISION:  # with what fits in that precision alone
+            more = rewrites.applicable(KernelSource(knobs.named(text)))
+            fitting |= {f"{name}+{then}": also for then, also in more.items() if then not in fitting}
+    for strategy, text in fitting.items():
+        rewritten = knobs.named(text)
         if not refusal(rewritten):
+            every = [rewrites.BY_NAME[name] for name in strategy.split("+")]
             turned = tuple(knobs.find(KernelSource(rewritten)))
-            exact = rewrite.kind == rewrites.EXACT
-            found.append(Direction(parent, name, rewritten, turned, exact, f"{rewrite.id}: {rewrite.what}"))
+            exact = all(rewrite.kind == rewrites.EXACT for rewrite in every)
+            why = ", ".join(f"{rewrite.id}: {rewrite.what}" for rewrite in every)
+            found.append(Direction(parent, strategy, rewritten, turned, exact, why))
     return found
 
 
