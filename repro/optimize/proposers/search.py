@@ -102,7 +102,8 @@ class Search:
         if known is not None or len(applied) < 2 or refusal(source.text):
             return known if len(applied) > 1 else None
         exact = all(rewrites.BY_NAME[n].kind == rewrites.EXACT for n in applied)
-        made.append(Direction(parent, name, source.text, tuple(knobs.find(source)), exact, "what helped, together", stacked=True))
+        turned = tuple(knobs.find(source))
+        made.append(Direction(parent, name, source.text, turned, exact, "what helped, together", stacked=True))
         return made[-1]
 
     def _ordered(self, state: State, parent: str) -> list[Direction]:
