@@ -125,7 +125,7 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(judg
     alive = []
 
     def progress(line: str) -> None:
-        if ": next: " in line:
+        if ": next " in line:
             alive.append((len(launcher.started), len(launch.descendants(os.getpid())) - 1))
 
     found, _ = judged(bodies, key="L1_04@bf16", progress=progress)

@@ -186,4 +186,4 @@ def test_what_fits_in_another_precision_alone_is_tried_with_it_and_stacked() -> 
         state.programs[made.id] = made
     (stacked,) = {each.strategy: each for each in proposer.propose(state, 20)}.values()
     assert (stacked.strategy, stacked.kind) == ("dot_tf32+turned_operand+descriptors", "R")
-    assert "TensorDescriptor(" in stacked.source and "\"tf32\"" in stacked.source
+    assert "TensorDescriptor(" in stacked.source and '"tf32"' in stacked.source
