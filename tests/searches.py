@@ -146,7 +146,7 @@ def ship(out: Path) -> None:
         names = [name for name in both if (out / f"{name}.tar.xz").exists()]
         if names:
             with runner.unpacked(out / f"{names[0]}.tar.xz") as found:
-                runner.pack({"": found}, each.path / "search.tar.xz")
+                runner.pack({"": found}, each.path / runner.ARCHIVE)
             for trace in (out / names[0]).glob(f"*/{each.path.name}/{layout.TRACE}"):
                 shutil.copytree(trace, each.path / layout.TRACE, dirs_exist_ok=True)
                 shutil.copy(trace.parent / "manifest.json", each.path / "manifest.json")

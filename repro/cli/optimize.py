@@ -158,9 +158,8 @@ def _outputs(args: argparse.Namespace) -> None:
                 raise UsageError(f"cannot write {file}", "it is a folder" if file.is_dir() else f"not below {folder}")
     if args.compare is not None and not args.compare.is_dir():
         raise UsageError(f"no such folder: {args.compare}", "--compare names one in the published layout")
-    if args.report is not None:
-        if args.report.suffix not in (".html", ".svg"):
-            raise UsageError(f"--report {args.report}", "it is neither .html nor .svg")
+    if args.report is not None and args.report.suffix not in (".html", ".svg"):
+        raise UsageError(f"--report {args.report}", "it is neither .html nor .svg")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -222,7 +221,7 @@ def _shipped(spec: str) -> Path:
     bare = spec.partition("@")[0]
     found = [a for a in layout.find(config.ARTIFACTS_DIR) if a.known == bare]
     if not found:
-        _problem(spec, "smoke", "float32")  # there is no such problem
+        _problem(spec, "smoke", "float32")  # raises where there is no such problem
         raise UsageError(f"no input kernel ships for {spec}", "", "Name one by --from KERNEL.")
     return found[0].path / layout.KERNELS["input_kernel"]
 

@@ -68,7 +68,7 @@ def refusal(text: str) -> str:
     """Return why a source may not be judged: it does not parse, or it uses what the judge bans. "" if it may."""
     if layout.program(text) is None:
         try:
-            ast.parse(text)
+            ast.parse(text, "its text")
         except (SyntaxError, ValueError) as error:
             return f"the source is not Python: {error}"
         return "the source is nested too deep"
@@ -140,7 +140,7 @@ class KernelSource:
             before = edit.start
         text = raw.decode()
         try:
-            ast.parse(text)
+            ast.parse(text, "its text")
         except SyntaxError as error:
             raise NotApplicable(f"the rewritten source does not parse: {error}") from None
         return text

@@ -261,7 +261,7 @@ def read_kernel(path: Path) -> Submission:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text", str(error)) from None
     try:
-        ast.parse(kernel.source)
+        ast.parse(kernel.source, path.name)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{path} is not Python", str(error), f"`python {path}` shows the same error.") from None
     return kernel

@@ -25,6 +25,7 @@ from repro.optimize import journal, runner
 from repro.optimize.journal import Journal
 from repro.optimize.proposers.search import Search
 from repro.optimize.state import INPUT, Program, State
+from repro.problems import catalogue
 from repro.records.search import Selected
 from repro.report import search as report
 from repro.system.procfs import descendants
@@ -72,6 +73,16 @@ def test_a_shipped_run_is_named_by_its_folder_and_needs_the_kernels_there(tool: 
     with runner.unpacked(RUNS[0]) as run:
         done = tool.within("verify", run)
     assert done.code == 1 and "is a search, not a bundle" in done.complaint, done.err
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("63_Gemm_ReLU_Divide.py", "63_Gemm_ReLU_Divide"), ("7_Sum.py", "07_Sum"), ("mine.py", "00_mine")],
+)
+def test_a_run_of_a_file_is_exported_with_the_files_number(file: str, name: str, tmp_path: Path) -> None:
+    shutil.copy(catalogue.load("L1_36", size="smoke").path, tmp_path / file)
+    assert runner.export_name(catalogue.load_file(tmp_path / file, size="smoke")) == name
+    assert runner.export_name(catalogue.load("L1_36", size="smoke")) == "36_RMSNorm"
 
 
 def test_packing_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:

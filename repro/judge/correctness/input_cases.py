@@ -81,7 +81,7 @@ class Trial:
 
 
 def kinds(plan: Plan, fixture: Fixture | None = None) -> dict[str, str]:
-    """Return deciding trial kind -> why it is left out, or the empty string if it is run."""
+    """Return deciding trial kind -> why it is left out, also by a fixture, or the empty string if it is run."""
     problem = plan.problem
     constant = not weights_vary(plan)
     dead = "" if problem.native_signal else "the published weights carry no signal"
@@ -132,8 +132,8 @@ def floating(plan: Plan) -> list[int]:
 def make(plan: Plan, *, public: bool = False, draws: int = 2, fixture: Fixture | None = None) -> list[Trial]:
     """Return the trials of an evaluation (secret seeds), or those of a fixture (public seeds, no warm-up).
 
-    draws: with published inputs, of each kind of weights. fixture: whose probes are added. A warm-up comes first, a
-    neighbour last.
+    draws: with published inputs, of each kind of weights. fixture: its probes are added, and what it leaves out is left
+    out. A warm-up comes first, a neighbour last.
     """
     left_out = kinds(plan, fixture)
     trials = []
