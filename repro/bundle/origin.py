@@ -10,6 +10,9 @@ from repro.bundle.seal import sha256
 from repro.fingerprint import git
 from repro.system.digest import tree_digest
 
+# The words after `repro` of the command that this process runs. The command line sets it; from Python it is empty.
+COMMAND: list[str] = []
+
 
 @cache
 def origin() -> dict[str, Any]:

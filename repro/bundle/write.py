@@ -13,7 +13,7 @@ from typing import Any
 
 from repro.bundle import seal, storage
 from repro.bundle.lines import Lines
-from repro.bundle.origin import origin
+from repro.bundle.origin import COMMAND, origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
 from repro.bundle.validity import settled
@@ -60,6 +60,7 @@ class Bundle:
             "schema_version": SCHEMA_VERSION,
             "tool": origin()["tool"],
             "verb": verb,
+            "argv": list(COMMAND),
             "parameters": parameters,
             "plan": plan,
             "plan_digest": plan_digest(plan, parameters),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from repro import __version__, config
+from repro.bundle import origin
 from repro.bundle.write import Bundle
 from repro.cli import device, ending, offline, optimize
 from repro.engines import names
@@ -619,6 +620,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code. `entry.main` calls it for every verb that a person may use."""
     words = sys.argv[1:] if argv is None else argv
     config.load_dotenv()
+    origin.COMMAND[:] = words
 
     def run(args: argparse.Namespace) -> int:
         _known(words)

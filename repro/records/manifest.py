@@ -87,6 +87,9 @@ class Manifest(Record):
         description="Name and version of the program that wrote it."
     )
     verb: Text = Field(description="The command: run, evaluate, benchmark, fixtures or self-test.")
+    argv: list[str] | None = Field(
+        None, description="Words after `repro` of the command that made it; empty if it was made from Python."
+    )
     parameters: dict[str, Any] = Field(description="What, besides the plan, two runs share if one continues the other.")
     plan: list[str] = Field(description="Row ids in order.")
     plan_digest: ShortHash = Field(description="Of plan and parameters.")
