@@ -2,7 +2,7 @@
 
 Nothing is mounted from the host: a job's folder is a named volume, filled and read as an archive. The container has
 no network, a read-only root, no new privileges, and bounded processes and memory. It starts as root with one right, to
-change users: the launcher then makes a judge and workers, each with a user of its own (judge/sandbox/launcher.py).
+change users: the launcher then makes a judge and workers, each with a user of its own (judge/processes/launcher.py).
 """
 
 from __future__ import annotations

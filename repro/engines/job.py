@@ -23,7 +23,7 @@ from repro import config, fingerprint
 from repro.engines.problem_ahead import Ahead, Settled
 from repro.errors import ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
-from repro.judge.sandbox import launcher, pool
+from repro.judge.processes import launcher, pool
 from repro.problems import constants
 from repro.problems.catalogue import Problem
 from repro.system import importing, jsonio, stopwatch

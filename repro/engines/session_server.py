@@ -22,7 +22,7 @@ from repro import config, fingerprint
 from repro.engines import job as jobs
 from repro.engines import problem_ahead
 from repro.errors import ReproError, UsageError
-from repro.judge.sandbox import launcher, pool
+from repro.judge.processes import launcher, pool
 from repro.system import jsonio
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Sequence
 
 from repro import config
-from repro.judge.sandbox import forkserver, preload
+from repro.judge.processes import forkserver, preload
 from repro.system import importing
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 from repro.system.procfs import descendants, kill

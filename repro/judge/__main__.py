@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from repro import config
-from repro.judge.sandbox import confinement, forkserver
+from repro.judge.isolation import confinement
+from repro.judge.processes import forkserver
 
 
 def work(connection: socket.socket, device: str, *, compiles: bool) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.gpu.shared_memory import Gate, SharedBuffer
-from repro.judge.sandbox.client import Asked
-from repro.judge.sandbox.wire import Json
+from repro.judge.processes.client import Asked
+from repro.judge.processes.wire import Json
 from repro.records.verdict import Neighbour, Reason, VerdictWord
 
 Progress = Callable[[str], None]

@@ -23,7 +23,7 @@ from repro.errors import JudgeError
 from repro.judge import baselines, verdict
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation, Options, Restless
-from repro.judge.sandbox import pool
+from repro.judge.processes import pool
 from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
 from repro.judge.timing.sampling import Excess, Series
 from repro.judge.verdict import Judged

@@ -27,9 +27,10 @@ from repro.judge.correctness import alternate_shape, input_cases
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress
+from repro.judge.isolation import confinement
 from repro.judge.measurement import Measurement
-from repro.judge.sandbox import confinement, pool
-from repro.judge.sandbox.wire import Json
+from repro.judge.processes import pool
+from repro.judge.processes.wire import Json
 from repro.judge.source import provenance
 from repro.judge.timing import precompile, roofline
 from repro.judge.timing.precompile import Ahead

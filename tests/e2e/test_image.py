@@ -213,7 +213,7 @@ import contextlib  # noqa: E402
 import pytest  # noqa: E402 - the image has none
 from conftest import attempt  # noqa: E402
 
-from repro.judge.sandbox import uids  # noqa: E402
+from repro.judge.isolation import uids  # noqa: E402
 from repro.problems import catalogue  # noqa: E402
 from repro.studies import evaluation  # noqa: E402
 

@@ -16,7 +16,7 @@ from repro.judge import session
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Options
-from repro.judge.sandbox import launcher as launch
+from repro.judge.processes import launcher as launch
 from repro.judge.session import JudgeSession
 from repro.problems import catalogue
 from repro.records.session import Checked, CheckTier

@@ -24,8 +24,8 @@ from repro.judge.correctness import distance, verification
 from repro.judge.correctness import reference as reference_module
 from repro.judge.gpu import input_buffers, shared_memory
 from repro.judge.implementation import Implementation, Options
-from repro.judge.sandbox import client
-from repro.judge.sandbox import launcher as launch
+from repro.judge.processes import client
+from repro.judge.processes import launcher as launch
 from repro.judge.timing import experiment as experiment
 from repro.judge.timing import sampling, timed_call
 from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment

@@ -28,8 +28,15 @@ from repro.judge.correctness import reference as reference_module
 from repro.judge.correctness.distance import Distance
 from repro.judge.correctness.precision import TF32Operands, exact_float32, round_mantissa
 from repro.judge.implementation import Implementation
-from repro.judge.sandbox.client import WorkerProcess
-from repro.judge.sandbox.wire import MAX_LINE_BYTES, MOST_LEVELS, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
+from repro.judge.processes.client import WorkerProcess
+from repro.judge.processes.wire import (
+    MAX_LINE_BYTES,
+    MOST_LEVELS,
+    Channel,
+    ChannelClosed,
+    ChannelGarbage,
+    ChannelTimeout,
+)
 from repro.judge.timing import roofline, sampling
 from repro.judge.worker import outputs
 from repro.judge.worker.server import Worker

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import CLEAN_ENV, ROOT
 
-from repro.judge.sandbox import launcher as launch
-from repro.judge.sandbox import uids
+from repro.judge.isolation import uids
+from repro.judge.processes import launcher as launch
 from repro.system import removal
 
 
@@ -100,7 +100,8 @@ def test_a_folder_moved_during_removal_is_left_alone(room: Path, monkeypatch: py
 def _as_user(work: str, folder: Path) -> None:
     """Does some work in a folder as a user without rights, where this is root."""
     become = f"uids.become({uids.LAST_UID}); " if os.geteuid() == 0 else ""
-    program = f"import os, sys; from repro.system import removal; from repro.judge.sandbox import uids; {become}{work}"
+    imports = "import os, sys; from repro.system import removal; from repro.judge.isolation import uids; "
+    program = f"{imports}{become}{work}"
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True, env=os.environ | {"PYTHONPATH": "."})
 
 
@@ -157,7 +158,7 @@ def test_a_workers_user_that_nests_folders_is_cleared_away(
 
 SYSTEM_V = """
 import ctypes, os, sys
-from repro.judge.sandbox import uids
+from repro.judge.isolation import uids
 libc = ctypes.CDLL(None)
 own, mode = uids.LAST_UID, 0o1666
 def made():

@@ -10,7 +10,7 @@ from repro.judge.correctness.distance import score
 from repro.judge.correctness.reference import Shape, rows_per_chunk
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
-from repro.judge.sandbox import pool
+from repro.judge.processes import pool
 from repro.problems import plan as inputs_module
 from repro.problems.meta import output_spec
 from repro.records.verdict import Neighbour

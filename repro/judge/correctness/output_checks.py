@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from repro.errors import SolutionRejected
-from repro.judge.sandbox.wire import Json
+from repro.judge.processes.wire import Json
 from repro.problems.meta import Leaf
 
 

@@ -30,9 +30,9 @@ from repro.judge.gpu.commitment_check import Seal
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.gpu.shared_memory import Gate
 from repro.judge.implementation import Implementation, Options, Progress, Restless, moved
-from repro.judge.sandbox import pool as spare
-from repro.judge.sandbox.client import GpuUse, WorkerProcess
-from repro.judge.sandbox.wire import Json
+from repro.judge.processes import pool as spare
+from repro.judge.processes.client import GpuUse, WorkerProcess
+from repro.judge.processes.wire import Json
 from repro.judge.worker.in_process import InProcess
 from repro.problems import plan as inputs_module
 from repro.problems.catalogue import Problem

@@ -37,9 +37,10 @@ from typing import Any
 
 from repro import config
 from repro.errors import JudgeError, printable
-from repro.judge.sandbox import confinement, pool
-from repro.judge.sandbox import launcher as launch
-from repro.judge.sandbox.wire import Channel, ChannelClosed, ChannelTimeout, Json
+from repro.judge.isolation import confinement
+from repro.judge.processes import launcher as launch
+from repro.judge.processes import pool
+from repro.judge.processes.wire import Channel, ChannelClosed, ChannelTimeout, Json
 from repro.judge.source import provenance
 from repro.problems.catalogue import Message, Problem
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl

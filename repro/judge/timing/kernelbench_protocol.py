@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from repro.errors import SolutionRejected
-from repro.judge.sandbox.wire import Json
+from repro.judge.processes.wire import Json
 from repro.judge.timing import sampling
 from repro.judge.timing.published_protocol import Child, Ended, answers, host_clock, imported
 from repro.problems.catalogue import Message, Problem

@@ -24,8 +24,8 @@ from typing import Any
 import torch
 
 from repro.errors import SolutionRejected, printable
-from repro.judge.sandbox import pool
-from repro.judge.sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
+from repro.judge.processes import pool
+from repro.judge.processes.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
 from repro.judge.timing import sampling
 from repro.judge.worker import binding, triton_interpreter
 from repro.problems.catalogue import Message, Problem

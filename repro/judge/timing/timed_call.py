@@ -17,7 +17,7 @@ from collections.abc import Callable
 from repro.judge import baselines
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.implementation import Implementation, Restless
-from repro.judge.sandbox.wire import Json
+from repro.judge.processes.wire import Json
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.timing.sampling import GATE_US
 

@@ -9,7 +9,7 @@ import torch
 
 from repro.errors import SolutionError
 from repro.judge.gpu.shared_memory import SharedBuffer
-from repro.judge.sandbox.wire import Json
+from repro.judge.processes.wire import Json
 from repro.judge.worker import server, triton_interpreter
 from repro.system import removal
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from repro.judge.gpu import commitment
-from repro.judge.sandbox.wire import Json
+from repro.judge.processes.wire import Json
 
 # Bytes sampled of an output that is not aligned to 8 bytes, for its digest.
 SMALL_BYTES = 1 << 20

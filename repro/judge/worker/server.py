@@ -29,8 +29,8 @@ from repro.errors import SolutionError
 from repro.judge import baselines
 from repro.judge.gpu import commitment, driver
 from repro.judge.gpu.shared_memory import Input, Ticket, open_ticket, view
-from repro.judge.sandbox import preload
-from repro.judge.sandbox.wire import TUNES, Channel, ChannelClosed, Json
+from repro.judge.processes import preload
+from repro.judge.processes.wire import TUNES, Channel, ChannelClosed, Json
 from repro.judge.source import provenance
 from repro.judge.worker import binding, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums

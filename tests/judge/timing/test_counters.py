@@ -23,8 +23,8 @@ from test_artifact_study import GOOD, shipped
 from repro import config
 from repro.analysis import records
 from repro.bundle.write import Bundle
-from repro.judge.sandbox import launcher as launch
-from repro.judge.sandbox import uids
+from repro.judge.isolation import uids
+from repro.judge.processes import launcher as launch
 from repro.judge.timing import counters
 from repro.problems import catalogue
 from repro.records import migrate

@@ -9,7 +9,7 @@ import pytest
 from conftest import CPU, Tool, strict_json
 
 from repro import config
-from repro.judge.sandbox import launcher as launch
+from repro.judge.processes import launcher as launch
 from repro.judge.timing import kernelbench_protocol
 from repro.judge.timing.kernelbench_protocol import TRIALS
 from repro.problems import catalogue

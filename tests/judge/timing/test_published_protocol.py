@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from repro.judge.sandbox import launcher as launch
+from repro.judge.processes import launcher as launch
 from repro.judge.timing import published_protocol
 from repro.problems import catalogue
 

@@ -29,9 +29,9 @@ if __name__ == "__main__":
 
 from repro import config
 from repro.errors import JudgeError, SolutionError
-from repro.judge.sandbox import launcher as launch
-from repro.judge.sandbox import uids as users
-from repro.judge.sandbox.forkserver import COMPILES, Forked
+from repro.judge.isolation import uids as users
+from repro.judge.processes import launcher as launch
+from repro.judge.processes.forkserver import COMPILES, Forked
 from repro.system import procfs, stopwatch
 from repro.system.procfs import forks, processes
 
@@ -189,7 +189,7 @@ class Busy:
         import torch
 
         from repro.judge.gpu.shared_memory import SharedBuffer
-        from repro.judge.sandbox.client import WorkerProcess
+        from repro.judge.processes.client import WorkerProcess
 
         self.shared = SharedBuffer(4096, torch.device("cpu"))
         self.shared.bytes.zero_()
@@ -266,7 +266,7 @@ def check_everything_that_a_worker_started_ends_with_it() -> None:
 def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
     """With a user of its own all of it; with the judge's what has its parent still, sessions of its own or not. To be
     resumed takes signals alone: its processes are not searched for then, which takes milliseconds of a timed call."""
-    from repro.judge.sandbox import client  # imports torch, which must not be there before the split
+    from repro.judge.processes import client  # imports torch, which must not be there before the split
 
     busy, looked, descendants = Busy(), list[int](), launch.descendants
 
@@ -792,7 +792,7 @@ def test_a_process_may_have_any_name(name: bytes) -> None:
 
 def contained() -> list[str]:
     """As a job runs under ENGINE=docker: root that may become others and nothing else."""
-    program = "/opt/repro/tests/judge/sandbox/test_launcher.py"
+    program = "/opt/repro/tests/judge/processes/test_launcher.py"
     command = ["docker", "run", "--rm", *HARDENED, "--entrypoint", "/opt/venv/bin/python", config.image()]
     return [*command, program, "divided"]
 

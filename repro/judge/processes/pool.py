@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from repro.errors import JudgeError
-from repro.judge.sandbox import forkserver, launcher
-from repro.judge.sandbox.wire import Channel
+from repro.judge.processes import forkserver, launcher
+from repro.judge.processes.wire import Channel
 
 # The kinds of a process, as the launcher names them; COMPILES runs the torch baselines.
 PLAIN, COMPILES = "judge", forkserver.COMPILES

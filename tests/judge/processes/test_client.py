@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from repro.errors import SolutionDied, SolutionRejected
-from repro.judge.sandbox.client import GpuUse, WorkerProcess
-from repro.judge.sandbox.wire import TUNES, Channel, ChannelClosed
+from repro.judge.processes.client import GpuUse, WorkerProcess
+from repro.judge.processes.wire import TUNES, Channel, ChannelClosed
 from repro.judge.worker import server
 
 

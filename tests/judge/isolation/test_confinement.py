@@ -31,7 +31,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from repro.judge.sandbox import confinement  # noqa: E402
+from repro.judge.isolation import confinement  # noqa: E402
 
 ORDINARY = 12345
 ATTACH, SEIZE = 16, 0x4206
@@ -517,7 +517,7 @@ def test_a_shielded_process_is_closed_to_its_own_user(confined: Run) -> None:
     if confined.uid == 0:  # type: ignore[attr-defined]
         pytest.skip("root may look")
     program = f"import sys, time; sys.path.insert(0, {str(confinement.config.ROOT)!r})\n" \
-              "from repro.judge.sandbox import confinement; "\
+              "from repro.judge.isolation import confinement; "\
               "print(confinement.shield(), flush=True); time.sleep(60)"  # fmt: skip
     python, env = interpreter(confined.uid) or ("", {})  # type: ignore[attr-defined]
     judge = subprocess.Popen([python, "-P", "-c", program], env=env, cwd="/", stdout=subprocess.PIPE,

@@ -36,7 +36,8 @@ from typing import Any
 
 from repro import config
 from repro.errors import JudgeError
-from repro.judge.sandbox import preload, uids
+from repro.judge.isolation import uids
+from repro.judge.processes import preload
 from repro.system import importing
 from repro.system.prctl import PR_SET_DUMPABLE, prctl
 from repro.system.procfs import rewrite_start

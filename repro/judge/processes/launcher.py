@@ -33,9 +33,9 @@ from typing import Any
 
 from repro import config
 from repro.errors import JudgeError
-from repro.judge.sandbox import reaper
-from repro.judge.sandbox import uids as users
-from repro.judge.sandbox.forkserver import BEGIN, Forked, Nurseries, Request
+from repro.judge.isolation import reaper
+from repro.judge.isolation import uids as users
+from repro.judge.processes.forkserver import BEGIN, Forked, Nurseries, Request
 from repro.system import importing, removal
 from repro.system.prctl import CAP_SYS_ADMIN, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from repro.system.procfs import capabilities, descendants, of_user

@@ -16,8 +16,8 @@ import torch
 
 from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.judge.gpu.shared_memory import SharedBuffer
-from repro.judge.sandbox import launcher, pool
-from repro.judge.sandbox.wire import TUNES, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
+from repro.judge.processes import launcher, pool
+from repro.judge.processes.wire import TUNES, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
 from repro.system import signals
 from repro.system.procfs import at_rest, dead, descendants, forks, moving, of_user, of_user_but, worked_ns
 

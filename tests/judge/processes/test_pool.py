@@ -23,8 +23,8 @@ from repro.errors import SolutionDied
 from repro.judge import baselines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.implementation import Implementation
-from repro.judge.sandbox import launcher, pool
-from repro.judge.sandbox.client import WorkerProcess
+from repro.judge.processes import launcher, pool
+from repro.judge.processes.client import WorkerProcess
 from repro.judge.timing import precompile
 from repro.judge.timing.precompile import Ahead
 from repro.records.job import Job

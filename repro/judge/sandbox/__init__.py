@@ -1,1 +1,0 @@
-"""The sandbox: starts, confines, stops and ends workers, and talks to them."""
