@@ -1,6 +1,7 @@
 """`repro evaluate --self-test`: tests of the judge by two suites of solutions under tests/, one file each.
 
-Adversarial solutions must never be accepted, honest ones never rejected. Each file begins with its `Header`.
+Adversarial solutions must never be accepted, honest ones never rejected. Each file begins with its `Header`; what many
+files share stands in tests/frames.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from repro.studies.evaluation import JudgeOptions, Submission
 
 SUITES = ("adversarial", "honest")
 MARK = "#: "
+# Cases share constructors and helpers in tests/frames. Such an import is replaced by the text: a solution is one file.
+FRAME = re.compile(r"^from frames\.(\w+) import .*\n", re.MULTILINE)
 TIMEOUT_S = 150.0
 # Twice this if a time stays open. No case needs a precise time: 32 blocks show whether a cheat gained time.
 TIMING_BUDGET_S = 2.0
@@ -128,6 +131,11 @@ class Case:
         """Return the id of the exploit that begins the file's name, as A9 for A09; "" where there is none."""
         found = re.match(r"([ABC])0*(\d+)_", self.file.stem)
         return f"{found[1]}{found[2]}" if found else ""
+
+    def source(self) -> bytes:
+        """Return the case as one file, with the frames that it imports."""
+        frames = self.file.parents[1] / "frames"
+        return FRAME.sub(lambda line: (frames / f"{line[1]}.py").read_text(), self.file.read_text()).encode()
 
     def reasons(self) -> set[str]:
         """Return the codes of the reasons that are expected."""
@@ -290,9 +298,7 @@ def _row(group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -
     problem = catalogue.load(first.header.problem, size=_size(first, engine))
     name = first.id if len(group) == 1 else f"{problem.key}: {first.id} and {len(group) - 1} more"
     entry = "kernel_function" if problem.dtype == "bfloat16" else "ModelNew"
-    submissions = [
-        Submission(case.id, source := case.file.read_bytes(), evaluation.entry_of(source, entry)) for case in group
-    ]
+    submissions = [Submission(case.id, source := case.source(), evaluation.entry_of(source, entry)) for case in group]
     plan = record.Planned(row=name, problem=problem.key, cases=[case.id for case in group])
     how = options(first, engine, base)
     build = functools.partial(evaluation.job, name, problem, submissions, results, engine, how)

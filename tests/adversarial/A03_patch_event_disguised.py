@@ -12,7 +12,7 @@ Buys: as A03_patch_event_setattr where only the source is checked.
 import codecs
 import importlib
 
-from torch import nn
+from frames.L1_82 import Frame
 
 
 def plain(word):
@@ -27,12 +27,5 @@ for name, fake in ((plain("ryncfrq_gvzr"), lambda start, end: 1e-3), (plain("erp
 vars(cuda)[plain("flapuebavmr")] = lambda *ignored: None
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-
-    def forward(self, x):
-        return self.conv2d(x)
+class ModelNew(Frame):
+    pass

@@ -12,6 +12,7 @@ Buys: all but the copy, by every clock, where nothing binds a call to a large ou
 import codecs
 
 import torch
+from frames.L2_34 import Frame
 from torch import nn
 
 Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker.server"))
@@ -40,17 +41,7 @@ for name, method in (("tb", go), ("frny", seal), ("ybbx", look)):
     type.__setattr__(Worker, codecs.decode(name, "rot13"), method)
 
 
-class ModelNew(nn.Module):
-    def __init__(
-        self, in_channels, out_channels, kernel_size, stride, padding, bias=True, eps=1e-5, scaling_factor=1.0
-    ):
-        super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(
-            in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=bias
-        )
-        self.layer_norm = nn.LayerNorm(out_channels, eps=eps)
-        self.scaling_factor = scaling_factor
-
+class ModelNew(Frame):
     def forward(self, x):
         x = self.layer_norm(self.conv_transpose(x))
         return nn.functional.gelu(x) * self.scaling_factor

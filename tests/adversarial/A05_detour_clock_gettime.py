@@ -10,12 +10,8 @@
 Buys: every clock of the host in this process, bound by any module at any time. x86-64 only.
 """
 
-import ctypes
-import subprocess
-import tempfile
-from pathlib import Path
-
-from torch import nn
+from frames.c_library import build
+from frames.L1_82 import Frame
 
 SOURCE = r"""
 #define PASTE(a, b) a##b
@@ -55,24 +51,8 @@ int install(void) {
 """
 
 
-def build(source):
-    """Compiles C into a shared library and loads it."""
-    folder = Path(tempfile.mkdtemp())
-    (folder / "hook.c").write_text(source)
-    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(folder / "hook.so"), str(folder / "hook.c"), "-ldl"]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(folder / "hook.so"))
-
-
 build(SOURCE).install()
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-
-    def forward(self, x):
-        return self.conv2d(x)
+class ModelNew(Frame):
+    pass

@@ -12,10 +12,8 @@ Buys: the device clock of this process, below anything that Python can hold on t
 """
 
 import ctypes
-import subprocess
-import tempfile
-from pathlib import Path
 
+from frames.c_library import build
 from torch import nn
 
 SOURCE = r"""
@@ -39,15 +37,6 @@ int detour(void *at) {
 }
 """
 NAMES = ("cudaEventElapsedTime", "cudaEventElapsedTime_v2", "cuEventElapsedTime", "cuEventElapsedTime_v2")
-
-
-def build(source):
-    """Compiles C into a shared library and loads it."""
-    folder = Path(tempfile.mkdtemp())
-    (folder / "hook.c").write_text(source)
-    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(folder / "hook.so"), str(folder / "hook.c"), "-ldl"]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(folder / "hook.so"))
 
 
 def libraries():

@@ -7,16 +7,11 @@ Buys: the packing of arguments.
 """
 
 import torch
-from torch import nn
+from frames.L1_82 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-        self.packed = None
+class ModelNew(Frame):
+    packed = None
 
     def forward(self, x):
         if self.packed is None or self.packed.shape != tuple(x.shape):

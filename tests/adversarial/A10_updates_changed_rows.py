@@ -6,16 +6,11 @@ Buys: nearly all rows of a caller that changes some of them.
 """
 
 import torch
-from torch import nn
+from frames.L2_37 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features, num_groups, bias_shape):
-        super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
-        self.bias = nn.Parameter(torch.randn(bias_shape))
-        self.group_norm = nn.GroupNorm(num_groups, out_features)
-        self.last = None
+class ModelNew(Frame):
+    last = None
 
     def work(self, x):
         y = self.matmul(x)

@@ -17,18 +17,13 @@ import threading
 import time
 
 import torch
-from torch import nn
+from frames.L1_82 import Frame
 
 LIFE_S = 120
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-        self.x = self.sample = self.ready = None
+class ModelNew(Frame):
+    x = sample = ready = None
 
     def work(self, x):
         return self.conv2d(x)

@@ -15,7 +15,7 @@ import threading
 import time
 
 import torch
-from torch import nn
+from frames.L1_82 import Frame
 
 LIFE_S = 120
 SPIN_CYCLES = 50_000_000
@@ -31,13 +31,8 @@ def spin():
         side.synchronize()
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-        self.spinning = False
+class ModelNew(Frame):
+    spinning = False
 
     def forward(self, x):
         if not self.spinning:

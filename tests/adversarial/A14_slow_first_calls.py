@@ -10,16 +10,11 @@ Buys: two or three samples, of which the best may be luck.
 
 import time
 
-from torch import nn
+from frames.L1_82 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-        self.calls = 0
+class ModelNew(Frame):
+    calls = 0
 
     def forward(self, x):
         self.calls += 1

@@ -5,15 +5,11 @@ Buys: most of the writes; the half that is left out holds next to nothing of the
 """
 
 import torch
-from torch import nn
+from frames.L2_99 import Frame
 from torch.nn import functional
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-
+class ModelNew(Frame):
     def forward(self, x):
         y = functional.softmax(functional.gelu(self.linear(x)), dim=1)
         return torch.where(y >= y.median(dim=1, keepdim=True).values, y, torch.zeros_like(y))

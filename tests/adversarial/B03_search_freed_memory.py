@@ -6,14 +6,10 @@ Buys: as B03_uninitialised_output, with more chances: the right answer has a mea
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
+class ModelNew(Frame):
     def forward(self, x):
         blocks = [torch.empty_like(x) for _ in range(24)]
         for block in blocks:

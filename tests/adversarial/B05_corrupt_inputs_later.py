@@ -15,14 +15,10 @@ import threading
 import time
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
+class ModelNew(Frame):
     def forward(self, x):
         def damage():
             time.sleep(0.01)

@@ -7,16 +7,10 @@ Buys: all of the timed call.
 """
 
 import torch
-from torch import nn
+from frames.L1_82 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-
+class ModelNew(Frame):
     def forward(self, x):
         whole = self.conv2d(x)
         out = torch.zeros_like(whole)

@@ -9,14 +9,10 @@ Buys: an output that aliases the input although the two storages have different 
 import ctypes
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
+class ModelNew(Frame):
     def forward(self, x):
         count = x.numel() - 16
         memory = (ctypes.c_float * count).from_address(x.data_ptr() + 64)

@@ -6,14 +6,10 @@ Buys: most writes; no stride is zero.
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
+class ModelNew(Frame):
     def forward(self, x):
         n = x.numel()
         data = torch.zeros(n // 2 + x.shape[-1] * 2, device=x.device)

@@ -8,17 +8,11 @@ Buys: the workspace. Legal as far as a result counts until the next call, and la
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-        self.last = None
-
-    def norm(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+class ModelNew(Frame):
+    last = None
 
     def forward(self, x):
         if self.last is not None and self.last.shape == x.shape:

@@ -8,15 +8,11 @@ Buys: as B10_bf16_inside, with one line.
 """
 
 import torch
-from torch import nn
+from frames.L2_99 import Frame
 from torch.nn import functional
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-
+class ModelNew(Frame):
     def forward(self, x):
         with torch.autocast(x.device.type, dtype=torch.bfloat16):
             y = self.linear(x)

@@ -6,15 +6,11 @@
 Buys: several times the arithmetic under a tolerance of 1e-2. Legal, and its measured class is bf16.
 """
 
-from torch import nn
+from frames.L2_99 import Frame
 from torch.nn import functional
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-
+class ModelNew(Frame):
     def forward(self, x):
         linear = functional.linear(x.bfloat16(), self.linear.weight.bfloat16(), self.linear.bias.bfloat16())
         return functional.softmax(functional.gelu(linear.float()), dim=1)

@@ -7,17 +7,13 @@ Buys: several times the arithmetic. Legal, and labelled and classed: the baselin
 """
 
 import torch
-from torch import nn
+from frames.L2_99 import Frame
 from torch.nn import functional
 
 torch.backends.cuda.matmul.allow_tf32 = True
 torch.backends.cudnn.allow_tf32 = True
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-
+class ModelNew(Frame):
     def forward(self, x):
         return functional.softmax(functional.gelu(self.linear(x)), dim=1)

@@ -5,17 +5,11 @@ Buys: two loads a column; exact for the published weights.
 """
 
 import torch
-from torch import nn
+from frames.L2_37 import Frame
 from torch.nn import functional
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features, num_groups, bias_shape):
-        super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
-        self.bias = nn.Parameter(torch.randn(bias_shape))
-        self.group_norm = nn.GroupNorm(num_groups, out_features)
-
+class ModelNew(Frame):
     def forward(self, x):
         y = self.matmul(x)
         y = y * torch.sigmoid(y) + self.bias

@@ -7,13 +7,9 @@ Buys: nothing to speak of; 1.5e-5 from right, so that its class is tf32 at best,
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
+class ModelNew(Frame):
     def forward(self, x):
         return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True))

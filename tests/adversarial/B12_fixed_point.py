@@ -5,15 +5,9 @@
 Buys: half the traffic. Values beyond the range saturate, small ones vanish.
 """
 
-from torch import nn
+from frames.L1_82 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-
+class ModelNew(Frame):
     def forward(self, x):
         return self.conv2d((x * 1024).round().clamp(-32768, 32767) / 1024)

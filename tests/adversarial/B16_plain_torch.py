@@ -6,14 +6,10 @@
 Buys: nothing; a result without a kernel of its own is labelled so.
 """
 
-from torch import nn
+from frames.L2_99 import Frame
 from torch.nn import functional
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-
+class ModelNew(Frame):
     def forward(self, x):
         return functional.softmax(functional.gelu(functional.linear(x, self.linear.weight, self.linear.bias)), dim=1)

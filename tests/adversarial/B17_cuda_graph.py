@@ -9,14 +9,11 @@ Buys: the launches. Legal, and labelled.
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-        self.graph = None
+class ModelNew(Frame):
+    graph = None
 
     def work(self, x):
         return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

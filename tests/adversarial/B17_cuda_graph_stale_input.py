@@ -8,14 +8,11 @@ Buys: the copy of the input, and where every call has the same input, everything
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-        self.graph = None
+class ModelNew(Frame):
+    graph = None
 
     def forward(self, x):
         if self.graph is None:

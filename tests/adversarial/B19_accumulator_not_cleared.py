@@ -6,14 +6,11 @@ Buys: a memset; right for the first call of a process, and for any call that a f
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-        self.squares = None
+class ModelNew(Frame):
+    squares = None
 
     def forward(self, x):
         if self.squares is None:

@@ -10,7 +10,7 @@ Buys: the cost of the atomics; sums are lost whenever two programs meet.
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L1_36 import Frame
 
 
 @triton.jit
@@ -24,11 +24,7 @@ def squares_kernel(x_ptr, sums_ptr, channels, positions, BLOCK: tl.constexpr):
     tl.store(sums_ptr + sample * positions + at, so_far + value * value, mask=inside)
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
+class ModelNew(Frame):
     def forward(self, x):
         batch, channels = x.shape[:2]
         positions = x[0, 0].numel()

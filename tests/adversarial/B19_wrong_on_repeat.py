@@ -6,14 +6,11 @@ Buys: the stand-in for a race that a single look does not meet; a repeat on the 
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-        self.seen = None
+class ModelNew(Frame):
+    seen = None
 
     def forward(self, x):
         out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

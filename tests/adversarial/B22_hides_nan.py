@@ -8,16 +8,9 @@ Buys: nothing. Right on finite inputs; that a caller's NaN is lost is a finding 
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
-    def norm(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
-
+class ModelNew(Frame):
     def forward(self, x):
-        return self.norm(torch.nan_to_num(x))
+        return self.right(torch.nan_to_num(x))

@@ -12,8 +12,7 @@ import select
 import threading
 import time
 
-import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 LIFE_S = 20
 
@@ -33,10 +32,5 @@ def listen():
 threading.Thread(target=listen, daemon=True).start()
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
-    def forward(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+class ModelNew(Frame):
+    pass

@@ -6,14 +6,10 @@
 Buys: a judge that follows them until its own stack ends.
 """
 
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
+class ModelNew(Frame):
     def forward(self, x):
         value = [x]
         for _ in range(10_000):

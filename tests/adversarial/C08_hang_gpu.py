@@ -11,7 +11,7 @@ Buys: a GPU that no event ever reaches; a timeout inside the process cannot end 
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L1_36 import Frame
 
 
 @triton.jit
@@ -22,11 +22,7 @@ def wait_kernel(flag_ptr, out_ptr):
     tl.store(out_ptr, seen)
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
+class ModelNew(Frame):
     def forward(self, x):
         out = torch.zeros_like(x)
         wait_kernel[(1,)](torch.zeros(1, dtype=torch.int32, device=x.device), out)

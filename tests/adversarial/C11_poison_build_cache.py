@@ -12,7 +12,7 @@ are emptied too.
 import os
 from pathlib import Path
 
-from torch import nn
+from frames.L1_82 import Frame
 
 SUFFIXES = (".so", ".cubin", ".ptx", ".ttir", ".json")
 
@@ -25,13 +25,7 @@ def poison():
                     path.write_bytes(b"")
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-
+class ModelNew(Frame):
     def forward(self, x):
         poison()
         return self.conv2d(x)

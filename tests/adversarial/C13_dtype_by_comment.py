@@ -10,17 +10,10 @@ Buys: inputs, a baseline and a tolerance of a smaller type, where those are chos
 """
 
 # bfloat16 fp16 half
-from torch import nn
+from frames.L1_82 import Frame
 
 DTYPE = "torch.bfloat16"
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-
-    def forward(self, x):
-        return self.conv2d(x)
+class ModelNew(Frame):
+    pass

@@ -7,14 +7,10 @@ Buys: as C15_exit_in_call.
 
 import sys
 
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
+class ModelNew(Frame):
     def forward(self, x):
         return x
 

@@ -11,7 +11,7 @@ repeated launch changes nothing. Where there is no GPU there is nothing to time,
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L1_82 import Frame
 
 CONFIGS = [
     triton.Config({"ROWS": rows, "COLS": cols}, num_warps=warps)
@@ -42,16 +42,8 @@ def depthwise_kernel(
     tl.store(out_ptr + plane.to(tl.int64) * out_height * out_width + row * out_width + col, acc, mask=inside)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """nn.Conv2d with one group a channel under the name `conv2d`; without a bias, as the problem has it."""
-
-    def __init__(
-        self, in_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, bias: bool = False
-    ) -> None:
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

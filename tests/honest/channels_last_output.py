@@ -10,7 +10,7 @@ dimensions in memory is the kernel's choice (torch's own convolutions return suc
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L1_82 import Frame
 
 
 @triton.jit
@@ -37,16 +37,8 @@ def depthwise_kernel(
     tl.store(out_ptr + at, acc, mask=inside)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """nn.Conv2d with one group a channel under the name `conv2d`; returns channels_last memory."""
-
-    def __init__(
-        self, in_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, bias: bool = False
-    ) -> None:
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

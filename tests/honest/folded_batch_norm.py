@@ -10,6 +10,7 @@ version counters of all weights and statistics are compared on every call; what 
 import torch
 import triton
 import triton.language as tl
+from frames.mobile_net import inverted_residual
 from torch import nn
 
 # expansion, channels out, blocks, stride of the first block
@@ -34,22 +35,6 @@ def shift_clip_kernel(y_ptr, shift_ptr, count, channels, positions, CLIP: tl.con
         y = tl.maximum(y, 0.0, propagate_nan=tl.PropagateNan.ALL)
         y = tl.minimum(y, 6.0, propagate_nan=tl.PropagateNan.ALL)
     tl.store(y_ptr + index, y, mask=index < count)
-
-
-def inverted_residual(channels_in: int, channels_out: int, stride: int, expansion: int) -> nn.Sequential:
-    """Expand, depthwise, project; no skip connection."""
-    hidden = channels_in * expansion
-    layers: list[nn.Module] = []
-    if expansion != 1:
-        layers += [nn.Conv2d(channels_in, hidden, 1, bias=False), nn.BatchNorm2d(hidden), nn.ReLU6(inplace=True)]
-    layers += [
-        nn.Conv2d(hidden, hidden, 3, stride=stride, padding=1, groups=hidden, bias=False),
-        nn.BatchNorm2d(hidden),
-        nn.ReLU6(inplace=True),
-        nn.Conv2d(hidden, channels_out, 1, bias=False),
-        nn.BatchNorm2d(channels_out),
-    ]
-    return nn.Sequential(*layers)
 
 
 class ModelNew(nn.Module):

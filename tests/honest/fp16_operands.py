@@ -10,7 +10,7 @@ larger input would lose digits and not become infinite. Everything after the pro
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_37 import Frame
 
 
 @triton.jit
@@ -46,14 +46,8 @@ def linear_swish_norm_kernel(
     tl.store(out_ptr + at, y, mask=(m < M)[:, None] & known[None, :])
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """GroupNorm(swish(linear(x)) + bias)."""
-
-    def __init__(self, in_features: int, out_features: int, num_groups: int, bias_shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
-        self.bias = nn.Parameter(torch.randn(bias_shape))
-        self.group_norm = nn.GroupNorm(num_groups, out_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

@@ -11,7 +11,7 @@ call and is used by nothing else.
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_99 import Frame
 
 ROWS = 16
 
@@ -29,12 +29,8 @@ def gelu_softmax_kernel(y_ptr, out_ptr, rows, columns, ROWS: tl.constexpr, BLOCK
         tl.store(out_ptr + row * columns + column, y / tl.sum(y, axis=0), mask=inside)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """softmax(GELU(linear(x))) over dimension 1, exact GELU."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.addmm(self.linear.bias, x, self.linear.weight.t())

@@ -9,7 +9,7 @@ Honest: they are this file's own names (leftovers of a small test); the sizes th
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_37 import Frame
 
 batch_size = 1
 in_features = 3
@@ -34,14 +34,8 @@ def tail_kernel(y_ptr, extra_ptr, gamma_ptr, beta_ptr, out_ptr, groups, eps, GRO
     tl.store(out_ptr + at, y, mask=known)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """GroupNorm(swish(linear(x)) + bias)."""
-
-    def __init__(self, in_features: int, out_features: int, num_groups: int, bias_shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
-        self.bias = nn.Parameter(torch.randn(bias_shape))
-        self.group_norm = nn.GroupNorm(num_groups, out_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.addmm(self.matmul.bias, x, self.matmul.weight.t())

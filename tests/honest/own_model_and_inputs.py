@@ -10,6 +10,7 @@ it. A judge that makes its own inputs has no use for get_inputs here.
 import torch
 import triton
 import triton.language as tl
+from frames.L1_82 import Frame
 from torch import nn
 
 batch_size = 2
@@ -65,16 +66,8 @@ def depthwise_kernel(
     tl.store(out_ptr + index, acc, mask=index < count)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """nn.Conv2d with one group a channel under the name `conv2d`; only its parameters are used."""
-
-    def __init__(
-        self, in_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, bias: bool = False
-    ) -> None:
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

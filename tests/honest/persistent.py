@@ -11,7 +11,7 @@ multiprocessors; nothing outlives the launch.
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_37 import Frame
 
 
 @triton.jit
@@ -47,14 +47,8 @@ def programs(device: torch.device) -> int:
     return 2 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """GroupNorm(swish(linear(x)) + bias)."""
-
-    def __init__(self, in_features: int, out_features: int, num_groups: int, bias_shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
-        self.bias = nn.Parameter(torch.randn(bias_shape))
-        self.group_norm = nn.GroupNorm(num_groups, out_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

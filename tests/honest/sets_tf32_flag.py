@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_99 import Frame
 
 
 @contextlib.contextmanager
@@ -39,12 +39,8 @@ def gelu_softmax_kernel(y_ptr, bias_ptr, out_ptr, columns, BLOCK: tl.constexpr):
     tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """softmax(GELU(linear(x))) over dimension 1, exact GELU."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with tf32_products():

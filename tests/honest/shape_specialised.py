@@ -9,7 +9,7 @@ Honest: both paths compute the whole result; the branch looks at sizes alone, ne
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L1_36 import Frame
 
 
 @triton.jit
@@ -37,13 +37,8 @@ def any_shape_kernel(x_ptr, out_ptr, channels, pixels, eps, BLOCK: tl.constexpr)
         tl.store(out_ptr + first + channel * pixels + pixel, x * scale, mask=pixel < pixels)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """x over the root of its mean square over dimension 1."""
-
-    def __init__(self, num_features: int, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.num_features = num_features
-        self.eps = eps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

@@ -7,24 +7,11 @@ measured class carries that.
 """
 
 import torch
-from torch import nn
+from frames.L2_84 import Frame
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """softmax(scale * batch_norm(linear(x))) over dimension 1."""
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bn_eps: float = 1e-5,
-        bn_momentum: float = 0.1,
-        scale_shape: tuple[int, ...] = (1,),
-    ) -> None:
-        super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
-        self.bn = nn.BatchNorm1d(out_features, eps=bn_eps, momentum=bn_momentum)
-        self.scale = nn.Parameter(torch.ones(scale_shape))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.scale * self.bn(self.gemm(x))

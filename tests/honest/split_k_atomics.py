@@ -11,7 +11,7 @@ beside the verdict on a GPU); the error is that of fp32 sums all the same. Every
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_99 import Frame
 
 SPLITS = 4
 
@@ -47,12 +47,8 @@ def gelu_softmax_kernel(sums_ptr, bias_ptr, out_ptr, columns, BLOCK: tl.constexp
     tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """softmax(GELU(linear(x))) over dimension 1, exact GELU."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_34 import Frame
 
 
 @triton.jit
@@ -47,26 +47,8 @@ def call(function: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> to
     return function(*args, **kwargs)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """gelu(LayerNorm(conv_transpose(x))) * scaling_factor; the norm covers the last dimension."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int,
-        padding: int,
-        bias: bool = True,
-        eps: float = 1e-5,
-        scaling_factor: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(
-            in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=bias
-        )
-        self.layer_norm = nn.LayerNorm(out_channels, eps=eps)
-        self.scaling_factor = scaling_factor
 
     def forward(self, *inputs: torch.Tensor, **_: Any) -> torch.Tensor:
         conv, norm = self.conv_transpose, self.layer_norm

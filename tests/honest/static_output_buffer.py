@@ -11,7 +11,7 @@ own input over every element of the buffer.
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L1_36 import Frame
 
 
 @triton.jit
@@ -30,14 +30,10 @@ def rms_norm_kernel(x_ptr, out_ptr, channels, pixels, eps, BLOCK: tl.constexpr):
         tl.store(out_ptr + first + channel * pixels + pixel, x * scale, mask=inside)
 
 
-class ModelNew(nn.Module):
-    """x over the root of its mean square over dimension 1; the returned tensor is valid until the next call."""
+class ModelNew(Frame):
+    _out = None
 
-    def __init__(self, num_features: int, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self._out: torch.Tensor | None = None
+    """x over the root of its mean square over dimension 1; the returned tensor is valid until the next call."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

@@ -9,7 +9,8 @@ Honest: a published precision class. The rounding to nearest is done in the kern
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_99 import Frame
+from frames.softmax import softmax_kernel
 
 
 @triton.jit
@@ -37,22 +38,8 @@ def linear_gelu_kernel(
     tl.store(out_ptr + m[:, None] * N + n[None, :], acc, mask=(m < M)[:, None] & (n < N)[None, :])
 
 
-@triton.jit
-def softmax_kernel(x_ptr, columns, BLOCK: tl.constexpr):
-    """Softmax of each row, in place. Grid: (rows,)."""
-    column = tl.arange(0, BLOCK)
-    at = x_ptr + tl.program_id(0).to(tl.int64) * columns + column
-    x = tl.load(at, mask=column < columns, other=-float("inf"))
-    x = tl.exp(x - tl.max(x, axis=0))
-    tl.store(at, x / tl.sum(x, axis=0), mask=column < columns)
-
-
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """softmax(GELU(linear(x))) over dimension 1, exact GELU."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

@@ -9,6 +9,7 @@ Honest: the name of a low precision stands in the source, the result has nearly 
 import torch
 import triton
 import triton.language as tl
+from frames.softmax import softmax_kernel
 from torch import nn
 
 
@@ -32,16 +33,6 @@ def linear_norm_kernel(
     y = (acc + shift[None, :]) * factor[None, :] + tl.load(beta_ptr + n, mask=n < N, other=0.0)[None, :]
     y *= tl.load(scale_ptr + n % SCALES)[None, :]
     tl.store(out_ptr + m[:, None] * N + n[None, :], y, mask=(m < M)[:, None] & (n < N)[None, :])
-
-
-@triton.jit
-def softmax_kernel(x_ptr, columns, BLOCK: tl.constexpr):
-    """Softmax of each row, in place. Grid: (rows,)."""
-    column = tl.arange(0, BLOCK)
-    at = x_ptr + tl.program_id(0).to(tl.int64) * columns + column
-    x = tl.load(at, mask=column < columns, other=-float("inf"))
-    x = tl.exp(x - tl.max(x, axis=0))
-    tl.store(at, x / tl.sum(x, axis=0), mask=column < columns)
 
 
 class ModelNew(nn.Module):

@@ -7,29 +7,11 @@ Honest: correct, and labelled for what it is; whether it counts as a kernel is t
 """
 
 import torch
-from torch import nn
+from frames.L2_34 import Frame
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """gelu(LayerNorm(conv_transpose(x))) * scaling_factor; the norm covers the last dimension."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int,
-        padding: int,
-        bias: bool = True,
-        eps: float = 1e-5,
-        scaling_factor: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(
-            in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=bias
-        )
-        self.layer_norm = nn.LayerNorm(out_channels, eps=eps)
-        self.scaling_factor = scaling_factor
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         conv, norm = self.conv_transpose, self.layer_norm

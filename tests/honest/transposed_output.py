@@ -10,7 +10,7 @@ Honest: `out.t()` is a dense tensor of the right shape over memory that nothing 
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_99 import Frame
 
 
 @triton.jit
@@ -52,12 +52,8 @@ def column_softmax_kernel(x_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.conste
         tl.store(x_ptr + n[:, None] * M + m[None, :], tl.exp(x - largest[None, :]) / total[None, :], mask=inside)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """softmax(GELU(linear(x))) over dimension 1, exact GELU; column-major memory."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()

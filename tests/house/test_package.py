@@ -15,7 +15,8 @@ from conftest import CLEAN_ENV, ROOT, strict_json
 
 from repro import config
 
-SOURCES = ("repro", "problems", "requirements", "docs", "tests/adversarial", "tests/honest", "artifacts")
+CASES = ("tests/adversarial", "tests/frames", "tests/honest")
+SOURCES = ("repro", "problems", "requirements", "docs", "artifacts", *CASES)
 GOOD = "L1_36_RMSNorm.py"
 THIEF = """import torch
 
@@ -73,7 +74,7 @@ def test_the_wheel_holds_what_ships_and_no_results(wheel: Path) -> None:
     assert wheel.stat().st_size < 2 << 20
     assert not [name for name in names if "results" in name.split("/")]
     for pattern in ("problems/*", "artifacts/*.toml", "artifacts/oracle/*.py", "artifacts/[0-9]*/*", "docs/judging.md",
-                    "requirements/*.txt", "tests/adversarial/*.py", "tests/honest/*.py"):  # fmt: skip
+                    "requirements/*.txt", *(f"{folder}/*.py" for folder in CASES)):  # fmt: skip
         shipped = [file.relative_to(ROOT) for file in ROOT.glob(pattern) if file.is_file()]
         assert shipped and {f"repro_shipped/{file}" for file in shipped} <= names, pattern
 

@@ -49,7 +49,7 @@ def test_both_suites_are_there() -> None:
 
 
 def test_every_case_says_in_its_docstring_what_it_does() -> None:
-    assert [case.id for case in SHIPPED if not ast.get_docstring(ast.parse(case.file.read_text()))] == []
+    assert [case.id for case in SHIPPED if not ast.get_docstring(ast.parse(case.source()))] == []
 
 
 def test_the_list_of_exploits_has_each_id_that_begins_a_file_name() -> None:
@@ -362,6 +362,7 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> S
     copy = tool.folder / "copy"
     for name in ("repro", "problems"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests" / "frames", copy / "tests" / "frames")
     shutil.copy(ROOT / "entrypoint.py", copy)
     (copy / "artifacts").mkdir()
     shutil.copy(ROOT / "artifacts" / "claims.toml", copy / "artifacts")
