@@ -20,8 +20,6 @@ INSTALLED = PACKAGE.parent / "repro_shipped"
 ROOT = INSTALLED if INSTALLED.is_dir() else PACKAGE.parent
 # How an engine starts one of its own verbs on this machine: the code of this process, whatever the folder.
 COMMAND = (sys.executable, "-P", str(PACKAGE / "__main__.py"))
-# The same in a fork of the standby of a sitting, whose socket $REPRO_STANDBY names.
-STANDBY_COMMAND = (sys.executable, "-I", "-S", str(PACKAGE / "engines" / "standby_client.py"))
 PROBLEMS_DIR = ROOT / "problems"
 ARTIFACTS_DIR = ROOT / "artifacts"
 ORACLE_DIR = ARTIFACTS_DIR / "oracle"
@@ -257,13 +255,6 @@ def visible_devices() -> str:
     names = [name for name in told.split(",") if name.strip()]
     how = "UUID" if names and not names[0].strip().isdigit() else "index"
     return f"{len(names)} by {how}" if names else "none"
-
-
-def dev_command(device: str) -> tuple[str, ...]:
-    """How a job of trust `dev` starts: in the standby of the sitting, if $REPRO_STANDBY names one and it has imported
-    Triton as the device needs it, compiled or interpreted."""
-    suits = ("TRITON_INTERPRET" in os.environ) == (device == "cpu")
-    return STANDBY_COMMAND if suits and os.environ.get("REPRO_STANDBY") else COMMAND
 
 
 def withheld() -> list[str]:

@@ -21,7 +21,6 @@ from repro.agents import children, preflight, task
 from repro.agents.deadline import Deadline, Stopped
 from repro.agents.events import OUTCOME, TRANSCRIPT, Ending, Record
 from repro.agents.relay import Relay
-from repro.agents.standby import SOCKET, Standby
 from repro.agents.task import Task
 from repro.agents.tools_knowledge import Knowledge
 from repro.errors import ReproError, UsageError
@@ -52,7 +51,6 @@ class Session:
         self.record = Record(chosen.folder)
         self.deadline = Deadline(chosen.budgets.get("wall_s"))
         self.relay = Relay(chosen.relay_port, chosen.socket)
-        self.standby = Standby(chosen.folder)
         self.ending: Ending | None = None
         # Closing the relay makes a request under way fail, which ends the agent's wait for it.
         self.deadline.on_stop(self.relay.close)
@@ -69,13 +67,11 @@ class Session:
             while thread.is_alive():
                 thread.join(TICK_S)
                 children.bury(self._before)
-                self.standby.tend()
                 if self.deadline.stopping():
                     self._wind_up(thread)
                     break
             ending = self._judge()
         finally:
-            self.standby.close()
             children.end_all(self._before)
             self.relay.close()
             for number, handler in handlers.items():
@@ -127,7 +123,6 @@ class Session:
 
     def _agent(self) -> Ending:
         env = prepare(self.task)
-        self.standby.open(env)
         self.relay.start()
         knowledge: Knowledge | None = None
         if self.task.agent != "replay" or self.task.expect_tools:
@@ -165,16 +160,14 @@ def prepare(chosen: Task) -> dict[str, str]:
         each.mkdir(parents=True, exist_ok=True)
     command = commands / "repro"
     refusal = "" if chosen.optimize else NO_OPTIMIZE
-    warm = f'if [ "$1" = evaluate ]; then exec {shlex.join(config.STANDBY_COMMAND)} "$@"; fi\n'
-    command.write_text(f'#!/bin/sh\n{refusal}{warm}exec {shlex.join(config.COMMAND)} "$@"\n')
+    command.write_text(f'#!/bin/sh\n{refusal}exec {shlex.join(config.COMMAND)} "$@"\n')
     command.chmod(0o755)
     fixtures = results / "fixtures"
     if not fixtures.is_symlink():
         fixtures.symlink_to(chosen.folder / "fixtures")
     env = config.worker_env(chosen.scratch, interpret=chosen.device == "cpu")
     env["PATH"] = f"{commands}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}"
-    env |= {"REPRO_RESULTS": str(results), "REPRO_STATE": str(chosen.scratch / "state")}
-    return env | {"REPRO_STANDBY": str(chosen.folder / SOCKET)}
+    return env | {"REPRO_RESULTS": str(results), "REPRO_STATE": str(chosen.scratch / "state")}
 
 
 def serve(folder: Path) -> int:

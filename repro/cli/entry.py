@@ -1,6 +1,6 @@
 """Where every command starts. A verb that an engine starts imports its own modules alone; all others go to `main`.
 
-An engine starts `job`, `session`, `agent` and `gateway`, each with a folder, and `node`; a sitting starts `standby`.
+An engine starts `job`, `session`, `agent` and `gateway`, each with a folder, and `node`.
 Help and messages do not list them. Their environment comes from the engine, so no `.env` is read.
 """
 
@@ -16,27 +16,6 @@ from pathlib import Path
 from repro.cli import ending
 from repro.errors import UsageError
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
-
-# What `repro evaluate` and its job import.
-STANDBY = (
-    "torch",
-    "torch.fx.experimental.symbolic_shapes",
-    "triton",
-    "triton.compiler.code_generator",
-    "repro.cli.main",
-    "repro.engines.job",
-    "repro.engines.local",
-    "repro.fixtures.calibration",
-    "repro.judge.session",
-    "repro.judge.timing.counters",
-    "repro.judge.timing.kernelbench_protocol",
-    "repro.judge.timing.published_protocol",
-    "repro.problems.sizes",
-    "repro.report.output",
-    "repro.report.parity",
-    "repro.report.terminal",
-    "repro.studies.evaluation",
-)
 
 
 def _job(folder: Path) -> int:
@@ -68,13 +47,6 @@ def _node(inner: Path) -> int:
     return node.main(str(inner))
 
 
-def _standby(number: Path) -> int:
-    """Serve the commands of a sitting. Return in a fork that has run one. number: of the inherited socket."""
-    from repro.engines import standby
-
-    return main(standby.serve(int(str(number)), STANDBY))
-
-
 def _gateway(folder: Path) -> int:
     from repro.gateway import server
 
@@ -85,13 +57,11 @@ def _gateway(folder: Path) -> int:
 # New objects before a command looks for garbage: at Python's 700 that takes a tenth of a report's time. Jobs look as
 # often as ever: garbage may hold memory of the GPU.
 GARBAGE = 100_000
-# Each takes a folder, a node the name of an engine, a standby the number of a socket; a session also takes the folder
-# that it removes.
+# Each takes a folder, a node the name of an engine; a session also takes the folder that it removes.
 STARTED_BY_ENGINES: dict[str, Callable[..., int]] = {
     "job": _job,
     "session": _session,
     "node": _node,
-    "standby": _standby,
     "agent": _agent,
     "gateway": _gateway,
 }

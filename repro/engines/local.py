@@ -68,7 +68,7 @@ class LocalEngine(Engine):
 
     def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
         with self._folder(jobs, progress) as (folder, lease):
-            return (yield from self._serve(_command(jobs), folder, lease, timeout_s, progress))
+            return (yield from self._serve(folder, lease, timeout_s, progress))
 
     @contextlib.contextmanager
     def session(self, job: Job, progress: Progress) -> Iterator[Session]:
@@ -151,12 +151,10 @@ class LocalEngine(Engine):
                 with contextlib.suppress(OSError):  # an unsent request
                     stream.close()
 
-    def _serve(
-        self, command: tuple[str, ...], folder: Path, lease: Lease, timeout_s: float, progress: Progress
-    ) -> Attempt:
+    def _serve(self, folder: Path, lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
         """Run the job process to its end."""
         file = folder / OUTCOMES
-        child = self._start([*command, "job", str(folder)], folder, lease)
+        child = self._start([*config.COMMAND, "job", str(folder)], folder, lease)
         late = threading.Event()
 
         def expire() -> None:
@@ -172,12 +170,6 @@ class LocalEngine(Engine):
             timer.cancel()
             self._end(child)
         return f"timed out after {timeout_s:.0f} s and was killed" if late.is_set() else _ending(child, folder)
-
-
-def _command(jobs: list[Job]) -> tuple[str, ...]:
-    """Return how the process of some jobs starts: what an agent judges in its sitting may use the sitting's standby."""
-    dev = all(job.verb == "evaluate" and job.options.get("trust") == "dev" for job in jobs)
-    return config.dev_command(jobs[0].device) if dev else config.COMMAND
 
 
 class _Serving:
