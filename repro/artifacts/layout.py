@@ -64,7 +64,7 @@ class Round:
         text = self.text(name)
         if text is None:
             return None, "missing" if not (self.path / name).exists() else "cannot be read"
-        return parse(text)
+        return _parse(text)
 
     @functools.cached_property
     def timing(self) -> Timing:
@@ -75,12 +75,12 @@ class Round:
         facts = {name: value.get(name) for name in ("dtype", "device", "warmup", "repeat", "size")}
         kernels = value.get("kernels")
         entries = list(kernels.values()) if isinstance(kernels, dict) else []
-        found = [entry.get("time_ms") for entry in entries if isinstance(entry, dict)]
-        if len(found) != 1:
-            return Timing(None, f"{TIMES} holds {len(found)} kernels, one was due", facts)
-        time_ms = finite(found[0])
+        times = [entry.get("time_ms") for entry in entries if isinstance(entry, dict)]
+        if len(times) != 1:
+            return Timing(None, f"{TIMES} holds {len(times)} kernels, one was due", facts)
+        time_ms = _finite(times[0])
         if time_ms is None or time_ms <= 0:
-            return Timing(None, f"its time_ms is {found[0]!r}", facts)
+            return Timing(None, f"its time_ms is {times[0]!r}", facts)
         return Timing(time_ms, "", facts)
 
     @property
@@ -96,8 +96,8 @@ class Round:
 
     def total(self, which: str, metric: str) -> float | None:
         """Return a metric summed over the kernels of a profile; None if any kernel lacks a finite value."""
-        found = [single(kernel.get(metric)) for kernel in self.profile(which).values()]
-        return sum(v for v in found if v is not None) if found and None not in found else None
+        values = [single(kernel.get(metric)) for kernel in self.profile(which).values()]
+        return sum(v for v in values if v is not None) if values and None not in values else None
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ class Artifact:
     @functools.cached_property
     def rounds(self) -> list[Round]:
         """Return the rounds by number."""
-        found = []
+        rounds = []
         for folder in (self.path / TRACE).glob("round_*"):
             match = re.fullmatch(r"round_0*(\d+)", folder.name)
             if match and folder.is_dir():
-                found.append(Round(int(match.group(1)), folder))
-        return sorted(found, key=lambda r: r.number)
+                rounds.append(Round(int(match.group(1)), folder))
+        return sorted(rounds, key=lambda r: r.number)
 
     def text(self, name: str) -> str | None:
         """Return a file's text, or None."""
@@ -146,21 +146,21 @@ def find(root: Path, names: list[str] | None = None) -> list[Artifact]:
     """
     if not root.is_dir():
         raise UsageError(f"no such folder: {root}")
-    named, root = root, root.resolve()
-    if number(root.name) is not None and any((root / f).exists() for f in ("problem.py", TRACE, *KERNELS.values())):
-        found = [Artifact(root)]
-    else:
-        folders = [f for f in root.iterdir() if f.is_dir() and number(f.name) is not None]
-        found = sorted(map(Artifact, folders), key=lambda a: (a.number or 0, a.name))
-    if not found:
-        raise UsageError(f"no artifact in {named}", "the published layout has folders named NN_Name with a problem.py")
-    if not names:
-        return found
-    missing = [name for name in names if not any(_matches(a, name) for a in found)]
+    artifacts = _artifacts(root.resolve())
+    if not artifacts:
+        raise UsageError(f"no artifact in {root}", "the published layout has folders named NN_Name with a problem.py")
+    missing = [name for name in names or [] if not any(_matches(artifact, name) for artifact in artifacts)]
     if missing:
-        there = ", ".join(a.name for a in found)
-        raise UsageError(f"no artifact {', '.join(missing)} in {root.name}", f"there are {there}")
-    return [a for a in found if any(_matches(a, name) for name in names)]
+        present = ", ".join(artifact.name for artifact in artifacts)
+        raise UsageError(f"no artifact {', '.join(missing)} in {root.resolve().name}", f"there are {present}")
+    return [artifact for artifact in artifacts if not names or any(_matches(artifact, name) for name in names)]
+
+
+def _artifacts(root: Path) -> list[Artifact]:
+    if number(root.name) is not None and any((root / f).exists() for f in ("problem.py", TRACE, *KERNELS.values())):
+        return [Artifact(root)]
+    folders = [Artifact(folder) for folder in root.iterdir() if folder.is_dir() and number(folder.name) is not None]
+    return sorted(folders, key=lambda artifact: (artifact.number or 0, artifact.name))
 
 
 def _matches(artifact: Artifact, name: str) -> bool:
@@ -168,20 +168,7 @@ def _matches(artifact: Artifact, name: str) -> bool:
     return int(bare) == artifact.number if bare.isdigit() else name.lower() in artifact.name.lower()
 
 
-def readme(root: Path) -> tuple[str, set[int]]:
-    """Return the README of a folder of artifacts, of one artifact, or of its parent, and the artifacts' numbers there.
-
-    The text is "" if there is none.
-    """
-    root = root.resolve()
-    places = [root, root.parent] if number(root.name) is not None else [root]
-    found = ((place, text) for place in places if (text := _text(place / "README.md")) is not None)
-    place, text = next(found, (root, ""))
-    folders = [root, *(folder for folder in place.iterdir() if folder.is_dir())]
-    return text, {n for folder in folders if (n := number(folder.name)) is not None}
-
-
-def parse(text: str) -> tuple[Any, str]:
+def _parse(text: str) -> tuple[Any, str]:
     """Parse JSON that is bare, fenced or inside prose; return it and why there is none.
 
     Accepts `Infinity` and `NaN`.
@@ -198,7 +185,7 @@ def parse(text: str) -> tuple[Any, str]:
     return None, reason
 
 
-def finite(value: Any) -> float | None:
+def _finite(value: Any) -> float | None:
     """Return a finite number, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
@@ -207,7 +194,7 @@ def finite(value: Any) -> float | None:
 
 def single(value: Any) -> float | None:
     """Return a metric's value. Some formatters write a list for a repeated name; it counts if it holds one number."""
-    return single(value[0]) if isinstance(value, list) and len(value) == 1 else finite(value)
+    return single(value[0]) if isinstance(value, list) and len(value) == 1 else _finite(value)
 
 
 def code(text: str) -> list[str]:

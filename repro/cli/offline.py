@@ -227,24 +227,22 @@ def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
         Column("why", least=24),
         Column("code", 1),
     )
-    names = [artifact["problem"] for artifact in report["artifacts"] if len(artifact["problem"]) > NAME_COLUMNS]
+    names = [artifact.problem for artifact in report.artifacts if len(artifact.problem) > NAME_COLUMNS]
 
     def short(where: str) -> str:
         return functools.reduce(lambda text, name: text.replace(name, name[: NAME_COLUMNS - 1] + "…"), names, where)
 
-    rows = [[Text(f["severity"], tones[f["severity"]]), short(f["where"]), f["what"], f["why"], f["code"]]
-            for f in report["findings"]]  # fmt: skip
+    rows = [[Text(f.severity, tones[f.severity]), short(f.where), f.what, f.why, f.code] for f in report.findings]
     screen.table(columns, rows)
-    if (counts := report["counts"])["rounds"]:
-        dtypes = ", ".join(f"{n} {dtype}" for dtype, n in counts["profile_dtypes"].items())
-        screen.line(f"{counts['rounds']} rounds: {counts['parents_found']} parents found, {counts['repaired']} kernels "
-                    f"repaired, {counts['profiles']} profiles ({dtypes})")  # fmt: skip
-    missed = len(report["unread"])
-    unread = f"{count(missed, 'figure')} of the README {'was' if missed == 1 else 'were'} not read" if missed else ""
-    findings = f"{count(len(report['findings']), 'finding')} in {count(len(report['artifacts']), 'artifact')}"
-    screen.last(count(report["errors"], "error"), findings, unread)
-    write_json(args.json, report)
-    return 2 if report["errors"] else 0
+    counts = report.counts
+    if counts.rounds:
+        dtypes = ", ".join(f"{n} {dtype}" for dtype, n in counts.profile_dtypes.items())
+        kernels = f"{counts.parents_found} parents found, {counts.repaired} kernels repaired"
+        screen.line(f"{counts.rounds} rounds: {kernels}, {counts.profiles} profiles ({dtypes})")
+    findings = f"{count(len(report.findings), 'finding')} in {count(len(report.artifacts), 'artifact')}"
+    screen.last(count(report.errors, "error"), findings)
+    write_json(args.json, report.to_json())
+    return 2 if report.errors else 0
 
 
 def _compare(args: argparse.Namespace, progress: Progress) -> int:

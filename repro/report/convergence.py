@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from repro.artifacts import figure, layout, readme, trace
+from repro.artifacts import figure, layout, trace
 from repro.report import elements
 from repro.report.elements import Convergence, Figure, Section
 
-COLUMNS = ("round", ("ms", "ms"), ("running best, ms", "ms"), ("published best, ms", "ms"))
-TIMES = ("time_ms", "running_best_ms", "published_best_ms")
+COLUMNS = ("round", ("ms", "ms"), ("running best, ms", "ms"))
 
 
 def section(folder: Path) -> Section:
     """folder: in the published layout. Raises UsageError where it is none."""
     artifacts = layout.find(folder)
-    published = readme.read(*layout.readme(folder)).artifacts
     figures, tables, without = [], [], []
     for artifact in artifacts:
         if not trace.times(artifact):
             without.append(artifact.name)
             continue
-        facts = trace.summary(artifact, published[artifact.number or 0])
+        facts = trace.summary(artifact)
         name = f"convergence-{artifact.name}"
         title = f"Convergence of {artifact.name}"
         figures.append(
             Figure(id=name, kind="convergence", title=title, alt=figure.alt(facts), data=Convergence(facts=facts))
         )
-        rows = [[str(each["round"]), *(each[key] for key in TIMES)] for each in facts["rounds"]]
+        rows = [[str(r.round), r.time_ms, r.running_best_ms] for r in facts.rounds]
         tables.append(elements.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, rows))
     text = []
     if figures:

@@ -6,8 +6,9 @@ Every renderer draws these alone, so that a terminal, a page and a paper say the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
+from repro.artifacts.trace import Facts
 from repro.records.base import Amount, Number, Pair, Record
 
 
@@ -160,9 +161,9 @@ class Tree(Record):
 
 
 class Convergence(Record):
-    """A trace. facts: `artifacts.trace.summary`."""
+    """A trace."""
 
-    facts: dict[str, Any]
+    facts: Facts
 
 
 class Figure(Record):

@@ -60,7 +60,7 @@ def test_a_recorded_search_gives_the_same_selections(archive: Path, tmp_path: Pa
     assert best == sorted(best) and best[-1] > 1.4
     if finished.exported is not None:
         found = lint.lint(finished.exported)
-        assert found["errors"] == 0, found["findings"]
+        assert found.errors == 0, found.findings
 
 
 def test_a_shipped_run_is_named_by_its_folder_and_needs_the_kernels_there(tool: Tool, tmp_path: Path) -> None:

@@ -293,8 +293,8 @@ def test_the_exported_folder_has_no_error_of_lint(tmp_path: Path) -> None:
     )  # fmt: skip
     assert root is not None
     report = lint.lint(root)
-    assert report["errors"] == 0, report["findings"]
-    assert report["artifacts"][0]["shipped_round"] is not None
+    assert report.errors == 0, report.findings
+    assert report.artifacts[0].shipped_round is not None
     rounds = export.compare(root)
     assert [*rounds] == [1, 2, 3]
     assert rounds[3].running_best_ms == state.programs[state.best].time_ms

@@ -150,7 +150,7 @@ def test_a_model_analyses_rewrites_mends_and_reflects(tmp_path: Path) -> None:
     assert (tmp_path / "again" / journal.FILE).read_bytes() == (model.run / journal.FILE).read_bytes()
     root = export.export(state, PROBLEM.path, "82_x", tmp_path, measured=False, counters=None, fingerprint=None,
                          confirmed=None, journal_sha256="0")  # fmt: skip
-    assert root is not None and lint.lint(root)["errors"] == 0
+    assert root is not None and lint.lint(root).errors == 0
     assert {p.name for p in root.glob("optimization_trace/round_1/*")} >= {"opt_prompt.txt", "opt_reply.txt",
                                                                            "bottleneck_response.txt"}  # fmt: skip
 
