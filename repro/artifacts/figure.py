@@ -66,11 +66,11 @@ def svg(facts: Facts) -> str:
 
 
 def _draw(axes: Axes, facts: Facts) -> None:
-    timed = [r for r in facts.rounds if r.time_ms is not None]
-    numbers = [r.round for r in timed]
-    axes.step(numbers, [r.time_ms for r in timed], where="mid", color=_ROUNDS, linewidth=1, marker="o", markersize=4,
+    own = {r.round: r.time_ms for r in facts.rounds if r.time_ms is not None}
+    best = {r.round: r.running_best_ms for r in facts.rounds if r.running_best_ms is not None}
+    axes.step(list(own), list(own.values()), where="mid", color=_ROUNDS, linewidth=1, marker="o", markersize=4,
               label="time of the round")  # fmt: skip
-    axes.step(numbers, [r.running_best_ms for r in timed], where="mid", color=_BEST, linewidth=2.2,
+    axes.step(list(best), list(best.values()), where="mid", color=_BEST, linewidth=2.2,
               label="running best, recomputed")  # fmt: skip
     if facts.floor_ms:
         label = f"floor {facts.floor_ms:.3g} ms: compulsory bytes in bfloat16 at {facts.bandwidth_gb_s:.0f} GB/s"
@@ -78,7 +78,7 @@ def _draw(axes: Axes, facts: Facts) -> None:
     axes.set_title(f"Convergence of {facts.problem}")
     axes.set_xlabel("round")
     axes.set_ylabel("kernel time (ms)")
-    axes.set_xticks(numbers)
+    axes.set_xticks(list(own))
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
