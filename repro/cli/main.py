@@ -21,6 +21,7 @@ from repro.engines import names
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
 from repro.records import wording
+from repro.records.options import MODES, Options
 from repro.records.verdict import Verdict
 from repro.runs.progress import Progress
 from repro.system.screen import MANY, Column, Screen
@@ -118,8 +119,6 @@ def _common(parser: argparse.ArgumentParser, *, problem: bool = True, timed: boo
 def _judging(
     parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile_timeout_s: float | None = None
 ) -> None:
-    from repro.studies.evaluation import COMPILE_TIMEOUT_S
-
     offline.json_option(parser, "write the results")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument("--no-timing", action="store_true", help="only judge, do not time")
@@ -137,7 +136,7 @@ def _judging(
         "--timeout-s", type=float, default=180.0, help="longest wait for one answer of a solution, seconds"
     )
     parser.add_argument(
-        "--compile-timeout-s", type=float, default=compile_timeout_s or COMPILE_TIMEOUT_S,
+        "--compile-timeout-s", type=float, default=compile_timeout_s or 60.0,
         help="longest wait for torch.compile's max-autotune, seconds; a baseline that takes longer is left out",
     )  # fmt: skip
     parser.add_argument(
@@ -291,16 +290,16 @@ def _unknown(word: str, args: argparse.Namespace) -> UsageError:
     return UsageError(f"unknown argument {word}", "", f"{hint}See `repro {args.verb} --help`.")
 
 
-def _options(args: argparse.Namespace) -> Any:
-    from repro.studies.evaluation import JudgeOptions
-
+def _options(args: argparse.Namespace) -> Options:
     if not all(math.isfinite(value) and value > 0 for value in (args.timeout_s, args.budget_s, args.compile_timeout_s)):
         raise UsageError("--timeout-s, --budget-s and --compile-timeout-s must be positive numbers of seconds")
-    return JudgeOptions(
-        not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s, args.trust, args.compile_timeout_s,
-        getattr(args, "quick", False), getattr(args, "parity", None) is True,
-        strict_nonfinite=args.strict_nonfinite, kernelbench=getattr(args, "parity", None) == "kernelbench",
+    options = Options(
+        timing=not args.no_timing, modes=("eager",) if args.no_compile else MODES, timeout_s=args.timeout_s,
+        timing_budget_s=args.budget_s, trust=args.trust, compile_timeout_s=args.compile_timeout_s,
+        parity=getattr(args, "parity", None) is True, kernelbench=getattr(args, "parity", None) == "kernelbench",
+        strict_nonfinite=args.strict_nonfinite,
     )  # fmt: skip
+    return options.quick() if getattr(args, "quick", False) else options
 
 
 def _draw(bundle: Bundle, args: argparse.Namespace) -> dict[str, Any]:
@@ -547,16 +546,13 @@ def _claims(args: argparse.Namespace, progress: Progress) -> int:
     from repro.report import claims as drawn
     from repro.report import output
     from repro.studies import artifact_study as benchmark
-    from repro.studies.evaluation import JudgeOptions
 
     engine, size = device.sized(args, progress)
     if engine.device == "cpu" and args.device == "auto":
         raise UsageError("no GPU here", "the published kernels run on CUDA alone",
                          "`repro artifacts lint` reads their folder without one.")  # fmt: skip
     source, _ = sources.fetch(benchmark.PUBLISHED, args.origin)
-    options = JudgeOptions(
-        timing_budget_s=benchmark.BUDGET_S, compile_timeout_s=benchmark.COMPILE_TIMEOUT_S, parity=True
-    )
+    options = Options(timing_budget_s=benchmark.BUDGET_S, compile_timeout_s=benchmark.COMPILE_TIMEOUT_S, parity=True)
     bundle, _ = benchmark.run(
         source.folder, args.name, size, args.results, engine, options, progress,
         resume=args.resume, with_rounds=True, with_profiles=True,

@@ -30,7 +30,6 @@ from repro.system import importing, jsonio, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
 if TYPE_CHECKING:
-    from repro.judge.implementation import Options
     from repro.records.fixture import Fixture
     from repro.records.job import Job
 
@@ -58,7 +57,7 @@ def run(
     require_device(job)
     solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
     if job.verb == "profile":
-        dtypes = job.options.get("dtypes", counters.DTYPES) if job.device == "cuda" else ()  # nothing runs on the CPU
+        dtypes = job.dtypes or counters.DTYPES if job.device == "cuda" else ()  # nothing runs on the CPU
         found = {dtype: settle(replace(job, dtype=dtype)).fitting(job.device) for dtype in dtypes}
         return counters.measure(found, solutions, job.device, progress)
     settled, device = settle(job), torch.device(job.device)
@@ -67,7 +66,7 @@ def run(
     if job.verb == "fixture":
         return calibration.build(settled.fitting(job.device), device, progress).to_json()
     if job.verb == "evaluate":
-        options = options_of(job)
+        options = job.options
         fixture: Fixture
         if settled.refused is not None:
             problem, fixture = settled.problem, calibration.refused(settled.problem, device, settled.refused)
@@ -107,14 +106,6 @@ def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> 
     if job.fixture:
         return store.load(folder / job.fixture, problem)
     return calibration.build(problem, torch.device(job.device), progress)
-
-
-def options_of(job: Job) -> Options:
-    """Return how a job judges."""
-    from repro.judge.implementation import Options
-
-    plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in job.options.items()}
-    return Options(device=job.device, **plain)
 
 
 def _workers(jobs: list[Job]) -> Counter[str]:
@@ -182,12 +173,12 @@ def serve(folder: Path) -> None:
         observed = Telemetry(job.device)
         watch.lap("telemetry")
         try:
-            judges = job.verb == "evaluate" and job.options.get("trust", "audited") == "audited"
+            judges = job.verb == "evaluate" and job.options.trust == "audited"
             if judges:  # it imports what workers need at the same time as this process does
                 launcher.current().start_forkserver(job.device)
                 if pool.COMPILES in _workers(jobs[at + 1 :]):  # too late for this job, but not for the next
                     launcher.current().start_forkserver(job.device, compiles=True)
-            elif job.device == "cpu" and job.options.get("trust") == "dev":  # workers get this by their environment
+            elif job.device == "cpu" and job.options.trust == "dev":  # workers get this by their environment
                 config.interpret()
             if job.device not in taken:
                 begun = fingerprint.begin(job.device)

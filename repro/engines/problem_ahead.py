@@ -95,7 +95,7 @@ class Ahead:
     """
 
     def __init__(self, jobs: Sequence[Job], folder: Path) -> None:
-        timed = any(job.options.get(name) for job in jobs for name in TIMED)
+        timed = any(job.verb == "evaluate" and getattr(job.options, name) for job in jobs for name in TIMED)
         judging = [job for job in jobs[1:] if job.verb in ("fixture", "evaluate")]
         later = [job for job in judging if not (timed or _ours(job))]
         self.awaited = {job.id for job in later}

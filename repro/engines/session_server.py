@@ -101,7 +101,7 @@ def serve(folder: Path, temporary: Path | None = None) -> int:
 
 
 def _serve(job: Job, folder: Path, wire: Wire) -> None:
-    audited = job.options.get("trust", "audited") == "audited"
+    audited = job.options.trust == "audited"
     if audited:  # it imports what workers need at the same time as this process does
         launcher.current().start_forkserver(job.device)
     elif job.device == "cpu":
@@ -118,7 +118,7 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
     jobs.require_device(job)
     problem = problem_ahead.settle(job, folder).fitting(job.device)
     fixture = jobs.fixture_of(job, folder, problem, wire.progress)
-    with JudgeSession(problem, fixture, jobs.options_of(job), wire.progress) as session:
+    with JudgeSession(problem, fixture, job.options, wire.progress) as session:
         machine = Fingerprint.model_validate(taken)
         wire.answer(Opened(fingerprint=machine, ceilings=session.reached, room=session.room()))
         served = Served(session, folder)

@@ -14,51 +14,12 @@ from repro.judge import baselines
 from repro.judge.gpu.shared_memory import Gate, SharedBuffer
 from repro.judge.processes.client import Asked
 from repro.judge.processes.wire import Json
+from repro.records.options import Options as Options
 from repro.records.verdict import Neighbour, Reason, VerdictWord
 
 Progress = Callable[[str], None]
-Trust = Literal["audited", "dev"]
-# The A/A control, calls back to back (hot), and the profile of each solution's kernels. None of them decides a verdict.
-PASSES = ("control", "hot", "profile")
 # Attributes that trials set.
 NOTED = ("distances", "legacy", "reasons", "failed", "observed", "findings")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to judge. timeout_s bounds one request to a solution; timing_budget_s bounds the sampling of one problem.
-
-    trust: `audited` (workers in processes of their own, a control, verified times) or `dev` (all in the judge's
-    process, quick). modes: torch baselines, of `repro.judge.baselines.MODES`. compile_timeout_s bounds the
-    compilation of max_autotune, which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the
-    timing.
-    parity, kernelbench: also measure with the published protocol, or judge and time as KernelBench does, after judging.
-    passes: what is measured beside the times, of PASSES; the others are named in `timing.left_out`. strict_nonfinite: a
-    solution that hides a NaN of its inputs is incorrect. screening: clocks are not compared (JudgeSession.time). alone:
-    the baselines are timed again without the solutions, which may have slowed them. shared: a worker screens one
-    solution after another, which spares processes and CUDA contexts: for solutions that do not lie about each other.
-    """
-
-    device: str = "cuda"
-    trust: Trust = "audited"
-    timing: bool = True
-    modes: tuple[str, ...] = baselines.MODES
-    timeout_s: float = 180.0
-    timing_budget_s: float = 20.0
-    compile_timeout_s: float = 60.0
-    max_blocks: int = 400
-    parity: bool = False
-    kernelbench: bool = False
-    passes: tuple[str, ...] = PASSES
-    strict_nonfinite: bool = False
-    screening: bool = False
-    alone: bool = True
-    shared: bool = False
-
-    @property
-    def controlled(self) -> bool:
-        """Return whether an A/A control is timed."""
-        return self.device == "cuda" and self.trust == "audited" and "control" in self.passes
 
 
 @dataclass

@@ -15,7 +15,6 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -394,13 +393,11 @@ def _unjudged(problem: Problem, fixture: Fixture, solutions: list[Solution], opt
 
 def _quick(options: Options) -> Options:
     budget_s, blocks = min(QUICK_BUDGET_S, options.timing_budget_s), min(QUICK_BLOCKS, options.max_blocks)
-    return replace(options, modes=("eager",), passes=(), timing_budget_s=budget_s, max_blocks=blocks)
+    return options.but(modes=["eager"], passes=[], timing_budget_s=budget_s, max_blocks=blocks)
 
 
 def _screen(options: Options) -> Options:
-    return replace(
-        options, modes=(), passes=(), timing_budget_s=SCREEN_BUDGET_S, max_blocks=SCREEN_BLOCKS, screening=True
-    )
+    return options.but(modes=[], passes=[], timing_budget_s=SCREEN_BUDGET_S, max_blocks=SCREEN_BLOCKS, screening=True)
 
 
 def _implementation(name: str, source: Path, entry: str) -> Implementation:

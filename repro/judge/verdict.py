@@ -15,11 +15,12 @@ from repro.judge.source import provenance
 from repro.judge.timing import intervals, roofline, sampling, speedups
 from repro.problems.catalogue import Problem
 from repro.records.fixture import Fixture
+from repro.records.options import Trust
 from repro.records.result import Baseline, Ceilings, Timing
 from repro.records.verdict import Distances, PrecisionClass, Reason, Speedup, Summary, Verdict, VerdictWord
 
 if TYPE_CHECKING:
-    from repro.judge.implementation import Implementation, Trust
+    from repro.judge.implementation import Implementation
 
 # Baselines of the published speedups, by their names in a result.
 PUBLISHED_BASELINES = ("eager", "compile")

@@ -14,6 +14,7 @@ from repro.errors import EngineError
 from repro.optimize.kernel_source import sha256
 from repro.problems.catalogue import Problem
 from repro.records.job import Job
+from repro.records.options import Options, Trust
 from repro.records.profile import ProfileResult
 from repro.records.result import JudgeResult
 from repro.records.search import Confirmation, Confirmed, Profiled
@@ -21,7 +22,7 @@ from repro.records.session import Checked, CheckTier, Opened
 from repro.runs import fixtures
 from repro.runs.progress import Progress
 from repro.studies import evaluation
-from repro.studies.evaluation import JudgeOptions, Submission
+from repro.studies.evaluation import Submission
 
 # A request of a session: eight candidates that each compile, and a contest.
 REQUEST_S = 600.0
@@ -43,13 +44,13 @@ class EngineJudge:
     """
 
     def __init__(
-        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: str, alone: bool = True,
+        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: Trust, alone: bool = True,
         shared: bool = False,
     ) -> None:  # fmt: skip
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
-        self.options = JudgeOptions(
-            trust=trust, timing_budget_s=CONTEST_BUDGET_S, compiled=False, profiled=False, alone=alone, shared=shared,
-            max_blocks=CONTEST_BLOCKS,
+        self.options = Options(
+            trust=trust, timing_budget_s=CONTEST_BUDGET_S, modes=("eager",), passes=("control", "hot"),
+            alone=alone, shared=shared, max_blocks=CONTEST_BLOCKS,
         )  # fmt: skip
         self._stack = contextlib.ExitStack()
         self._session: Session | None = None
@@ -93,7 +94,7 @@ class EngineJudge:
         """
         kernel = Submission("input_kernel", source, entry)
         made = evaluation.job("profile", self.problem, [kernel], self.results, self.engine, self.options)
-        job = replace(made, verb="profile", timeout_s=PROFILE_S, options={"dtypes": [self.problem.dtype]})
+        job = replace(made, verb="profile", timeout_s=PROFILE_S, dtypes=(self.problem.dtype,))
         (outcome,) = self.engine.run([job], self.progress.step)
         entries = ProfileResult.model_validate(outcome.result).profiles if outcome.result else []
         found = next((e for e in entries if e.dtype == self.problem.dtype), None)
@@ -126,10 +127,10 @@ class EngineJudge:
                 self.progress.say(f"the judge's session ended and is opened again: {error}")
 
 
-def session_job(problem: Problem, results: Path, engine: Engine, options: JudgeOptions) -> Job:
+def session_job(problem: Problem, results: Path, engine: Engine, options: Options) -> Job:
     """Return the job of a session. Raises PrerequisiteError if the fixture is missing or refused."""
     made = evaluation.job("session", problem, [], results, engine, options)
-    return replace(made, verb="session", timeout_s=REQUEST_S, options=made.options | {"passes": []})
+    return replace(made, verb="session", timeout_s=REQUEST_S, options=made.options.but(passes=[]))
 
 
 def ensure_fixture(problem: Problem, results: Path, engine: Engine, progress: Progress) -> None:
@@ -139,13 +140,13 @@ def ensure_fixture(problem: Problem, results: Path, engine: Engine, progress: Pr
 
 
 def confirm(
-    problem: Problem, results: Path, engine: Engine, progress: Progress, kernels: dict[str, Submission], trust: str
+    problem: Problem, results: Path, engine: Engine, progress: Progress, kernels: dict[str, Submission], trust: Trust
 ) -> Confirmation:
     """Judge and time kernels in processes of their own, beside eager, torch.compile and max-autotune.
 
     kernels: by role, `input` and `best`.
     """
-    options = JudgeOptions(trust=trust, timing_budget_s=FINAL_BUDGET_S)
+    options = Options(trust=trust, timing_budget_s=FINAL_BUDGET_S)
     submissions = [replace(submission, name=role) for role, submission in kernels.items()]
     job = evaluation.job("confirm", problem, submissions, results, engine, options)
     (outcome,) = engine.run([job], progress.step)

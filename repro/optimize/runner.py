@@ -30,6 +30,7 @@ from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import INPUT, State
 from repro.problems.catalogue import Problem
 from repro.records import search
+from repro.records.options import Trust
 from repro.records.search import Confirmation, Options, Profiled, Start
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
@@ -64,7 +65,7 @@ def optimize(
     *,
     resume: bool = False,
     replay: Path | None = None,
-    trust: str = "audited",
+    trust: Trust = "audited",
 ) -> Finished:
     """Search from a kernel, confirm the winner in fresh processes, and export the run.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field, fields, replace
 from typing import Any, Literal
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
+
+from repro.records.options import Options
 
 JOBS, OUTCOMES = "jobs.jsonl", "outcomes.jsonl"
 # The line by which a job process reports a new outcome, and how one of a session with an answer begins.
@@ -20,8 +22,8 @@ class Job:
 
     verb: fixture, evaluate, session, profile or fingerprint. problem: an id, or a file name in the job's folder;
     called: the name of such a file in results. overrides: constants of the problem file set by `--set`. solutions:
-    (name, file name in the folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s:
-    the engine kills the job after it.
+    (name, file name in the folder, entry). dtypes: those of a profile, both by default. files: file name -> content,
+    placed in the folder by the engine. timeout_s: the engine kills the job after it.
     """
 
     id: str
@@ -36,14 +38,15 @@ class Job:
     repeat: int = 0
     solutions: tuple[tuple[str, str, str], ...] = ()
     fixture: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
+    dtypes: tuple[str, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     timeout_s: float = 900.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the job without its files' contents."""
-        plain = {k: v for k, v in asdict(self).items() if k != "files"}
-        return plain | {"files": sorted(self.files)}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return plain | {"options": self.options.to_json(), "files": sorted(self.files)}
 
     def apart(self, prefix: str) -> Job:
         """Return the same job with file names that no other job of the folder uses."""

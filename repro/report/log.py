@@ -8,13 +8,14 @@ from typing import Any
 from repro.problems import constants
 from repro.records import migrate
 from repro.records.fixture import FixtureRecord
+from repro.records.options import Options
 from repro.records.result import JudgeResult
 from repro.records.row import Row
 from repro.report import elements, study
 from repro.report.elements import Section
 from repro.report.model import Facts
 from repro.report.sources import Source
-from repro.studies import artifact_study, evaluation
+from repro.studies import artifact_study
 
 
 def bundles(sources: list[Source]) -> Section:
@@ -168,12 +169,12 @@ def _options(verb: str, given: dict[str, Any]) -> list[str]:
     told = given.get("options")
     if not told:
         return []
-    usual = evaluation.JudgeOptions(
+    whole = Options(
         timing_budget_s=artifact_study.BUDGET_S if verb == "benchmark" else 10.0,
-        compile_timeout_s=(artifact_study if verb == "benchmark" else evaluation).COMPILE_TIMEOUT_S,
+        compile_timeout_s=artifact_study.COMPILE_TIMEOUT_S if verb == "benchmark" else 60.0,
         trust=told.get("trust", "audited"),
-        quick=bool(given.get("quick")),
-    ).for_job(str(given.get("device")))
+    )
+    usual = (whole.quick() if given.get("quick") else whole).on(str(given.get("device"))).to_json()
     words = ["--trust", "dev"] if told.get("trust") == "dev" else []
     words += ["--no-timing"] if not told.get("timing", True) else []
     modes = told.get("modes", told.get("baselines", []))

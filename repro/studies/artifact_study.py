@@ -20,6 +20,7 @@ from repro.problems.catalogue import Problem
 from repro.records import row as record
 from repro.records.benchmark import Entry, ParityTimes, Round, Times
 from repro.records.job import Job
+from repro.records.options import Options
 from repro.records.profile import Profile
 from repro.records.result import JudgeResult
 from repro.runs import fixtures
@@ -27,7 +28,6 @@ from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 from repro.studies import evaluation
-from repro.studies.evaluation import JudgeOptions
 
 DTYPE = "bfloat16"
 # The source with the published folder, by its name in artifacts/sources.toml.
@@ -54,7 +54,7 @@ def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
 
 
 def _job(
-    row: str, artifact: Artifact, files: dict[str, Path], size: str, results: Path, engine: Engine, how: JudgeOptions
+    row: str, artifact: Artifact, files: dict[str, Path], size: str, results: Path, engine: Engine, how: Options
 ) -> Job:
     """Return the job that judges those files of a folder that exist, by name. Raises UsageError if none does."""
     problem, known = _problem(artifact, size)
@@ -65,7 +65,7 @@ def _job(
     return evaluation.job(row, problem, submissions, results, engine, how, known_as=known)
 
 
-def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
+def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: Options) -> Row:
     """Return the row of one folder; anything missing or unreadable becomes its error."""
     files = {name: artifact.path / file for name, file in KERNELS.items()}
     missing = [file.name for file in files.values() if not file.exists()]
@@ -74,7 +74,7 @@ def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: J
     return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
-def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
+def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, options: Options) -> Row:
     """Return the row of a folder's rounds: the input kernel and every `round_N/kernel.py`, timed beside eager.
 
     They share one measurement, so that the ratio of a round to the input kernel is paired.
@@ -88,7 +88,7 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
         rounds={"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}},
         missing=[name for name, file in files.items() if not file.exists()],
     )
-    beside_eager = replace(options, compiled=False, profiled=False)
+    beside_eager = options.but(modes=["eager"], passes=["control", "hot"])
     build = partial(_job, plan.row, artifact, files, size, results, engine, beside_eager)
     return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
@@ -290,7 +290,7 @@ def run(
     size: str,
     results: Path,
     engine: Engine,
-    options: JudgeOptions,
+    options: Options,
     progress: Progress,
     *,
     resume: bool,
@@ -322,8 +322,8 @@ def run(
         "shipped": any(map(ships, artifacts)),
         "size": size,
         "device": engine.device,
-        "quick": options.quick,
-        "options": options.for_job(engine.device),
+        "quick": options == options.quick(),
+        "options": options.on(engine.device).to_json(),
     }
     bundle = open_bundle(results, "benchmark", rows, parameters, progress, resume=resume)
     shared = root.resolve() == config.ARTIFACTS_DIR.resolve() and options.trust == "audited"

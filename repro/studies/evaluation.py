@@ -20,6 +20,7 @@ from repro.problems.catalogue import Problem
 from repro.records import row as record
 from repro.records import wording
 from repro.records.job import Job
+from repro.records.options import Options
 from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
@@ -28,70 +29,6 @@ from repro.runs.rows import Row
 
 ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1
-# A quick look: seconds of timing a problem, most blocks, these baselines alone, and beside the times
-# no A/A control, no hot times and no profile, which decide no verdict.
-QUICK_BUDGET_S, QUICK_BLOCKS, QUICK_MODES = 1.5, 48, ("eager", "compile")
-# How long torch.compile's tuner may take after the trials, with which it takes turns: 30 s left L3_44's out on an H100.
-COMPILE_TIMEOUT_S = 60.0
-# Room for the published protocol, four variants of at most 90 s, and for KernelBench's, by solution.
-PARITY_S, KERNELBENCH_S = 360.0, 180.0
-
-
-@dataclass(frozen=True)
-class JudgeOptions:
-    """What the command line says about judging. timeout_s bounds each request to a solution.
-
-    quick: a shorter timing against fewer baselines, the same verdicts. parity: also times by the published protocol.
-    profiled: also where the time of the GPU goes, by the profiler. kernelbench: also what KernelBench's protocol says.
-    max_blocks: with fewer than the default, a ratio that is still open gets no second budget.
-    """
-
-    timing: bool = True
-    compiled: bool = True
-    timeout_s: float = 180.0
-    timing_budget_s: float = 10.0
-    trust: str = "audited"
-    compile_timeout_s: float = COMPILE_TIMEOUT_S
-    quick: bool = False
-    parity: bool = False
-    profiled: bool = True
-    strict_nonfinite: bool = False
-    kernelbench: bool = False
-    alone: bool = True
-    shared: bool = False
-    max_blocks: int = 400
-
-    def for_job(self, device: str) -> dict[str, Any]:
-        """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
-        full = device == "cuda" and self.compiled and self.trust == "audited"
-        budget = self.timing_budget_s if device == "cuda" else min(1.0, self.timing_budget_s)
-        modes = QUICK_MODES if self.quick else ("eager", "compile", "reduce_overhead", "max_autotune")
-        blocks = 40 if device != "cuda" else 64 if self.trust == "dev" else self.max_blocks
-        passes = [
-            name for name in ("control", "hot", "profile") if not self.quick and (self.profiled or name != "profile")
-        ]
-        if self.quick:
-            budget, blocks = min(QUICK_BUDGET_S, budget), min(QUICK_BLOCKS, blocks)
-        return {
-            "trust": self.trust,
-            "timing": self.timing,
-            "modes": list(modes) if full else ["eager"],
-            "timeout_s": self.timeout_s,
-            "compile_timeout_s": self.compile_timeout_s,
-            "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
-            "max_blocks": blocks,
-            "parity": self.parity,
-            "kernelbench": self.kernelbench,
-            "strict_nonfinite": self.strict_nonfinite,
-            "passes": passes,
-            "alone": self.alone,
-            "shared": self.shared,
-        }
-
-    def job_timeout_s(self, solutions: int) -> float:
-        """When the engine kills a whole job: every request may take its full time once, with room for baselines."""
-        parity_s = PARITY_S * self.parity + KERNELBENCH_S * solutions * self.kernelbench
-        return 600.0 + 6 * self.timeout_s * solutions + self.timing_budget_s + parity_s
 
 
 @dataclass(frozen=True)
@@ -163,7 +100,7 @@ def job(
     submissions: list[Submission],
     results: Path,
     engine: Engine,
-    options: JudgeOptions,
+    options: Options,
     *,
     known_as: str = "",
     repeat: int = 0,
@@ -199,7 +136,7 @@ def job(
         repeat=repeat,
         solutions=tuple((s.name, f"solution_{i}.py", s.entry) for i, s in enumerate(submissions)),
         fixture=fixture,
-        options=options.for_job(engine.device),
+        options=options.on(engine.device),
         files=files,
         timeout_s=options.job_timeout_s(len(submissions)),
     )
@@ -292,7 +229,7 @@ def identities(
     size: str,
     results: Path,
     engine: Engine,
-    options: JudgeOptions,
+    options: Options,
     progress: Progress,
     *,
     resume: bool,
@@ -306,7 +243,7 @@ def identities(
         row = f"{problem.key}/identity"
         build = partial(job, row, problem, [identity(problem)], results, engine, options)
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file="identity"), build))
-    parameters = {"suite": suite, "size": size, "device": engine.device, "options": options.for_job(engine.device)}
+    parameters = {"suite": suite, "size": size, "device": engine.device, "options": options.on(engine.device).to_json()}
     bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
     return bundle, results_of(judged)
@@ -319,7 +256,7 @@ def evaluate(
     dtype: str,
     results: Path,
     engine: Engine,
-    options: JudgeOptions,
+    options: Options,
     progress: Progress,
     *,
     resume: bool,
@@ -340,7 +277,7 @@ def evaluate(
         row += f"#{position}" if any(other.id == row for other in rows) else ""
         build = partial(job, row, problem, [read(file)], results, engine, options, overrides=overrides)
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file=file.name), build))
-    parameters = {"size": size, "device": engine.device, "options": options.for_job(engine.device)}
+    parameters = {"size": size, "device": engine.device, "options": options.on(engine.device).to_json()}
     if overrides:
         parameters["set"] = overrides
     bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)

@@ -25,13 +25,14 @@ from repro.records import row as record
 from repro.records import wording
 from repro.records.base import Record, faults
 from repro.records.fingerprint import Device
+from repro.records.options import MODES, Options
 from repro.records.verdict import CaseOutcome, PrecisionClass, Reason, Verdict, VerdictWord
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 from repro.studies import evaluation
-from repro.studies.evaluation import JudgeOptions, Submission
+from repro.studies.evaluation import Submission
 
 SUITES = ("adversarial", "honest")
 MARK = "#: "
@@ -224,16 +225,16 @@ def complaints(case: Case, entry: Verdict) -> list[str]:
     return found
 
 
-def options(case: Case, engine: Engine, base: JudgeOptions) -> JudgeOptions:
+def options(case: Case, engine: Engine, base: Options) -> Options:
     """Return how this case is judged."""
-    return JudgeOptions(
+    return Options(
         timing=case.timed(engine),
-        compiled=case.header.compiled,
+        modes=MODES if case.header.compiled else ("eager",),
         timeout_s=case.header.timeout_s or TIMEOUT_S,
         timing_budget_s=min(base.timing_budget_s, TIMING_BUDGET_S),
         trust=base.trust,
         compile_timeout_s=base.compile_timeout_s,
-        profiled=False,  # no case is about it, and starting the profiler takes two seconds
+        passes=("control", "hot"),  # no case is about the profile, and starting the profiler takes two seconds
     )
 
 
@@ -242,7 +243,7 @@ def run(
     names: list[str],
     results: Path,
     engine: Engine,
-    base: JudgeOptions,
+    base: Options,
     progress: Progress,
     *,
     resume: bool,
@@ -293,7 +294,7 @@ def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
     return [row for pair in pairs for row in pair if row is not None]
 
 
-def _row(group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -> Row:
+def _row(group: list[Case], results: Path, engine: Engine, base: Options) -> Row:
     first = group[0]
     problem = catalogue.load(first.header.problem, size=_size(first, engine))
     name = first.id if len(group) == 1 else f"{problem.key}: {first.id} and {len(group) - 1} more"

@@ -267,7 +267,7 @@ args = main.parser().parse_args(sys.argv[2:])
 kind, _, url = sys.argv[1].partition("=")
 plan = replace(options.build(args, "smoke"), **{kind: url})
 engine = choose("docker", gpus="none", device="cpu", say=print)
-runner.run(plan, args.problem, "smoke", args.results, engine, evaluation.JudgeOptions(False), options.pace(args),
+runner.run(plan, args.problem, "smoke", args.results, engine, Options(False), options.pace(args),
            Progress(), resume=False)
 """
 

@@ -33,6 +33,7 @@ from repro.errors import EngineGone, PrerequisiteError
 from repro.fixtures import store as fixtures
 from repro.fixtures.store import SCHEMA_VERSION
 from repro.problems import catalogue
+from repro.records.options import Options
 from repro.studies import evaluation
 from repro.system import jsonio
 
@@ -801,7 +802,7 @@ def test_two_runs_in_one_results_folder_do_not_mix(judge_tool: Tool) -> None:
 def _hanging_job(results: Path, engine: Any) -> Any:
     problem = catalogue.load("L1_36", size="smoke")
     submission = evaluation.Submission("hang", HANG.encode(), "ModelNew")
-    return evaluation.job("hang", problem, [submission], results, engine, evaluation.JudgeOptions(timing=False))
+    return evaluation.job("hang", problem, [submission], results, engine, Options(timing=False))
 
 
 @pytest.mark.slow

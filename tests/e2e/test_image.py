@@ -26,6 +26,7 @@ import traceback
 
 import repro
 from repro import config
+from repro.records.options import Options
 
 HARDENED = [
     *("--network", "none"),
@@ -355,7 +356,7 @@ def engine(labels):
 def judged(engine, results, submissions, timeout_s=60.0):
     """One job with these solutions side by side: solution -> verdict, and what is left of the run in the engine."""
     problem = catalogue.load("L1_36", size="smoke")
-    options = evaluation.JudgeOptions(timing=False, timeout_s=timeout_s)
+    options = Options(timing=False, timeout_s=timeout_s)
     job = evaluation.job("row", problem, submissions, results, engine, options)
     outcomes, ending = attempt(engine, [job], 280.0)
     assert not ending and outcomes[0].status == "done", (ending, outcomes)

@@ -20,7 +20,8 @@ from repro.engines.local import LocalEngine
 from repro.errors import EngineError, PrerequisiteError
 from repro.problems import catalogue
 from repro.records.job import Job
-from repro.studies.evaluation import JudgeOptions, Submission
+from repro.records.options import Options
+from repro.studies.evaluation import Submission
 from repro.system import jsonio
 
 PROBLEM = catalogue.load("L1_36", size="smoke")
@@ -29,7 +30,7 @@ Measured = Callable[[str], dict[str, Any]]
 
 def session_job(fixture: Any, *, trust: str = "audited", timeout_s: float = 60.0) -> Job:
     """The job of a session of L1_36 at smoke size."""
-    options = JudgeOptions(timeout_s=timeout_s, trust=trust).for_job("cpu") | {"timing_budget_s": 0.3, "max_blocks": 12}
+    options = Options(timeout_s=timeout_s, trust=trust).on("cpu").but(timing_budget_s=0.3, max_blocks=12)
     files = {"fixture.json": jsonio.render(fixture.to_json())}
     return Job(id="session", verb="session", problem="L1_36", size="smoke", device="cpu", options=options,
                fixture="fixture.json", files=files, timeout_s=120)  # fmt: skip

@@ -16,6 +16,7 @@ from repro.errors import NoFunction, PrerequisiteError
 from repro.problems import sizes
 from repro.records.fixture import FixtureRecord
 from repro.records.job import Job
+from repro.records.options import Options
 from repro.records.result import JudgeResult
 
 FILE = """
@@ -73,7 +74,10 @@ def test_where_the_process_ends_the_judge_settles_the_problem_itself(jobs: list[
 
 
 def test_nothing_is_settled_beside_timing_or_for_profiles_and_shipped_problems(jobs: list[Job], tmp_path: Path) -> None:
-    timed = [[replace(jobs[0], verb="evaluate", options={name: True}), *jobs[1:]] for name in TIMED]
+    timed = [
+        [replace(jobs[0], verb="evaluate", options=Options(**{"timing": False, name: True})), *jobs[1:]]
+        for name in TIMED
+    ]
     profiles = [replace(job, verb="profile") for job in jobs]
     shipped = [replace(job, problem="L1_36") for job in jobs]
     assert not any(Ahead(each, tmp_path).awaited for each in (*timed, profiles, shipped, jobs[:1]))
@@ -107,7 +111,9 @@ def test_a_problem_that_is_no_function_of_its_inputs_is_unjudgeable_with_its_rea
     """As L3_35, whose Model draws its first state: a finding, and no failure of the tool."""
     own = tmp_path / "own.py"
     own.write_text((tmp_path / "2.py").read_text().replace("class Model", "class ModelNew"))
-    evaluated = replace(jobs[2], verb="evaluate", solutions=[("own", "own.py", "ModelNew")], options={"timing": False})
+    evaluated = replace(
+        jobs[2], verb="evaluate", solutions=[("own", "own.py", "ModelNew")], options=Options(timing=False)
+    )
     fixture = FixtureRecord.model_validate(run(jobs[2], tmp_path, lambda job: settle(job, tmp_path), print))
     assert fixture.refused == "Model of 2 draws random numbers" and fixture.degenerate["kind"] == "no function"
     (entry,) = JudgeResult.model_validate(run(evaluated, tmp_path, lambda job: settle(job, tmp_path), print)).results

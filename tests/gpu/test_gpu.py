@@ -210,7 +210,7 @@ def job_of(key: str) -> Job:
     return Job(
         id=key, verb="evaluate", problem=problem.id, size="smoke", dtype=problem.dtype, device=GPU.type,
         solutions=tuple((name, f"{name}.py", entry) for name, (_, entry) in sources.items()),
-        options={"timing": False}, files={f"{name}.py": source for name, (source, _) in sources.items()},
+        options=Options(timing=False), files={f"{name}.py": source for name, (source, _) in sources.items()},
     )  # fmt: skip
 
 

@@ -245,9 +245,9 @@ def test_every_row_has_its_command_its_reason_and_its_hashes(drawn: Path) -> Non
 
 def test_a_command_asks_for_what_its_run_asked(tool: Tool) -> None:
     """Quick, with parity, at a budget of its own: and nothing that is so by itself."""
-    from repro.studies.evaluation import JudgeOptions
+    from repro.records.options import Options
 
-    options = JudgeOptions(timing_budget_s=7.0, compile_timeout_s=20.0, parity=True).for_job("cuda")
+    options = Options(timing_budget_s=7.0, compile_timeout_s=20.0, parity=True).on("cuda").to_json()
     path = theirs(tool.folder / "a", parameters={"options": options})
     assert tool.within("report", path, "-o", "out", "--format", "md").code == 0
     (row,) = rows_of(document(tool.folder / "out"), "again", "again")

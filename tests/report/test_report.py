@@ -27,6 +27,7 @@ from repro.judge.timing.sampling import Series
 from repro.problems import catalogue
 from repro.records import job
 from repro.records.job import Job, Outcome
+from repro.records.options import Options
 from repro.records.result import Ceilings, Timing
 from repro.records.row import Planned
 from repro.records.verdict import Reason
@@ -35,7 +36,7 @@ from repro.report.model import Facts
 from repro.runs.loop import execute
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
-from repro.studies import artifact_study, evaluation
+from repro.studies import artifact_study
 from repro.studies.agent.controls import Nop
 from repro.studies.agent.oracle import Oracle
 from repro.system import jsonio
@@ -394,7 +395,7 @@ def by_both_protocols(folder: Path) -> Bundle:
         "measurement": True, "wall_s": 9.0,
     }  # fmt: skip
     columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
-    options = evaluation.JudgeOptions(quick=True, parity=True).for_job("cuda")
+    options = Options(parity=True).quick().on("cuda").to_json()
     parameters = {"artifacts": "artifacts", "quick": True, "options": options}
     return bundle_of(folder, "benchmark", {"36_RMSNorm": found}, columns, parameters=parameters)
 

@@ -374,7 +374,7 @@ engine = LocalEngine(gpus="none", device="cpu")
 engine.gpus = resources.leases(["GPU-a", "GPU-b"])
 problem = catalogue.load("L1_36", size="smoke")
 hang = b"import time\\nopen('hangs', 'w').close()\\ntime.sleep(600)\\n"
-options = evaluation.JudgeOptions(timing=False)
+options = Options(timing=False)
 given = [evaluation.Submission("hang", hang, "ModelNew")]
 rows = [Row(Planned(row=n), evaluation.job(n, problem, given, results, engine, options)) for n in ("a", "b", "c")]
 bundle = open_bundle(results, "evaluate", rows, {}, Progress(), resume=False)

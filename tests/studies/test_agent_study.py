@@ -34,11 +34,11 @@ from repro.fixtures import store
 from repro.problems import catalogue
 from repro.records.agent import MeterRecord
 from repro.records.job import Job, Outcome
+from repro.records.options import Options
 from repro.records.row import Sitting
 from repro.report import document, markdown, model, study
 from repro.runs.progress import Progress
 from repro.runs.schedule import Interrupted
-from repro.studies import evaluation
 from repro.studies.agent import controls, design, runner, sittings
 from repro.studies.agent.attempts import Attempts, secrets
 from repro.studies.agent.design import Budgets, Design
@@ -382,7 +382,7 @@ def stub_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def go(engine: Stub, results: Path, chosen: Design, only: list[str] = IDS, *, resume: bool = False, jobs: int = 1,
        retries: int = 2, run_usd: float | None = None) -> Bundle:  # fmt: skip
-    return runner.run(chosen, only, "smoke", results, engine, evaluation.JudgeOptions(),
+    return runner.run(chosen, only, "smoke", results, engine, Options(),
                       runner.Pace(jobs, retries, 0.0, run_usd), Progress(), resume=resume)  # fmt: skip
 
 
@@ -552,7 +552,7 @@ def test_an_agents_failure_is_never_tried_again(stub_results: Path, tmp_path: Pa
 def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None:
     engine = Stub()
     bundle = runner.run(
-        plan(seed=71), ["L1_36", "L1_82"], "smoke", stub_results, engine, evaluation.JudgeOptions(), runner.Pace(),
+        plan(seed=71), ["L1_36", "L1_82"], "smoke", stub_results, engine, Options(), runner.Pace(),
         Progress(), controls=[controls.Tf32()], resume=False,
     )  # fmt: skip
     assert engine.judged[-2:] == ["L1_36/tf32/0", "L1_82/tf32/0"] and len(engine.ran) == 4

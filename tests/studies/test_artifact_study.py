@@ -23,9 +23,10 @@ from repro.engines.base import Slots, inbox
 from repro.errors import UsageError
 from repro.records import wording
 from repro.records.job import JOBS, Job, Outcome
+from repro.records.options import MODES, PASSES, Options
 from repro.records.verdict import Verdict
 from repro.runs.progress import Progress
-from repro.studies import artifact_study, evaluation
+from repro.studies import artifact_study
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -207,31 +208,30 @@ def test_every_bundle_row_keeps_what_was_asked_for(judged: Any) -> None:
 # -- what is asked for
 
 
-def options(*args: str) -> dict[str, Any]:
+def options(*args: str) -> Options:
     """The judge's options of `repro benchmark` with these arguments, on a GPU."""
     parsed = main.parser().parse_args(["benchmark", *args])
-    found: evaluation.JudgeOptions = main._options(parsed)
-    return found.for_job("cuda")
+    found: Options = main._options(parsed)
+    return found.on("cuda")
 
 
 def test_a_benchmark_compares_with_every_torch_baseline_within_four_minutes() -> None:
     """Timing takes at most three budgets a problem. Everything else takes 15 s, or what max-autotune may take where
     that is more, for it compiles meanwhile; 10 s are kept for the machine."""
     found = options()
-    assert found["modes"] == ["eager", "compile", "reduce_overhead", "max_autotune"] and not found["parity"]
+    assert found.modes == MODES and not found.parity
     assert (
-        found["timing_budget_s"] == artifact_study.BUDGET_S
-        and found["compile_timeout_s"] == artifact_study.COMPILE_TIMEOUT_S
+        found.timing_budget_s == artifact_study.BUDGET_S and found.compile_timeout_s == artifact_study.COMPILE_TIMEOUT_S
     )
-    assert 5 * (3 * found["timing_budget_s"] + max(15.0, found["compile_timeout_s"]) + 10.0) <= 240
+    assert 5 * (3 * found.timing_budget_s + max(15.0, found.compile_timeout_s) + 10.0) <= 240
 
 
 def test_a_quick_look_is_shorter_and_says_so() -> None:
     found = options("--quick")
-    assert found["modes"] == ["eager", "compile"]
-    assert found["max_blocks"] < options()["max_blocks"] and found["timing_budget_s"] < options()["timing_budget_s"]
-    assert options("--quick", "--budget-s", "0.5")["timing_budget_s"] == 0.5
-    assert found["passes"] == [] and options()["passes"] == ["control", "hot", "profile"]
+    assert found.modes == ("eager", "compile")
+    assert found.max_blocks < options().max_blocks and found.timing_budget_s < options().timing_budget_s
+    assert options("--quick", "--budget-s", "0.5").timing_budget_s == 0.5
+    assert found.passes == () and options().passes == PASSES
 
 
 class Batches:
@@ -257,7 +257,7 @@ class Batches:
 def test_what_ships_shares_a_process_and_every_job_its_own_files(trust: str, processes: int, tmp_path: Path) -> None:
     """A judge that is a solution's process too (dev) is not shared."""
     engine = Batches()
-    asked = evaluation.JudgeOptions(trust=trust)
+    asked = Options(trust=trust)
     artifact_study.run(config.ARTIFACTS_DIR, [], "smoke", tmp_path, cast(Any, engine), asked, Progress(), resume=False)
     fixtures, *judging = engine.folders  # what is missing is measured before anything is judged, in one process
     assert len(fixtures[JOBS].splitlines()) == 5 and b'"fixture"' in fixtures[JOBS].splitlines()[0]
@@ -277,9 +277,7 @@ def test_what_ships_shares_a_process_and_every_job_its_own_files(trust: str, pro
 def test_strangers_share_no_process(tmp_path: Path) -> None:
     engine = Batches()
     root = strangers(tmp_path / "theirs")
-    artifact_study.run(
-        root, ["36"], "smoke", tmp_path, cast(Any, engine), evaluation.JudgeOptions(), Progress(), resume=False
-    )
+    artifact_study.run(root, ["36"], "smoke", tmp_path, cast(Any, engine), Options(), Progress(), resume=False)
     assert len(engine.folders) > 3 and all(len(f[JOBS].splitlines()) == 1 for f in engine.folders)
 
 

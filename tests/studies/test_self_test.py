@@ -28,9 +28,9 @@ from repro.engines.local import LocalEngine
 from repro.errors import UsageError
 from repro.judge.correctness import distance
 from repro.problems import catalogue
+from repro.records.options import Options
 from repro.records.verdict import Verdict
 from repro.studies import self_test
-from repro.studies.evaluation import JudgeOptions
 from repro.studies.self_test import Case, Header
 
 
@@ -185,16 +185,16 @@ def test_inline_cuda_finds_the_headers_of_a_torch_that_has_them(
 
 
 def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says() -> None:
-    base = JudgeOptions(timing_budget_s=10, timeout_s=180, trust="dev", compile_timeout_s=7)
+    base = Options(timing_budget_s=10, timeout_s=180, trust="dev", compile_timeout_s=7)
     plain = self_test.options(case(), engine(), base)
-    assert (plain.timing, plain.compiled, plain.timeout_s) == (False, False, self_test.TIMEOUT_S)
+    assert (plain.timing, plain.modes, plain.timeout_s) == (False, ("eager",), self_test.TIMEOUT_S)
     assert plain.timing_budget_s == self_test.TIMING_BUDGET_S
     assert (plain.trust, plain.compile_timeout_s) == ("dev", 7)
     told = self_test.options(case(timing=True, compiled=True, timeout_s=15), engine(), base)
     somewhere = case(timing=["cuda"])
     assert [self_test.options(somewhere, engine(d), base).timing for d in ("cpu", "cuda")] == [False, True]
-    assert (told.timing, told.compiled, told.timeout_s) == (True, True, 15)
-    assert self_test.options(case(), engine(), JudgeOptions(timing_budget_s=2)).timing_budget_s == 2
+    assert (told.timing, told.modes, told.timeout_s) == (True, Options().modes, 15)
+    assert self_test.options(case(), engine(), Options(timing_budget_s=2)).timing_budget_s == 2
 
 
 def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:

@@ -14,11 +14,14 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from repro.errors import JudgeError
 from repro.judge.processes import forkserver, launcher
 from repro.judge.processes.wire import Channel
+
+if TYPE_CHECKING:  # the launcher needs no pydantic
+    from repro.records.options import Options
 
 # The kinds of a process, as the launcher names them; COMPILES runs the torch baselines.
 PLAIN, COMPILES = "judge", forkserver.COMPILES
@@ -62,20 +65,19 @@ class Process:
         os.close(self.log)
 
 
-def wanted(device: str, dtype: str, solutions: int, options: dict[str, Any]) -> Counter[str]:
+def wanted(device: str, dtype: str, solutions: int, options: Options) -> Counter[str]:
     """Return how many workers of each kind an evaluation with these options of a job takes.
 
     Each solution takes one. If anything is timed, the baselines, max_autotune and the control take more; max_autotune
     takes two for float32, at fp32 and tf32. Empty where workers share descriptors or are no processes.
     """
     found: Counter[str] = Counter()
-    if device == "cuda" and options.get("trust", "audited") == "audited":
+    if device == "cuda" and options.trust == "audited":
         found[PLAIN] = solutions
-        if options.get("timing", True):
-            modes = options.get("modes", ())
-            found[COMPILES if len(modes) > 1 else PLAIN] += 1
-            found[COMPILES] += ("max_autotune" in modes) * (2 if dtype == "float32" else 1)
-            found[PLAIN] += "control" in options.get("passes", ())
+        if options.timing:
+            found[COMPILES if len(options.modes) > 1 else PLAIN] += 1
+            found[COMPILES] += ("max_autotune" in options.modes) * (2 if dtype == "float32" else 1)
+            found[PLAIN] += "control" in options.passes
     return +found
 
 

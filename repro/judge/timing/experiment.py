@@ -30,13 +30,14 @@ from repro.judge.correctness.distance import named
 from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.verification import Evaluation, meets
 from repro.judge.gpu.commitment_check import Seal
-from repro.judge.implementation import PASSES, Implementation, Options, Restless, moved
+from repro.judge.implementation import Implementation, Options, Restless, moved
 from repro.judge.timing import sampling, speedups
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, Idle
 from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
 from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
 from repro.judge.timing.timed_call import Launching
 from repro.problems.meta import changes_inputs
+from repro.records.options import PASSES
 from repro.records.result import Timing
 from repro.system.stopwatch import Clock
 

@@ -19,6 +19,7 @@ from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.records.agent import AgentRecord
 from repro.records.job import Outcome
+from repro.records.options import Options
 from repro.records.row import Planned, Sitting
 from repro.runs import fixtures
 from repro.runs.loop import open_bundle
@@ -30,7 +31,7 @@ from repro.studies.agent import attempts, design, prerequisites, sittings, study
 from repro.studies.agent.agent import Agent
 from repro.studies.agent.design import Design, Unit
 from repro.studies.agent.purse import Purse, Spent, cost_usd
-from repro.studies.evaluation import JudgeOptions, Submission
+from repro.studies.evaluation import Submission
 
 # Judged in place of a missing solution, so that the judge's own verdict is in its row.
 MISSING = evaluation.absent("", "the agent left no solution of this problem").source
@@ -56,7 +57,7 @@ class Campaign:
     """The units of a study as work of a schedule: an agent's sitting, then the judging of its rows."""
 
     def __init__(
-        self, plan: Design, size: str, results: Path, options: JudgeOptions, pace: Pace, schedule: Schedule
+        self, plan: Design, size: str, results: Path, options: Options, pace: Pace, schedule: Schedule
     ) -> None:
         self.design, self.size, self.results, self.options, self.pace = plan, size, results, options, pace
         self.schedule, self.bundle, self.engine = schedule, schedule.bundle, schedule.engine
@@ -151,7 +152,7 @@ def summary_line(record: AgentRecord) -> str:
 
 
 def run(
-    plan: Design, only: list[str], size: str, results: Path, engine: Engine, options: JudgeOptions, pace: Pace,
+    plan: Design, only: list[str], size: str, results: Path, engine: Engine, options: Options, pace: Pace,
     progress: Progress, *, controls: Sequence[Agent] = (), resume: bool,
 ) -> Bundle:  # fmt: skip
     """Run a study with an agent; return the bundle. Controls are judged after the agents' solutions.
@@ -177,7 +178,7 @@ def run(
         "repeats": plan.repeats,
         "size": size,
         "device": engine.device,
-        "options": options.for_job(engine.device),
+        "options": options.on(engine.device).to_json(),
         "study": design.config(plan, order).to_json(),
     }
     bundle = open_bundle(results, "run", [*rows, *more], parameters, progress, resume=resume)

@@ -14,6 +14,7 @@ from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import wording
 from repro.records.job import Job
+from repro.records.options import Options
 from repro.records.row import Planned
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
@@ -24,7 +25,7 @@ from repro.studies.agent import controls
 from repro.studies.agent.agent import Agent
 from repro.studies.agent.folder import Folder
 from repro.studies.agent.oracle import Oracle
-from repro.studies.evaluation import JudgeOptions, Submission
+from repro.studies.evaluation import Submission
 
 NOTICE = agent_local.NOTICE
 
@@ -35,14 +36,14 @@ def shipped(agent: str, repeats: int) -> list[Agent]:
 
 
 def row(
-    problem: Problem, arm: Agent, repeat: int, results: Path, engine: Engine, options: JudgeOptions
+    problem: Problem, arm: Agent, repeat: int, results: Path, engine: Engine, options: Options
 ) -> tuple[Row, Submission | None]:
     """Return the row of one solution, and the solution; None if there is none, whose reason is in the row."""
     name = f"{problem.key}/{arm.name}/{repeat}"
     described = Planned(row=name, problem=problem.key, arm=arm.name, control=arm.control,
                         torch_control=arm.torch_control, repeat=repeat)  # fmt: skip
     # The speed of a wrong answer does not matter, so nothing compiles for a negative control.
-    chosen = replace(options, compiled=False) if arm.control else options
+    chosen = options.but(modes=["eager"]) if arm.control else options
     found: list[Submission] = []
 
     def build() -> Job:
@@ -55,7 +56,7 @@ def row(
 
 
 def plan(
-    only: list[str], arms: Sequence[Agent], size: str, results: Path, engine: Engine, options: JudgeOptions
+    only: list[str], arms: Sequence[Agent], size: str, results: Path, engine: Engine, options: Options
 ) -> tuple[list[Row], dict[str, bytes]]:
     """Return the rows, and the solutions by file name in the bundle.
 
@@ -83,7 +84,7 @@ def run(
     size: str,
     results: Path,
     engine: Engine,
-    options: JudgeOptions,
+    options: Options,
     progress: Progress,
     *,
     resume: bool,
@@ -105,8 +106,8 @@ def run(
         "repeats": max(arm.repeats(problem) for arm in arms for problem in wanted),
         "size": size,
         "device": engine.device,
-        "options": options.for_job(engine.device),
-        "control_options": replace(options, compiled=False).for_job(engine.device),
+        "options": options.on(engine.device).to_json(),
+        "control_options": options.but(modes=["eager"]).on(engine.device).to_json(),
     }
     bundle = open_bundle(results, "run", rows, parameters, progress, resume=resume)
     if folders:  # outside of the parameters, so that another file in a folder does not keep a run from going on

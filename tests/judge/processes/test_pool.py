@@ -28,9 +28,9 @@ from repro.judge.processes.client import WorkerProcess
 from repro.judge.timing import precompile
 from repro.judge.timing.precompile import Ahead
 from repro.records.job import Job
+from repro.records.options import Options
 from repro.studies.agent import study
 from repro.studies.agent.controls import Nop
-from repro.studies.evaluation import JudgeOptions
 from repro.system import stopwatch
 
 CPU = torch.device("cpu")
@@ -91,18 +91,18 @@ def test_workers_that_are_doomed_together_end_together(ready: None) -> None:
 
 
 def test_as_many_start_ahead_as_an_evaluation_takes() -> None:
-    full, quick = (JudgeOptions(quick=q).for_job("cuda") for q in (False, True))
+    full, quick = (chosen.on("cuda") for chosen in (Options(), Options().quick()))
     plain, compiles = pool.PLAIN, pool.COMPILES
     single, half = "float32", "bfloat16"
     assert pool.wanted("cuda", half, 2, full) == {plain: 2 + 1, compiles: 2}  # control; baselines and max_autotune
     assert pool.wanted("cuda", single, 2, full) == {plain: 2 + 1, compiles: 3}  # that at fp32 and at tf32
     assert pool.wanted("cuda", single, 2, quick) == {plain: 2, compiles: 1}
-    assert pool.wanted("cuda", single, 2, JudgeOptions(compiled=False).for_job("cuda")) == {plain: 2 + 1 + 1}
-    assert pool.wanted("cuda", single, 1, JudgeOptions(timing=False).for_job("cuda")) == {plain: 1}
-    assert pool.wanted("cuda", single, 2, JudgeOptions(trust="dev").for_job("cuda")) == {}
-    assert pool.wanted("cpu", single, 2, JudgeOptions().for_job("cpu")) == {}
+    assert pool.wanted("cuda", single, 2, Options(modes=("eager",)).on("cuda")) == {plain: 2 + 1 + 1}
+    assert pool.wanted("cuda", single, 1, Options(timing=False).on("cuda")) == {plain: 1}
+    assert pool.wanted("cuda", single, 2, Options(trust="dev").on("cuda")) == {}
+    assert pool.wanted("cpu", single, 2, Options().on("cpu")) == {}
     for dtype in (single, half):
-        workers = baselines.workers(dtype, tuple(full["modes"]))
+        workers = baselines.workers(dtype, full.modes)
         assert len(workers) == pool.wanted("cuda", dtype, 2, full)[compiles], workers
 
 
@@ -120,7 +120,7 @@ def test_no_more_wait_than_are_wanted_and_none_that_has_ended(ready: None) -> No
 
 
 def planned(timing: bool, verb: str = "evaluate") -> Job:
-    options = JudgeOptions(timing=timing, compiled=False).for_job("cuda")
+    options = Options(timing=timing, modes=("eager",)).on("cuda")
     return Job("x", verb, solutions=(("a", "a.py", "ModelNew"),), options=options)
 
 
@@ -138,7 +138,7 @@ def test_workers_of_the_next_cells_start_while_one_is_judged(monkeypatch: pytest
 def test_of_workers_that_compile_those_of_the_next_job_alone_start_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a pool of processes, as many as there are cores."""
     monkeypatch.setattr(launcher, "_apart", True)
-    whole = dataclasses.replace(planned(True), options=JudgeOptions().for_job("cuda"))
+    whole = dataclasses.replace(planned(True), options=Options().on("cuda"))
     own = job._workers([whole])
     assert own == {pool.PLAIN: 2, pool.COMPILES: 3}, "a solution, the control; baselines, max-autotune at two classes"
     assert job._workers([whole] * 5) == {pool.PLAIN: 3 * 2, pool.COMPILES: 2 * 3}
@@ -180,11 +180,11 @@ def test_timed_workers_have_no_compilation_processes(tmp_path: Path) -> None:
 
 
 def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: dict[str, JudgeOptions] = {}
+    chosen: dict[str, Options] = {}
     monkeypatch.setattr(study.evaluation, "job", lambda row, *given, **_: chosen.update({row: given[4]}))
     arms, engine = [*study.shipped("oracle", 1), Nop()], cast(Any, SimpleNamespace(device="cuda"))
-    study.plan(["L1_36"], arms, "smoke", tmp_path, engine, JudgeOptions())
-    assert chosen == {"L1_36/oracle/0": JudgeOptions(), "L1_36/nop/0": JudgeOptions(compiled=False)}
+    study.plan(["L1_36"], arms, "smoke", tmp_path, engine, Options())
+    assert chosen == {"L1_36/oracle/0": Options(), "L1_36/nop/0": Options(modes=("eager",))}
 
 
 def test_waiting_processes_are_stopped_during_timing(ready: None) -> None:
@@ -480,14 +480,11 @@ def test_laps_add_up() -> None:
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_passes_left_out_of_a_quick_look_are_named(quick: bool) -> None:
-    from repro.judge.implementation import Options
     from repro.judge.timing.experiment import Experiment
 
-    told = JudgeOptions(quick=quick).for_job("cuda")
     experiment = object.__new__(Experiment)
     experiment.cuda = True
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
-    experiment.options = Options(**given)
+    experiment.options = Options().quick() if quick else Options()
     named = {"reduce_overhead", "max_autotune", "the A/A control", "times back to back (hot)", "the profile of kernels"}
     assert set(experiment._skipped()) == (named if quick else set())
     assert experiment.options.controlled is not quick
