@@ -29,6 +29,11 @@ def parts(stress: Stress | None) -> tuple[str, float]:
     return word, float(numbers[0]) if numbers else 0.0
 
 
+def edits(stress: Stress | None) -> bool:
+    """Return whether a stress changes a few elements of the inputs of another one, its base."""
+    return parts(stress)[0] == "edit"
+
+
 def base(signed: Stress) -> Stress | None:
     """Return the stress of the inputs before an edit, None for published ones. signed: the problem's own stress."""
     return signed if not isinstance(signed, str) else None
@@ -36,7 +41,7 @@ def base(signed: Stress) -> Stress | None:
 
 def of_tensor(stress: str, i: int) -> str:
     """Return a stress of one tensor, of tensor i; another stress as it is."""
-    return f"{stress} {i}" if parts(stress)[0] == "edit" else stress
+    return f"{stress} {i}" if edits(stress) else stress
 
 
 def of_input(stress: Stress | None, i: int, signed: Stress) -> Stress | None:

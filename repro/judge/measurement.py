@@ -96,7 +96,7 @@ class Measurement:
     def _measured(self) -> Measured | None:
         """Make one measurement; return it if it counts for all solutions."""
         group = self.suspects[:1] or self.good
-        self.evaluation.end(*[s for s in self.good if s not in group])
+        self.evaluation.workers.end(*[s for s in self.good if s not in group])
         classes = {s.name: klass for s in group if (klass := self.judged[s.name].precision_class)}
         names = baselines.names(self.evaluation.problem.dtype, set(classes.values()), self.options.modes)
         chosen = self._started(names, group)
@@ -127,11 +127,11 @@ class Measurement:
         for implementation in self.trusted:
             variants = [n for n in names if n not in self.late and baselines.worker_of(n) == implementation.name]
             if variants != implementation.variants:
-                evaluation.loaded.pop(implementation.name, None)  # new variants are bound when weights are loaded
+                evaluation.workers.rebind(implementation)
             implementation.variants = variants
             chosen += [implementation] if variants else []
         fixed = [*chosen, *([self.control] if self.control is not None else [])]
-        evaluation.start(*[s for s in [*fixed, *group] if s.worker is None])
+        evaluation.workers.start(*[s for s in [*fixed, *group] if s.worker is None])
         self.spent.lap("workers")
         for implementation in fixed:
             if implementation.failed:
@@ -165,10 +165,10 @@ class Measurement:
                         self.restless.add(each.implementation.name)
                     self._announce(each.error.detail)
                 # a new process may be placed better
-                self.evaluation.end(*[each.implementation for each in (blamed, *blamed.also)])
+                self.evaluation.workers.end(*[each.implementation for each in (blamed, *blamed.also)])
             case Reaction.REJECT:
                 solution.fail(error, "timing")
-                self.evaluation.end(solution)
+                self.evaluation.workers.end(solution)
                 if self.state is not State.EACH_ALONE:
                     self.state = State.TOGETHER
                 self.after_search = State.TOGETHER

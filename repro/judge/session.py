@@ -104,7 +104,7 @@ class JudgeSession:
         try:
             if not self.single:
                 self._refill()
-                self.evaluation.refer()
+                self.evaluation.expected.build()
                 self.clock.lap("reference")
         except BaseException:
             self.close()
@@ -122,7 +122,7 @@ class JudgeSession:
         for each in self.compiling:
             each.drop()
         self._end_baselines()
-        self.evaluation.end(*self.screened)
+        self.evaluation.workers.end(*self.screened)
         self.evaluation.close()
         if not self.single:
             pool.close()
@@ -150,13 +150,13 @@ class JudgeSession:
         try:
             self._verify([s for s in found.values() if not s.failed], tier)
         except BaseException:
-            self.evaluation.end(*found.values())
+            self.evaluation.workers.end(*found.values())
             raise
         self.candidates |= found
         self.known |= found if tier == "full" else {}
         self.judged |= {s.name: verdict.judge(s, self._fixture(tier)) for s in found.values()}
         # they are not used any more
-        self.evaluation.end(*[s for s in found.values() if self.judged[s.name].verdict != "correct"])
+        self.evaluation.workers.end(*[s for s in found.values() if self.judged[s.name].verdict != "correct"])
         self._refill()
         plain = [entry.to_json() for entry in self._entries(list(found), {}, NOT_TIMED)]
         if tier == "screen":
@@ -170,14 +170,14 @@ class JudgeSession:
         """
         known = [s for s in self.screened if s.worker is not None]
         for old, heir in zip(known, heirs, strict=False):
-            self.evaluation.pass_on(old, heir)
+            self.evaluation.workers.pass_on(old, heir)
         resting = known[len(heirs) :] if heirs else []
-        self.evaluation.end(*[s for s in (*self.evaluation.implementations, *known) if s not in resting])
+        self.evaluation.workers.end(*[s for s in (*self.evaluation.workers.solutions, *known) if s not in resting])
         for each in resting:
-            self.evaluation.loaded.pop(each.name, None)  # its name may be that of a new one
+            self.evaluation.workers.rebind(each)  # its name may be that of a new one
             self._stop(each)
         self.screened = [*heirs, *resting]
-        self.evaluation.implementations = new
+        self.evaluation.workers.solutions = new
         self.clock.lap("ending")
 
     def _correct(self, solution: Implementation) -> bool:
@@ -200,17 +200,17 @@ class JudgeSession:
         if self.single:
             if running and self.options.timing and self.cuda and self.audited and precompile.room(evaluation):
                 precompile.begin(evaluation, self.trusted, self.compiling)
-                evaluation.noted = lambda: precompile.foresee(evaluation, self.compiling)
-            evaluation.refer()
+                evaluation.trials.noted = lambda: precompile.foresee(evaluation, self.compiling)
+            evaluation.expected.build()
             self.clock.lap("reference")
-        evaluation.start(*running)
+        evaluation.workers.start(*running)
         self._refill()
         self.clock.lap("workers")
         if tier == "screen" or (self.cuda and not self.single and len(running) > 1):
-            evaluation.compile_all(running, decides=tier == "screen")
+            evaluation.trials.compile_all(running, decides=tier == "screen")
             self.clock.lap("first calls")
         due = [s for s in running if not s.distances]
-        evaluation.verify(self.planned, due, screening=tier == "screen")
+        evaluation.trials.verify(self.planned, due, screening=tier == "screen")
         peak = self.watch.mark()
         for implementation in due:
             implementation.memory = _peak(implementation, peak)
@@ -236,8 +236,8 @@ class JudgeSession:
                 raise UsageError(f"{name} has no verdict in this session", "", f"Check it first, in the tier {tier}.")
         good = [s for name in wanted if self.judged[(s := self.candidates[name]).name].verdict == "correct"]
         resting = self.screened if tier != "screen" else []
-        self.evaluation.end(*[s for s in (*self.evaluation.implementations, *resting) if s not in good])
-        self.evaluation.implementations = good
+        self.evaluation.workers.end(*[s for s in (*self.evaluation.workers.solutions, *resting) if s not in good])
+        self.evaluation.workers.solutions = good
         options = {"screen": _screen, "quick": _quick, "full": lambda given: given}[tier](self.options)
         self._await_baselines(good if tier == "full" else [])
         for name, seconds in self.timed.laps.items():
@@ -303,7 +303,7 @@ class JudgeSession:
 
     def spent_s(self) -> dict[str, float]:
         """Return seconds by part since the session began: those of the session, and those of trials and timings."""
-        trials = {f"trials: {name}": s for name, s in self.evaluation.parts.laps.items()}
+        trials = {f"trials: {name}": s for name, s in self.evaluation.trials.parts.laps.items()}
         timings = {name: self.before_s.get(name, 0.0) + self.timed.laps.get(name, 0.0)
                    for name in {*self.before_s, *self.timed.laps}}  # fmt: skip
         return self.clock.laps | trials | {f"timing: {name}": s for name, s in sorted(timings.items())}
@@ -332,10 +332,10 @@ class JudgeSession:
             if implementation.worker is not None:
                 implementation.worker.stop()
         except SolutionError:
-            self.evaluation.end(implementation)
+            self.evaluation.workers.end(implementation)
 
     def _end_baselines(self) -> None:
-        self.evaluation.end(*self.trusted, self.control)
+        self.evaluation.workers.end(*self.trusted, self.control)
 
     def _refill(self) -> None:
         """Start a worker for the next solution, which gets ready while others are judged. The CPU's start at once."""
@@ -374,8 +374,8 @@ def _whole(found: JudgeResult, fixture: Fixture, clock: Clock, session: JudgeSes
         "margin": fixture.margin,
         "margins": fixture.margins,
         "spent_s": session.clock.laps if session else {},
-        "trials_spent_s": session.evaluation.spent_s if session else {},
-        "trials_parts_spent_s": session.evaluation.parts.laps if session else {},
+        "trials_spent_s": session.evaluation.trials.spent_s if session else {},
+        "trials_parts_spent_s": session.evaluation.trials.parts.laps if session else {},
         "timing_spent_s": session.timed.laps if session else {},
         "wall_s": clock.total(),
     }

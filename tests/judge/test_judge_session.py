@@ -14,7 +14,8 @@ import pytest
 from repro.errors import JudgeError, UsageError
 from repro.judge import session
 from repro.judge.correctness import input_cases
-from repro.judge.correctness.verification import Evaluation
+from repro.judge.correctness.comparison import Comparison
+from repro.judge.correctness.trials import Trials
 from repro.judge.implementation import Options
 from repro.judge.processes import launcher as launch
 from repro.judge.session import JudgeSession
@@ -105,13 +106,13 @@ def test_every_check_has_seeds_of_its_own(judge: JudgeSession, tmp_path: Path) -
 def test_baselines_are_classed_once_and_timed_beside_every_solution(
     judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    classed, class_now = list[str](), Evaluation.class_now
+    classed, class_of_call = list[str](), Comparison.class_of_call
 
-    def counted(self: Evaluation, implementation: Any, variant: str, *rest: Any) -> str:
+    def counted(self: Comparison, implementation: Any, variant: str, *rest: Any) -> str:
         classed.append(variant)
-        return class_now(self, implementation, variant, *rest)
+        return class_of_call(self, implementation, variant, *rest)
 
-    monkeypatch.setattr(Evaluation, "class_now", counted)
+    monkeypatch.setattr(Comparison, "class_of_call", counted)
     results = []
     for name in ("first", "second"):
         judge.check([solution(tmp_path, name)])
@@ -200,7 +201,7 @@ def test_screened_solutions_may_share_workers_and_get_the_verdicts_of_their_own_
 
         def screened(*solutions: session.Solution, tier: CheckTier = "screen") -> tuple[dict[str, Checked], list[int]]:
             entries = {entry.solution: entry for entry in judge.check(solutions, tier)}
-            running = [cast(Any, each.worker) for each in judge.evaluation.implementations]
+            running = [cast(Any, each.worker) for each in judge.evaluation.workers.solutions]
             return entries, [each.started.pid if each else 0 for each in running]
 
         mine, wrong = solution(tmp_path, "mine"), solution(tmp_path, "wrong", *STREAM["wrong"])
@@ -237,17 +238,17 @@ def test_a_first_call_beside_others_decides_no_verdict(smoke_fixture: Measured, 
     named = [solution(tmp_path, "short", f"first()\n        {HONEST}", once), solution(tmp_path, "mine")]
     with JudgeSession(PROBLEM, smoke_fixture("L1_36"), OPTIONS) as judge:
         evaluation = judge.evaluation
-        evaluation.implementations = running = [session._implementation(*each) for each in named]
-        evaluation.start(*running)
+        evaluation.workers.solutions = running = [session._implementation(*each) for each in named]
+        evaluation.workers.start(*running)
         before = [cast(Any, each.worker).started.pid for each in running]
-        evaluation.compile_all(running, decides=False)
+        evaluation.trials.compile_all(running, decides=False)
         after = [cast(Any, each.worker).started.pid for each in running]
         assert before[0] != after[0] and before[1] == after[1] and not any(each.failed for each in running)
         marker.touch()
-        evaluation.verify(input_cases.make(evaluation.plan, fixture=judge.fixture), running)
+        evaluation.trials.verify(input_cases.make(evaluation.plan, fixture=judge.fixture), running)
         assert all(each.distances and not each.failed for each in running)
         marker.unlink()
-        evaluation.compile_all(running, decides=True)
+        evaluation.trials.compile_all(running, decides=True)
         assert [each.failed for each in running] == ["error", ""]
 
 
@@ -255,13 +256,13 @@ def test_a_first_call_beside_others_decides_no_verdict(smoke_fixture: Measured, 
 def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(
     judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried, trial = list[str](), Evaluation.trial
+    tried, run = list[str](), Trials.run
 
-    def counted(self: Evaluation, implementation: Any, which: Any) -> None:
-        tried.append(implementation.name)
-        trial(self, implementation, which)
+    def counted(self: Trials, solution: Any, trial: Any) -> None:
+        tried.append(solution.name)
+        run(self, solution, trial)
 
-    monkeypatch.setattr(Evaluation, "trial", counted)
+    monkeypatch.setattr(Trials, "run", counted)
     known, other, screened = (solution(tmp_path, name) for name in ("known", "other", "screened"))
     (full,) = judge.check([known])
     judge.check([known, screened], "screen")
@@ -282,7 +283,7 @@ def test_a_fault_of_the_judge_leaves_no_worker_and_the_session_usable(
         raise JudgeError("the judge is broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Evaluation, "verify", broken)
+        patch.setattr(Trials, "verify", broken)
         with pytest.raises(JudgeError):
             judge.check([solution(tmp_path, "mine")])
     assert workers() == 0

@@ -20,8 +20,9 @@ from test_verdict import ONCE
 from repro.errors import SolutionRejected
 from repro.fixtures import calibration
 from repro.judge import session, verdict
-from repro.judge.correctness import distance, verification
+from repro.judge.correctness import comparison, distance, trials
 from repro.judge.correctness import reference as reference_module
+from repro.judge.correctness import workers as worker_processes
 from repro.judge.gpu import input_buffers, shared_memory
 from repro.judge.implementation import Implementation, Options
 from repro.judge.processes import client
@@ -281,9 +282,7 @@ def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(judged: 
     assert "nondeterministic" in found["noisy"].labels and "nondeterministic" not in found["steady"].labels
     kinds = {kind: len(values) for kind, values in found["noisy"].distances.items()}
     steady = {kind: len(values) for kind, values in found["steady"].distances.items()}
-    assert kinds == {kind: verification.REPEATS * count for kind, count in steady.items()}, (
-        "each that differs is measured"
-    )
+    assert kinds == {kind: trials.REPEATS * count for kind, count in steady.items()}, "each that differs is measured"
 
 
 def test_the_same_memory_for_every_answer_is_correct_and_labelled(judged: Judged) -> None:
@@ -346,7 +345,7 @@ def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
             started.append(name)
             super().__init__(name, *args, **keywords)
 
-    monkeypatch.setattr(verification, "WorkerProcess", Recorded)
+    monkeypatch.setattr(worker_processes, "WorkerProcess", Recorded)
     bodies = {"banned": (right("sys._getframe()"), "import sys\n"), "honest": HONEST}
     found, _ = judged(bodies)
     assert outcome(found["banned"]) == ("rejected", "banned") and outcome(found["honest"]) == CORRECT
@@ -654,14 +653,16 @@ def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(judged: Judged, mon
     """L1_04's row is one element, of which products of both signs leave little now and then: a sum in bf16 is off by
     more than that there, and right by every guard of the trials. Wrong by those it is wrong here too."""
     compare_rows_alone(monkeypatch)
-    random_row = verification.Evaluation.random_row
+    compare = comparison.Comparison.compare
 
-    def smallest(self: verification.Evaluation) -> tuple[slice | None, bool]:
-        expected = self.reference(self.shape.plan.chunk(None, self.slots.seed, self.device, self.slots.stress))[0]
-        row = int(expected.abs().flatten().argmin())
-        return (slice(row, row + 1), False) if random_row(self)[0] is not None else (None, True)
+    def smallest(self: comparison.Comparison, implementation: Any, described: Any, only: slice | None = None,
+                 *, whole: bool = True, bound: Any = None) -> Any:  # fmt: skip
+        if bound is not None and only is not None and not whole:
+            row = int(self.expected.outputs(None, self.workers.slots)[0].abs().flatten().argmin())
+            only = slice(row, row + 1)
+        return compare(self, implementation, described, only, whole=whole, bound=bound)
 
-    monkeypatch.setattr(verification.Evaluation, "random_row", smallest)
+    monkeypatch.setattr(comparison.Comparison, "compare", smallest)
     sums = (
         "a, b = inputs\n        ModelNew.first = (ModelNew.first or 0) + 1\n"
         "        return (a * b.view(1, -1)).sum(1, keepdim=True) * (1.5 if ModelNew.first > {} else 1)"
@@ -842,11 +843,11 @@ def delayed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Runs], bool]
 
         def held_up(experiment: Experiment) -> Any:
             runs.append({s.name: cast(Any, s.worker).started.pid for s in experiment.solutions})
-            awake = {s.name for s in experiment.evaluation.implementations if s.worker is not None}
+            awake = {s.name for s in experiment.evaluation.workers.solutions if s.worker is not None}
             assert awake == {*runs[-1]}, "a solution that is timed alone has no other beside it"
             found = run(experiment)
             if when(runs):
-                experiment.evaluation.end(*experiment.solutions)  # as where the baselines run alone
+                experiment.evaluation.workers.end(*experiment.solutions)  # as where the baselines run alone
                 raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
             return found
 

@@ -14,60 +14,63 @@ from repro.judge.processes import pool
 from repro.problems import plan as inputs_module
 from repro.problems.meta import output_spec
 from repro.records.verdict import Neighbour
-from repro.records.wording import CASES
 
 
 def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
     """Run the neighbouring shape's trials on every solution that did not fail, and record each result."""
     for trial in (t for t in planned if t.neighbour):
-        for implementation in evaluation.implementations:
+        for implementation in evaluation.workers.solutions:
             if implementation.failed or implementation.worker is None or implementation.neighbour.verdict:
                 continue
-            evaluation.progress(f"{evaluation.problem.key}: {implementation.name} {CASES[trial.kind]}")
+            evaluation.trials.announce(implementation, trial)
             begin = time.monotonic()
-            evaluation.neighbouring = evaluation.neighbouring or _shape(evaluation)
-            with evaluation.gpu.trial():
-                implementation.neighbour = _judged(evaluation, implementation, trial, evaluation.neighbouring)
-            evaluation.spent(trial.kind, begin)
+            evaluation.alternate = evaluation.alternate or _shape(evaluation)
+            with evaluation.workers.gpu.trial():
+                implementation.neighbour = _judged(evaluation, implementation, trial, evaluation.alternate)
+            evaluation.trials.spent(trial.kind, begin)
 
 
 def _judged(
     evaluation: Evaluation, implementation: Implementation, trial: input_cases.Trial, shape: Shape | None
 ) -> Neighbour:
-    facts, slots, timeout_s = evaluation.fixture.neighbour, evaluation.slots, evaluation.options.timeout_s
+    facts, slots, expected, workers = (
+        evaluation.fixture.neighbour,
+        evaluation.slots,
+        evaluation.expected,
+        evaluation.workers,
+    )
     if not facts or shape is None:
         return Neighbour(verdict="not_run", reason="this problem has no neighbouring shape")
-    evaluation.shape, slots.plan = shape, shape.plan
-    part = evaluation.parts.lap
-    part()
+    expected.shape, slots.plan = shape, shape.plan
+    lap = evaluation.trials.parts.lap
+    lap()
     try:
-        name, state = evaluation.use(trial.perturbed)
-        evaluation.still(but=implementation)
-        evaluation.load(implementation, name, state)
+        name, state = expected.use(trial.perturbed)
+        workers.stop_others(implementation)
+        workers.load(implementation, name, state)
         slots.fill(trial.seed, trial.stress)
-        message = {"op": "run", "variant": implementation.variants[0], "inputs": slots.told()}
-        part("neighbouring shape")
-        answer = implementation.ask(message, timeout_s)
-        part("first calls")  # a new shape is compiled for again
-        distance, _ = evaluation.compare(implementation, answer.get("output"))
-        implementation.ask({"op": "release"}, timeout_s)
+        lap("neighbouring shape")
+        answer = workers.call(implementation)
+        lap("first calls")  # a new shape is compiled for again
+        distance, _ = evaluation.comparison.compare(implementation, answer.get("output"))
+        workers.release(implementation)
         values = distance.values()
-        right = any(score(values, facts["limits"][k]) <= 1 for k in evaluation.classes())
-        found = Neighbour(verdict="correct" if right else "incorrect", rel_l2=values["rel_l2"])
+        right = any(score(values, facts["limits"][klass]) <= 1 for klass in evaluation.comparison.classes())
+        neighbour = Neighbour(verdict="correct" if right else "incorrect", rel_l2=values["rel_l2"])
     except SolutionError as error:
-        found = Neighbour(verdict=error.verdict, reason=f"{error.code}: {error.detail}")
+        neighbour = Neighbour(verdict=error.verdict, reason=f"{error.code}: {error.detail}")
     finally:
-        evaluation.shape, slots.plan = evaluation.own, evaluation.own.plan
-        part("neighbouring shape")
-    if found.verdict != "correct":
+        expected.shape, slots.plan = expected.own, expected.own.plan
+        lap("neighbouring shape")
+    if neighbour.verdict != "correct":
         implementation.observed.add("shape_specialised")
         _end(evaluation, implementation)
-    return found
+    return neighbour
 
 
 def _end(evaluation: Evaluation, implementation: Implementation) -> None:
     """End a worker that the foreign shape may have broken. Timing uses a new worker, which starts now."""
-    evaluation.end(implementation)
+    evaluation.workers.end(implementation)
     options = evaluation.options
     if options.timing and options.device == "cuda" and options.trust == "audited":
         pool.more(1, options.device)
@@ -78,8 +81,8 @@ def _shape(evaluation: Evaluation) -> Shape | None:
     if problem is None:
         return None
     plan = inputs_module.plan(problem)
-    spec = output_spec(plan, evaluation.native)
-    rows = rows_per_chunk(plan, evaluation.reference, spec)
+    spec = output_spec(plan, evaluation.expected.native)
+    rows = rows_per_chunk(plan, evaluation.expected.reference, spec)
     while rows is not None and rows > 1 and not slots.fits(plan, spec, rows):
         rows //= 2
     if not slots.fits(plan, spec, rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -90,6 +91,24 @@ class Shape:
     plan: Plan
     spec: Any
     rows: int | None
+
+    def parts(self) -> list[slice | None]:
+        """Return the ranges of rows of all chunks, or a single None for the whole."""
+        return list(chunks(self.plan, self.rows))
+
+    def sizes(self, part: slice | None) -> list[tuple[int, ...]]:
+        """Return the shapes of the rows `part` of every output."""
+        dims, sizes = self.plan.problem.batch_dims, [leaf["shape"] for _, leaf in leaves(self.spec)]
+        if part is None:
+            return [tuple(size) for size in sizes]
+        return [(part.stop - part.start, *[1] * (dims - 1), *size[dims:]) for size in sizes]
+
+    def random_row(self) -> tuple[slice | None, bool]:
+        """Return a secret random row of the batch, or (None, True) for the whole if it cannot be split."""
+        if self.rows is None or self.plan.batch is None:
+            return None, True
+        row = random.SystemRandom().randrange(self.plan.batch)
+        return slice(row, row + 1), False
 
 
 class Reference:

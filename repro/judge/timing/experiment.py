@@ -26,9 +26,10 @@ import torch
 from repro.errors import SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.correctness import input_cases
+from repro.judge.correctness.comparison import meets
 from repro.judge.correctness.distance import named
 from repro.judge.correctness.input_cases import secret_seed
-from repro.judge.correctness.verification import Evaluation, meets
+from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.implementation import Implementation, Options, Restless, moved
 from repro.judge.timing import sampling, speedups
@@ -92,7 +93,7 @@ class Experiment:
         self.evaluation, self.solutions, self.baselines, self.control = evaluation, solutions, baselines_, control
         self.clock = clock
         self.verified = classes
-        self.options, self.slots, self.device = options, evaluation.slots, evaluation.device
+        self.options, self.slots, self.device = options, evaluation.slots, evaluation.slots.device
         self.cuda = self.device.type == "cuda"
         self.classes: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
@@ -103,9 +104,11 @@ class Experiment:
         self.launching = Launching(self.idle, self.slots, self.options.timeout_s, held=self.options.trust != "dev")
         self.keep = True
         self.series: dict[str, Series] = {}  # what was measured, also if the measurement is discarded later
-        self.dims = 0 if evaluation.own.rows is None else evaluation.problem.batch_dims
+        self.dims = 0 if evaluation.expected.own.rows is None else evaluation.problem.batch_dims
         perturbed = not evaluation.problem.native_signal
-        self.kind, self.state = evaluation.use(perturbed)  # the trial with published inputs is named like its weights
+        self.kind, self.state = evaluation.expected.use(
+            perturbed
+        )  # the trial with published inputs is named like its weights
         self.others = input_cases.others(evaluation.plan, evaluation.fixture, perturbed)
         random.SystemRandom().shuffle(self.others)
 
@@ -160,7 +163,7 @@ class Experiment:
 
     def _prepared(self, implementation: Implementation) -> None:
         try:
-            self.evaluation.load(implementation, self.kind, self.state)
+            self.evaluation.workers.load(implementation, self.kind, self.state)
             implementation.ask({"op": "prepare"}, self.options.timeout_s)
         except SolutionError as error:
             raise Blamed(implementation, error) from error
@@ -177,12 +180,12 @@ class Experiment:
             return False
         timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
         try:
-            klass = self.evaluation.class_now(implementation, variant, self.kind, timeout_s)
+            klass = self.evaluation.comparison.class_of_call(implementation, variant, self.kind, timeout_s)
             self.classes[variant] = implementation.classes[variant] = klass
         except SolutionError as error:
             self.left_out[variant] = f"{error.code}: {error.detail}"
             if error.verdict in ("timeout", "error") and error.code in ENDED:
-                self.evaluation.end(implementation)
+                self.evaluation.workers.end(implementation)
                 if not tuned:
                     raise Blamed(implementation, error) from error
             return False
@@ -281,7 +284,7 @@ class Experiment:
         evaluation = self.evaluation
         if evaluation.problem.writes_inputs or self.slots.unchanged():
             return True
-        return implementation.trusted and changes_inputs(evaluation.plan, evaluation.native)
+        return implementation.trusted and changes_inputs(evaluation.plan, evaluation.expected.native)
 
     def _check(self, implementation: Implementation, kind: str, seal: Seal) -> None:
         """Check a timed output: its bytes against its seal, and a secret row or all of it against the reference.
@@ -294,7 +297,7 @@ class Experiment:
         difference against a solution that is launched late.
         """
         evaluation, baseline = self.evaluation, implementation in self.baselines
-        row, whole = evaluation.random_row()
+        row, whole = evaluation.expected.own.random_row()
         if not implementation.trusted:
             every = WHOLE_EVERY if self.slots.output_bytes < LARGE_BYTES else WHOLE_EVERY_LARGE
             whole = whole or self.whole[implementation.name].now(every) or random.SystemRandom().randrange(every) == 0
@@ -307,12 +310,14 @@ class Experiment:
         look = implementation.ask({"op": "look"}, self.options.timeout_s)
         seal.told = look.get("states")
         if baseline:
-            evaluation.taken(implementation, look.get("output"), row, seal)
+            evaluation.comparison.take(implementation, look.get("output"), row, seal)
             return
         klass = self.verified.get(implementation.name, self.classes.get("eager", ""))
         values = dict[str, float]()
         for everything in (True,) if whole else (False, True):  # an error large for one row may be small for the whole
-            distance, _ = evaluation.compare(implementation, look.get("output"), row, whole=everything, bound=seal)
+            distance, _ = evaluation.comparison.compare(
+                implementation, look.get("output"), row, whole=everything, bound=seal
+            )
             values = distance.values()
             shown = values if everything else {"row": values["rel_l2"]}  # a row has a limit of its own
             if meets(shown, evaluation.fixture, kind, klass):
@@ -444,7 +449,7 @@ class Experiment:
 
         Raises Blamed if they slowed the baselines.
         """
-        self.evaluation.end(*self.solutions)
+        self.evaluation.workers.end(*self.solutions)
         self.clock.lap("ending")
         solutions, self.solutions = self.solutions, []
         self.idle.alone()

@@ -60,7 +60,9 @@ class Ahead:
         if variants and not self.asked:
             self.begin = time.monotonic()
             self.inputs = self.evaluation.slots.told()
-            self.evaluation.seat(self.implementation)  # only a thread with the CUDA context can share GPU memory
+            self.evaluation.workers.seat(
+                self.implementation
+            )  # only a thread with the CUDA context can share GPU memory
             self.thread.start()
         for variant in variants:
             if variant not in self.asked:
@@ -69,7 +71,7 @@ class Ahead:
 
     def _work(self) -> None:
         with contextlib.suppress(*FAULTS):
-            self.evaluation.start(self.implementation)
+            self.evaluation.workers.start(self.implementation)
         while (variant := self.queue.get()) is not None:
             if self.implementation.worker is None or self.why:
                 continue  # timing reports a failed start; `wait` ends a worker whose compilation failed
@@ -83,8 +85,8 @@ class Ahead:
     def _compile(self, variant: str) -> None:
         name, state = self.weights
         self.implementation.variants = sorted({*self.implementation.variants, variant})
-        self.evaluation.loaded.pop(self.implementation.name, None)  # loading weights binds the new variant
-        self.evaluation.load(self.implementation, name, state, self._left_s())
+        self.evaluation.workers.rebind(self.implementation)
+        self.evaluation.workers.load(self.implementation, name, state, self._left_s())
         self.implementation.ask({"op": "run", "variant": variant, "inputs": self.inputs}, self._left_s())
         self.implementation.ask({"op": "release"}, self.timeout_s)
 
@@ -110,7 +112,7 @@ class Ahead:
                     self._kill()
                     self.why = dict.fromkeys(self.asked, f"timeout: compilation took longer than {self.timeout_s:g} s")
             if self.why:
-                self.evaluation.end(self.implementation)
+                self.evaluation.workers.end(self.implementation)
             elif self.implementation.worker is None:  # it did not start: it is started again when it is timed
                 self._forget()
 
@@ -140,7 +142,7 @@ class Ahead:
         """End it. Its variants are compiled when they are timed, if they are needed after all."""
         self.dismiss()
         self._kill()
-        self.evaluation.end(self.implementation)
+        self.evaluation.workers.end(self.implementation)
         if self.dropped:
             self._forget()
 
@@ -160,7 +162,7 @@ def begin(evaluation: Evaluation, trusted: list[Implementation], started: list[A
     timing.
     """
     options = evaluation.options
-    weights = evaluation.weights(not evaluation.problem.native_signal)
+    weights = evaluation.expected.weights(not evaluation.problem.native_signal)
     evaluation.slots.fill(secret_seed(), None)
     every = room(evaluation, ROOM_FOR_ALL, len(trusted))
     for implementation in trusted:
@@ -181,7 +183,7 @@ def _add(each: Ahead, variants: list[str]) -> None:
     try:
         each.add(variants)
     except FAULTS:
-        each.evaluation.end(each.implementation)
+        each.evaluation.workers.end(each.implementation)
 
 
 def foresee(evaluation: Evaluation, started: list[Ahead]) -> None:
@@ -189,7 +191,7 @@ def foresee(evaluation: Evaluation, started: list[Ahead]) -> None:
 
     Once every solution has shown its class, compilations that none of them needs are ended.
     """
-    running = [s for s in evaluation.implementations if not s.failed]
+    running = [s for s in evaluation.workers.solutions if not s.failed]
     names = _names(evaluation, running)
     for each in started:
         mine = [name for name in names if baselines.worker_of(name) == each.implementation.name and not _eager(name)]

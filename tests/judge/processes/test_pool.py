@@ -246,10 +246,13 @@ def judged(
     """An evaluation of one solution, the baselines that compile meanwhile, and the workers that were ended."""
     ended: list[str] = []
     evaluation = SimpleNamespace(
-        slots=SimpleNamespace(told=list, fill=lambda *_: None), seat=lambda s: None, start=start, loaded={},
-        load=lambda *_: None, end=lambda *s: ended.extend(x.name for x in s), weights=lambda _: ("native", None),
+        slots=SimpleNamespace(told=list, fill=lambda *_: None),
+        workers=SimpleNamespace(
+            seat=lambda s: None, start=start, rebind=lambda _: None, load=lambda *_: None,
+            end=lambda *s: ended.extend(x.name for x in s), solutions=[Implementation("s", None, "M", ["s"])],
+        ),
+        expected=SimpleNamespace(weights=lambda _: ("native", None)),
         problem=SimpleNamespace(dtype=dtype, native_signal=True), fixture={},
-        implementations=[Implementation("s", None, "M", ["s"])],
         options=SimpleNamespace(modes=MODES, compile_timeout_s=timeout_s),
     )  # fmt: skip
     monkeypatch.setattr(precompile, "class_of", lambda distances, _: distances["class"])
@@ -276,7 +279,7 @@ def test_only_needed_baselines_compile_during_verification(monkeypatch: pytest.M
         exact.until(["max_autotune_fp32"])
         rough.until([*slow])
     assert spacious or exact.ran == rough.ran == [], "the class is not known yet"
-    evaluation.implementations[0].distances = {"class": "fp32"}
+    evaluation.workers.solutions[0].distances = {"class": "fp32"}
     for _ in range(3):  # every trial says so
         precompile.foresee(evaluation, started)
     begin = time.monotonic()
@@ -304,9 +307,9 @@ def test_an_ended_baseline_that_is_needed_compiles_when_it_is_timed(
 
     evaluation, started, _ = judged("float32", monkeypatch, start=start, max_autotune_tf32=tuner)
     assert starting or tuner.until(["max_autotune_tf32"]) is None
-    evaluation.implementations[0].distances = {"class": "fp32"}
+    evaluation.workers.solutions[0].distances = {"class": "fp32"}
     precompile.foresee(evaluation, started)
-    evaluation.implementations[0].distances = {"class": "tf32"}
+    evaluation.workers.solutions[0].distances = {"class": "tf32"}
     precompile.foresee(evaluation, started)
     (each,) = started
     each.wait(time.monotonic())
@@ -318,7 +321,7 @@ def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeyp
     tuner = Compiler(slow=("max_autotune_tf32",))
     evaluation, (each,), ended = judged("float32", monkeypatch, timeout_s=1.0, max_autotune_tf32=tuner)
     tuner.until(["max_autotune_tf32"])
-    evaluation.implementations[0].distances = {"class": "tf32"}
+    evaluation.workers.solutions[0].distances = {"class": "tf32"}
     precompile.foresee(evaluation, [each])
     time.sleep(1.5)
     begin = time.monotonic()
@@ -341,7 +344,7 @@ def test_a_third_worker_waits_where_there_is_room_for_two(monkeypatch: pytest.Mo
     exact = Compiler()
     evaluation, (each,), _ = judged("float32", monkeypatch, spacious=False, max_autotune_fp32=exact)
     monkeypatch.setattr(precompile, "room", lambda *_: False)
-    evaluation.implementations[0].distances = {"class": "fp32"}
+    evaluation.workers.solutions[0].distances = {"class": "fp32"}
     precompile.foresee(evaluation, [each])
     each.wait(time.monotonic())
     assert exact.ran == [] and each.asked == [] and each.why == {}
@@ -363,8 +366,8 @@ def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.M
     def full(implementation: Implementation) -> None:
         raise torch.cuda.OutOfMemoryError("no room for its buffer")
 
-    evaluation.seat = full
-    evaluation.implementations[0].distances = {"class": "tf32"}
+    evaluation.workers.seat = full
+    evaluation.workers.solutions[0].distances = {"class": "tf32"}
     precompile.foresee(evaluation, started)
     (each,) = started
     each.wait(time.monotonic())
@@ -374,14 +377,14 @@ def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.M
 def test_no_baseline_is_ended_before_every_solution_has_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
     rough = Compiler()
     evaluation, (each,), _ = judged("float32", monkeypatch, max_autotune_tf32=rough)
-    evaluation.implementations += [
+    evaluation.workers.solutions += [
         Implementation("t", None, "M", ["t"]),
         Implementation("broken", None, "M", [], failed="error"),
     ]
-    evaluation.implementations[0].distances = {"class": "fp32"}
+    evaluation.workers.solutions[0].distances = {"class": "fp32"}
     precompile.foresee(evaluation, [each])
     assert not each.dropped
-    evaluation.implementations[1].distances = {"class": "tf32"}
+    evaluation.workers.solutions[1].distances = {"class": "tf32"}
     precompile.foresee(evaluation, [each])
     each.wait(time.monotonic())
     assert not rough.dead.is_set() and list(each.spent_s) == ["max_autotune_tf32"]
@@ -399,7 +402,7 @@ def test_a_baseline_that_fails_is_left_out_alone(monkeypatch: pytest.MonkeyPatch
     """Its worker ends; what comes after it is compiled when it is timed, in a new one."""
     plain = Compiler(bad=("compile_fp32",))
     evaluation, (each,), ended = judged("float32", monkeypatch, baseline=plain)
-    evaluation.implementations[0].distances = {"class": "fp32"}
+    evaluation.workers.solutions[0].distances = {"class": "fp32"}
     precompile.foresee(evaluation, [each])
     each.wait(time.monotonic())
     assert plain.ran == ["compile", "compile_fp32"] and ended == ["baseline"]

@@ -1,0 +1,247 @@
+"""Compares a worker's output with the fp64 reference, in chunks that come through its poisoned staging buffer."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import math
+import random
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from repro.errors import SolutionRejected
+from repro.judge.correctness import distance as metric
+from repro.judge.correctness import output_checks
+from repro.judge.correctness.distance import Distance, score
+from repro.judge.correctness.expected import Expected
+from repro.judge.correctness.tolerances import CLASSES, class_of
+from repro.judge.correctness.workers import Workers
+from repro.judge.gpu import commitment
+from repro.judge.gpu.commitment_check import Seal
+from repro.judge.implementation import Implementation
+from repro.problems.meta import leaves
+from repro.records.fixture import Fixture
+
+# Chunks that a screening compares.
+_FEW = 2
+# Reads of a lane for each state of a digest.
+_DIGEST_TURNS = 32
+
+# Returns the rows of one output.
+_Fetch = Callable[[], torch.Tensor]
+
+
+def meets(values: dict[str, float], fixture: Fixture, kind: str, klass: str) -> bool:
+    """Return whether distances are within a class's limits on a trial; a probe may have none for a class."""
+    limits = fixture.trials[kind].limits[klass]
+    return not limits or score(values, limits) <= 1
+
+
+def _rows(output: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    return output[start:stop]
+
+
+@dataclass
+class _Elements:
+    """Fetches elements of one tensor of a worker's output as flat shared memory. path: its place in the output."""
+
+    workers: Workers
+    implementation: Implementation
+    path: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __call__(self, start: int, count: int, order: list[int] | None = None) -> torch.Tensor:
+        staging = self.implementation.staging
+        assert staging is not None
+        staging.poison()
+        self.workers.slots.synchronize()
+        message = {"op": "fetch", "path": list(self.path), "start": start, "count": count, "order": order}
+        self.workers.ask(self.implementation, message)
+        return staging.view(self.dtype, (count,))
+
+
+class Comparison:
+    """Compares outputs, and digests them. shares: of a screening, where its few chunks lie, as shares of all."""
+
+    def __init__(self, fixture: Fixture, expected: Expected, workers: Workers) -> None:
+        self.fixture, self.expected, self.workers = fixture, expected, workers
+        self.shares: list[float] = []
+        self._digest_key = secrets.token_bytes(commitment.KEY_BYTES)
+
+    def choose(self, *, few: bool) -> None:
+        """Compare all chunks of each output from now on, or a few secret ones, the same for all solutions."""
+        self.shares = [random.SystemRandom().random() for _ in range(_FEW)] if few else []
+
+    def check(self, described: Any) -> None:
+        """Compare the description of an output with the expected one. Raises SolutionRejected."""
+        device, aliases = self.expected.device.type, self.expected.own.plan.problem.aliases_input
+        output_checks.check(described, self.expected.shape.spec, device, aliases=aliases)
+
+    def compare(
+        self, implementation: Implementation, described: Any, only: slice | None = None, *, whole: bool = True,
+        bound: Seal | None = None,
+    ) -> tuple[Distance, list[int]]:  # fmt: skip
+        """Return the distance of the worker's kept output from the reference, and digests of its bytes.
+
+        only: rows to compare if not `whole`. bound: a seal that the bytes must match; then there are no digests. Raises
+        SolutionRejected.
+        """
+        if not implementation.trusted:
+            self.check(described)
+        if bound is not None:
+            bound.open(leaves(self.expected.shape.spec), described)
+        distance, digests = Distance(), list[int]()
+        slots = self.workers.slots
+        for part, fetches in self._chunks(implementation, self._parts() if whole else [only], bound, digests):
+            expected = self.expected.outputs(part, slots)
+            before = self.expected.outputs_before_edit(part, slots)
+            for fetch, reference, old in itertools.zip_longest(fetches, expected, before):
+                output = fetch()
+                distance.add(output, reference)
+                if old is not None:
+                    distance.change.add(output, reference, old)
+        distance.settle()
+        if not distance.finite:
+            raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
+        return distance, digests
+
+    def digests(self, implementation: Implementation, *, whole: bool = False) -> list[int]:
+        """Return digests of the worker's kept output, of the same rows each as `compare`, without a reference.
+
+        whole: of all chunks, also in a screening.
+        """
+        found: list[int] = []
+        for window, _ in self._windows(self.expected.shape.parts() if whole else self._parts()):
+            for fetch in self._fetches(implementation, window, None, found):
+                fetch()
+        return found
+
+    def take(self, implementation: Implementation, described: Any, part: slice | None, bound: Seal) -> None:
+        """Fetch rows of the worker's kept output as `compare` does, without comparing them."""
+        bound.open(leaves(self.expected.shape.spec), described)
+        for fetch in self._fetches(implementation, part, bound):
+            fetch()
+
+    def nonfinite(self, implementation: Implementation) -> tuple[int, int, int]:
+        """Return how many elements of the reference are not finite, how many of these are finite in the output, and how
+        many others are not."""
+        counts = torch.zeros(3, dtype=torch.int64, device=self.expected.device)
+        for part, fetches in self._chunks(implementation, self.expected.shape.parts()):
+            for fetch, reference in zip(fetches, self.expected.outputs(part, self.workers.slots), strict=True):
+                output = fetch()
+                ours, due = torch.isfinite(output), torch.isfinite(reference).reshape(output.shape)
+                counts += torch.stack([(~due).sum(), (ours & ~due).sum(), (~ours & due).sum()])
+        infinite, hidden, others = counts.tolist()
+        return infinite, hidden, others
+
+    # -- classes --------------------------------------------------------------------------------------------------
+
+    def classes(self) -> tuple[str, ...]:
+        """Return the classes that the fixture has limits for."""
+        limits = next(iter(self.fixture.trials.values())).limits
+        return tuple(klass for klass in CLASSES[self.fixture.dtype] if klass in limits)
+
+    def meets_any(self, distance: Distance, kind: str) -> bool:
+        """Return whether a distance is within some class's limits on a trial."""
+        return any(meets(distance.values(), self.fixture, kind, klass) for klass in self.classes())
+
+    def class_of_call(self, implementation: Implementation, variant: str, kind: str, timeout_s: float) -> str:
+        """Run a trusted variant on the inputs in the buffers and return its precision class.
+
+        Raises SolutionRejected (`baseline_incorrect`) if it meets no class.
+        """
+        answer = self.workers.call(implementation, variant, timeout_s)
+        values = self.compare(implementation, answer.get("output"))[0].values()
+        self.workers.release(implementation)
+        klass = class_of({kind: [values]}, self.fixture, refused=True)
+        if klass is None:
+            raise SolutionRejected("baseline_incorrect", f"rel_l2 {values['rel_l2']:.2g}")
+        return klass
+
+    # -- rows of an output ----------------------------------------------------------------------------------------
+
+    def _parts(self) -> list[slice | None]:
+        """Return the chunks to compare: all, or in a screening a few of them."""
+        parts = self.expected.shape.parts()
+        if not self.shares or len(parts) <= _FEW:
+            return parts
+        return [parts[int(share * len(parts))] for share in self.shares]
+
+    def _windows(self, parts: list[slice | None]) -> Iterator[tuple[slice | None, list[slice | None]]]:
+        """Yield chunks in groups that are fetched at once: those of one output that follow each other and fit.
+
+        Each fetch costs half a millisecond, whatever its size.
+        """
+        specs = leaves(self.expected.shape.spec)
+        rows, most = [part for part in parts if part is not None], 1
+        if rows and len(specs) == 1 and all(a.stop == b.start for a, b in itertools.pairwise(rows)):
+            (shape,) = self.expected.shape.sizes(rows[0])
+            nbytes = math.prod(shape) * getattr(torch, specs[0][1]["dtype"]).itemsize
+            most = max(1, self.workers.slots.staging_bytes // nbytes)
+        for start in range(0, len(parts), most):
+            group = parts[start : start + most]
+            first, last = group[0], group[-1]
+            yield (slice(first.start, last.stop) if first is not None and last is not None else None), group
+
+    def _chunks(
+        self,
+        implementation: Implementation,
+        parts: list[slice | None],
+        bound: Seal | None = None,
+        digests: list[int] | None = None,
+    ) -> Iterator[tuple[slice | None, list[_Fetch]]]:
+        """Yield each chunk, and for each output a function that returns its rows."""
+        for window, inside in self._windows(parts):
+            fetches = self._fetches(implementation, window, bound, digests)
+            if len(inside) == 1:
+                yield inside[0], fetches
+                continue
+            held = fetches[0]()
+            for part in inside:
+                assert window is not None and part is not None
+                yield part, [functools.partial(_rows, held, part.start - window.start, part.stop - window.start)]
+
+    def _fetches(
+        self,
+        implementation: Implementation,
+        part: slice | None,
+        bound: Seal | None = None,
+        digests: list[int] | None = None,
+    ) -> list[_Fetch]:
+        """Return for each output a function that fetches the rows `part` through the poisoned staging buffer.
+
+        bound: check the bytes against this seal, and return a copy that the worker cannot change. digests: without a
+        seal, a digest of the bytes of each output is added.
+        """
+        shape = self.expected.shape
+
+        def fetch(position: int, elements: _Elements, size: tuple[int, ...]) -> torch.Tensor:
+            if bound is not None:
+                return bound.rows(position, part, elements).reshape(size)
+            count = math.prod(size)
+            first = part.start * (count // max(1, part.stop - part.start)) if part is not None else 0
+            output = elements(first, count).view(size)
+            if digests is not None:
+                digests.append(self._digest(output))
+            return output
+
+        tensors = zip(leaves(shape.spec), shape.sizes(part), strict=True)
+        return [
+            functools.partial(
+                fetch, position, _Elements(self.workers, implementation, path, getattr(torch, leaf["dtype"])), size
+            )
+            for position, ((path, leaf), size) in enumerate(tensors)
+        ]
+
+    def _digest(self, output: torch.Tensor) -> int:
+        """Return a digest of an output's bytes, to be compared with those of the same solution alone."""
+        if self.expected.device.type != "cuda":
+            return metric.digest(output)
+        flat = output.contiguous().view(-1).view(torch.uint8)
+        states = commitment.states(flat, _DIGEST_TURNS, 0, self._digest_key)
+        return int.from_bytes(hashlib.sha256(states).digest()[:8])

@@ -1,0 +1,318 @@
+"""Trials: the calls of a solution that decide whether it is right, one input case after another."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from repro.errors import SolutionDied, SolutionError, SolutionRejected
+from repro.inputs import stress as stresses
+from repro.judge.correctness import input_cases
+from repro.judge.correctness.comparison import Comparison
+from repro.judge.correctness.distance import Distance
+from repro.judge.correctness.expected import Expected
+from repro.judge.correctness.input_cases import NONFINITE, Trial
+from repro.judge.correctness.workers import Workers
+from repro.judge.gpu import memory
+from repro.judge.implementation import Implementation, Options, Progress, Restless, moved
+from repro.judge.processes.wire import Json
+from repro.problems.catalogue import Problem
+from repro.records.verdict import Reason
+from repro.records.wording import CASES
+from repro.system.stopwatch import Clock
+
+# Calls on the same inputs in every trial; one that differs from the first is judged like it. A kernel that is wrong at
+# half of its calls, by chance, passes all of them with a probability of 2 ** -(REPEATS * trials) before timing.
+REPEATS = 3
+# Draws of the one NaN until it reaches the reference's output: of a pooling with gaps it reaches none now and then.
+_NAN_DRAWS = 16
+# How long a first call beside others may take on a GPU, with its compilation.
+_FIRST_CALL_S = 20.0
+
+
+class Trials:
+    """Runs the trials of solutions. What they find is recorded in each solution.
+
+    repeats: calls on the same inputs. spent_s, parts: seconds by kind of input case, and by part of a trial. noted: is
+    called after each recorded distance.
+    """
+
+    def __init__(
+        self, problem: Problem, workers: Workers, comparison: Comparison, options: Options, progress: Progress
+    ) -> None:
+        self.problem, self.options, self.progress = problem, options, progress
+        self.workers, self.comparison, self.slots = workers, comparison, workers.slots
+        self.repeats = REPEATS
+        self.spent_s: dict[str, float] = {}
+        self.parts = Clock()
+        self.noted: Callable[[], None] = lambda: None
+        self._restless: set[str] = set()  # solutions that were not seen at rest once
+
+    @property
+    def expected(self) -> Expected:
+        """Return what outputs are compared with."""
+        return self.comparison.expected
+
+    def verify(self, planned: list[Trial], solutions: list[Implementation], *, screening: bool = False) -> None:
+        """Run all deciding trials of some solutions, in secret order, grouped by weights.
+
+        screening: a trial is one call without repeats, of which a few chunks are compared.
+        """
+        self._restless.clear()
+        self.repeats = 1 if screening else REPEATS
+        self.expected.keeping = self.slots.device.type == "cuda" and len(solutions) > 1
+        self.comparison.choose(few=screening)
+        order = [trial for trial in planned if not trial.neighbour]
+        random.SystemRandom().shuffle(order)
+        order.sort(key=lambda trial: (trial.kind == NONFINITE, trial.judged, trial.perturbed))
+        for trial in order:
+            for solution in solutions:
+                if solution.failed in ("", "incorrect") and solution.worker is not None:
+                    self.announce(solution, trial)
+                    begin = time.monotonic()
+                    with self.workers.gpu.trial():
+                        self.run(solution, trial)
+                    self.spent(trial.kind, begin)
+        self.expected.forget()
+        self.comparison.choose(few=False)
+
+    def announce(self, solution: Implementation, trial: Trial) -> None:
+        """Say which trial of which solution begins."""
+        self.progress(f"{self.problem.key}: {solution.name} {CASES[trial.kind]}")
+
+    def spent(self, kind: str, begin: float) -> None:
+        """Add the seconds since `begin` to those of a kind of input case."""
+        self.spent_s[kind] = round(self.spent_s.get(kind, 0.0) + time.monotonic() - begin, 3)
+
+    # -- one trial ------------------------------------------------------------------------------------------------
+
+    def run(self, solution: Implementation, trial: Trial) -> None:
+        """Run one trial of one solution; its faults become reasons.
+
+        The trial is repeated if another solution ran meanwhile, since that one could have written to the inputs. The
+        other one is rejected, and this one starts in a new worker.
+        """
+        before = solution.noted()
+        self._try(solution, trial)
+        while self._another_ran(solution, trial):
+            solution.forget(before)
+            self.workers.end(solution)
+            self.workers.start(solution)
+            if solution.worker is None:
+                return
+            self._try(solution, trial)
+
+    def _another_ran(self, solution: Implementation, trial: Trial) -> bool:
+        """Reject the other solutions that are not at rest, the second time. Return whether there are any.
+
+        The first time they go on in new processes: a driver or a busy host can hold a thread in a system call.
+        """
+        running = moved(other for other in self.workers.solutions if other is not solution)
+        again = [other for other in running if other.name not in self._restless]
+        for other in running:
+            if other in again:
+                self._restless.add(other.name)
+                self.progress(f"{self.problem.key}: {other.name} goes on in a new process: {Restless(other).detail}")
+            else:
+                other.fail(Restless(other), trial.kind)
+        self.workers.end(*running)
+        if again:
+            self.workers.start(*again)
+            self.workers.stop_others(solution)
+        return bool(running)
+
+    def _try(self, solution: Implementation, trial: Trial) -> None:
+        try:
+            self._steps(solution, trial)
+        except SolutionError as error:
+            if trial.kind == NONFINITE and error.code != NONFINITE:
+                self._fails_on_nan(solution, error)
+                return
+            solution.fail(error, trial.kind)
+            if solution.failed != "incorrect":
+                self.workers.end(solution)
+        except torch.cuda.OutOfMemoryError as error:
+            self.workers.end(solution)
+            torch.cuda.empty_cache()
+            why = f"it left no room on the GPU to judge it: {error}"
+            solution.fail(SolutionDied("judge_out_of_memory", why), trial.kind)
+
+    def _steps(self, solution: Implementation, trial: Trial) -> None:
+        """Make the calls of a trial. Raises SolutionError for what is wrong with them."""
+        lap = self.parts.lap
+        lap()
+        self._load(solution, trial)
+        lap("weights")
+        self._fill(solution, trial)
+        lap("inputs")
+        answer = self._called(solution)
+        lap("calls" if solution.distances else "first calls")
+        if not trial.judged:
+            self.comparison.check(answer.get("output"))
+            if trial.kind == NONFINITE:
+                self._follow_nan(solution, trial)
+            return
+        digests = self._judge(solution, trial, answer)
+        for turn in range(self.repeats - 1):
+            answer = self._repeat(solution, trial, digests, moves=turn > 0)
+        lap("repeats")
+        for label, fact in (("static_output", "static"), ("reuses_output", "reused")):
+            if answer.get(fact):
+                solution.observed.add(label)
+        self._check_inputs()
+        lap("inputs again")
+        self.workers.release(solution)
+
+    def _load(self, solution: Implementation, trial: Trial) -> None:
+        """Load the trial's weights into the reference and the worker, with all other solutions at rest."""
+        name, state = self.expected.use(trial.perturbed)
+        self.workers.stop_others(solution)
+        self._another_ran(solution, trial)
+        self.workers.load(solution, name, state)
+
+    def _fill(self, solution: Implementation, trial: Trial) -> None:
+        """Make the trial's inputs at new addresses; where they are edited, after a call on those before the edit."""
+        self.slots.move()
+        if stresses.edits(trial.stress):
+            self.slots.fill(trial.seed, self.expected.stress_before_edit)
+            self.comparison.check(self._called(solution).get("output"))
+        self.slots.fill(trial.seed, trial.stress)
+
+    def _called(self, solution: Implementation) -> Json:
+        """Return the answer to a call on the inputs in the buffers."""
+        memory.make_room(self.slots.device)
+        return self.workers.call(solution)
+
+    def _judge(self, solution: Implementation, trial: Trial, answer: Json) -> list[int]:
+        """Record the distance of the first call's output; return digests of it."""
+        distance, digests = self.comparison.compare(solution, answer.get("output"))
+        self.parts.lap("comparing")
+        self._check_settled(solution, answer)
+        self.parts.lap("digests")
+        self._note(solution, trial, distance)
+        if self.comparison.shares:
+            solution.bits = self.comparison.digests(solution, whole=True)
+        return digests
+
+    def _repeat(self, solution: Implementation, trial: Trial, digests: list[int], *, moves: bool) -> Json:
+        """Call again on the same inputs, which may move to other addresses. Another output than the first is judged."""
+        if moves:
+            self._check_inputs()
+            self.slots.move()
+        if moves or self.problem.writes_inputs:
+            self.slots.fill(trial.seed, trial.stress)
+        answer = self._called(solution)
+        self.comparison.check(answer.get("output"))
+        if self.comparison.digests(solution) != digests:
+            solution.observed.add("nondeterministic")
+            distance, _ = self.comparison.compare(solution, answer.get("output"))
+            if not self.comparison.meets_any(distance, trial.kind):
+                self._check_inputs()
+                detail = f"a repeat on the same inputs has rel_l2 {distance.values()['rel_l2']:.2g}"
+                raise SolutionRejected("nondeterministic_wrong", detail)
+            self._note(solution, trial, distance)
+        return answer
+
+    def _check_settled(self, solution: Implementation, answer: Json) -> None:
+        """Raise SolutionRejected if the output changed since its call ended."""
+        now = self.workers.ask(solution, {"op": "again"}).get("digest")
+        if now is None or now != answer.get("digest"):
+            raise SolutionRejected("deferred_write", "the output changed after its call had ended")
+
+    def _check_inputs(self) -> None:
+        """Raise SolutionRejected if a call changed its inputs."""
+        if not self.problem.writes_inputs and not self.slots.unchanged():
+            raise SolutionRejected("input_modified", "the call changed its inputs")
+
+    def _note(self, solution: Implementation, trial: Trial, distance: Distance) -> None:
+        solution.distances.setdefault(trial.kind, []).append(distance.values())
+        legacy = solution.legacy.setdefault(trial.kind, dict(distance.legacy))
+        for name, passed in distance.legacy.items():
+            legacy[name] = legacy[name] and passed
+        self.noted()
+
+    # -- inputs with a NaN ----------------------------------------------------------------------------------------
+
+    def _follow_nan(self, solution: Implementation, trial: Trial) -> None:
+        """Look where the NaN of the inputs went in the output; draw it again while it reaches no element."""
+        for _ in range(_NAN_DRAWS):
+            if self._nan_reached(solution):
+                break
+            self.slots.fill(input_cases.secret_seed(), trial.stress)
+            self.comparison.check(self._called(solution).get("output"))
+
+    def _nan_reached(self, solution: Implementation) -> bool:
+        """Record a finding if the output is finite elsewhere than the reference is.
+
+        It decides only where the options say so: then it raises SolutionRejected. Return whether the NaN told anything:
+        no window of a pooling may look at it.
+        """
+        infinite, hidden, others = self.comparison.nonfinite(solution)
+        if not hidden and not others:
+            return bool(infinite)
+        detail = f"{hidden} of {infinite} elements hide a NaN of the inputs, {others} others are not finite"
+        if self.options.strict_nonfinite:
+            raise SolutionRejected(NONFINITE, detail)
+        self._find(solution, detail)
+        return True
+
+    def _fails_on_nan(self, solution: Implementation, error: SolutionError) -> None:
+        """Record that a solution fails on a NaN, which decides nothing. Replace its worker if it lost its own."""
+        self._find(solution, f"{error.code}: {error.detail}")
+        if error.verdict == "timeout" or not isinstance(error, SolutionRejected):
+            self.workers.end(solution)
+            self.workers.start(solution)
+
+    @staticmethod
+    def _find(solution: Implementation, detail: str) -> None:
+        solution.observed.add(NONFINITE)
+        solution.findings.append(Reason(code=NONFINITE, detail=detail))
+
+    # -- first calls ----------------------------------------------------------------------------------------------
+
+    def compile_all(self, solutions: list[Implementation], *, decides: bool) -> None:
+        """Have solutions make their first call side by side, on inputs that any of them may change.
+
+        On a GPU it may take _FIRST_CALL_S, or a candidate that compiles for minutes would hold up all others. decides:
+        a failure ends the worker and is the solution's verdict. Otherwise a solution that fails gets a new worker, and
+        its trials decide.
+        """
+        running = [solution for solution in solutions if solution.worker is not None]
+        if self.options.trust == "dev" or not running:
+            return
+        faults = self._first_calls(running)
+        for solution, fault in faults if decides else []:
+            solution.fail(fault, "first call")
+        failed = [solution for solution, _ in faults]
+        self.workers.end(*failed)
+        if not decides:
+            self.workers.start(*failed)
+
+    def _first_calls(self, running: list[Implementation]) -> list[tuple[Implementation, SolutionError]]:
+        """Return the solutions whose weights cannot be loaded or whose first call fails, with the error."""
+        name, state = self.expected.use(not self.problem.native_signal)
+        faults: dict[str, SolutionError] = {}
+        for solution in running:
+            try:
+                self.workers.load(solution, name, state)
+            except SolutionError as error:
+                faults[solution.name] = error
+        self.slots.fill(input_cases.secret_seed(), None)
+        usual_s = self.options.timeout_s
+        limit_s = usual_s if self.slots.device.type != "cuda" else min(_FIRST_CALL_S, usual_s)
+
+        def call(solution: Implementation) -> None:
+            try:
+                if solution.name not in faults:
+                    self.workers.call(solution, timeout_s=limit_s)
+                    self.workers.release(solution)
+            except SolutionError as error:
+                faults[solution.name] = error
+
+        with ThreadPoolExecutor(len(running)) as threads:
+            list(threads.map(call, running))
+        return [(solution, faults[solution.name]) for solution in running if solution.name in faults]
