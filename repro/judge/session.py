@@ -30,7 +30,7 @@ from repro.judge.isolation import confinement
 from repro.judge.measurement import Measurement
 from repro.judge.processes import pool
 from repro.judge.processes.wire import Json
-from repro.judge.source import provenance
+from repro.judge.source.bans import bans
 from repro.judge.timing import precompile, roofline
 from repro.judge.timing.precompile import Ahead
 from repro.judge.timing.sampling import Series
@@ -408,9 +408,9 @@ def _implementation(name: str, source: Path, entry: str) -> Implementation:
     reserved = ("baseline", "control", "eager", "compile", "reduce", "max")
     ours = f"{name} (solution)" if name.replace(" ", "_").partition("_")[0] in reserved else name
     implementation = Implementation(ours, source, entry, [ours])
-    if found := provenance.bans(source):
+    if banned := bans(source):
         implementation.failed = "rejected"
-        implementation.reasons += [Reason(code="banned", detail=detail, trial="source") for detail in found]
+        implementation.reasons += [Reason(code="banned", detail=detail, trial="source") for detail in banned]
     return implementation
 
 

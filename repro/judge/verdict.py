@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from repro.judge.correctness.distance import CODES, named
 from repro.judge.correctness.tolerances import CLASSES, class_of
-from repro.judge.source import provenance
+from repro.judge.source import kernels as kernel_origins
+from repro.judge.source.labels import labels as labels_of
 from repro.judge.timing import intervals, roofline, sampling, speedups
 from repro.problems.catalogue import Problem
 from repro.records.fixture import Fixture
@@ -133,7 +134,7 @@ def result(
         floor_fraction=None,
         own_kernel_share=None,
         findings=implementation.findings,
-        labels=sorted({*provenance.labels(implementation.source), *_observed(implementation, judged.verdict)}),
+        labels=sorted({*labels_of(implementation.source), *_observed(implementation, judged.verdict)}),
         trust=trust,
         separation=_separation(trust, uid),
         confined=confined if isinstance(confined, dict) else {},
@@ -208,7 +209,7 @@ def _with_kernels(entry: Verdict, implementation: Implementation) -> Verdict:
     kernels, reason = implementation.profile.get("kernels"), implementation.profile.get("reason", "")
     if not isinstance(kernels, list) or not kernels:
         return entry.model_copy(update={"own_kernel_share_reason": str(reason or "not profiled")[:200]})
-    shares = provenance.share(kernels, implementation.source)
+    shares = kernel_origins.share(kernels, implementation.source)
     return entry.model_copy(update={"own_kernel_share": shares.own, "kernel_shares": shares})
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.artifacts import layout
-from repro.judge.source import provenance
+from repro.judge.source.bans import bans
 
 Function = ast.FunctionDef
 POINTER = re.compile(r"ptrs?$")
@@ -75,7 +75,7 @@ def refusal(text: str) -> str:
     with tempfile.TemporaryDirectory(prefix="repro-optimize-") as folder:
         file = Path(folder) / "candidate.py"
         file.write_text(text)
-        found = provenance.bans(file)
+        found = bans(file)
     return found[0] if found else ""
 
 

@@ -986,7 +986,7 @@ class Alone:
     ) -> None:
         experiment: Any = object.__new__(Experiment)
         experiment.cuda, experiment.control, experiment.clock = True, None, Clock()
-        experiment.evaluation = SimpleNamespace(end=lambda *_: None)
+        experiment.evaluation = SimpleNamespace(workers=SimpleNamespace(end=lambda *_: None))
         experiment.options = Options()
         self.solution = Implementation("s", Path("s.py"), "M", ["s"])
         experiment.baselines, experiment.solutions = (

@@ -19,7 +19,8 @@ from test_terminal import line_with
 
 from repro import config
 from repro.cli import main
-from repro.judge.source import provenance
+from repro.judge.source.bans import bans
+from repro.judge.source.labels import labels as labels_of
 from repro.problems import catalogue
 from repro.records import wording
 from repro.records.verdict import Verdict
@@ -174,8 +175,8 @@ def test_a_torch_control_is_the_problems_model_and_two_lines(problem: str, tmp_p
         assert given.source != added and len([line for line in added if line]) == (2 if name == "tf32" else 3)
         file = tmp_path / f"{name}.py"
         file.write_bytes(given.source)
-        labels = provenance.labels(file)
-        assert {"no_custom_kernel", "sets_tf32"} <= set(labels) and provenance.bans(file) == []
+        labels = labels_of(file)
+        assert {"no_custom_kernel", "sets_tf32"} <= set(labels) and bans(file) == []
         assert ("torch_compile" in labels) == (name == "tf32_compile")
 
 

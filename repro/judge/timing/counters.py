@@ -41,7 +41,7 @@ from repro.judge.isolation import confinement
 from repro.judge.processes import launcher as launch
 from repro.judge.processes import pool
 from repro.judge.processes.wire import Channel, ChannelClosed, ChannelTimeout, Json
-from repro.judge.source import provenance
+from repro.judge.source.bans import bans
 from repro.problems.catalogue import Message, Problem
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
@@ -314,7 +314,7 @@ def measure(
         state, why = blocked
         if not state and not file.is_file():
             state, why = "not_run", "the folder has no such kernel"
-        elif not state and (banned := provenance.bans(file)):
+        elif not state and (banned := bans(file)):
             state, why = "not_run", f"rejected: {banned[0]}"
         if state:
             found = {dtype: _entry(state, why, []) for dtype in dtypes}

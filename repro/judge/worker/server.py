@@ -31,7 +31,7 @@ from repro.judge.gpu import commitment, driver
 from repro.judge.gpu.shared_memory import Input, Ticket, open_ticket, view
 from repro.judge.processes import preload
 from repro.judge.processes.wire import TUNES, Channel, ChannelClosed, Json
-from repro.judge.source import provenance
+from repro.judge.source import kernels as kernel_origins
 from repro.judge.worker import binding, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums
 from repro.problems import catalogue
@@ -387,8 +387,8 @@ class Worker:
         self._flags(variant)
         values = self._inputs(inputs)
         with _no_grad():
-            kernels, reason = provenance.profile(functools.partial(self.calls[variant], *values))
-        return {"kernels": kernels[: provenance.MOST_KERNELS], "reason": reason}
+            kernels, reason = kernel_origins.profile(functools.partial(self.calls[variant], *values))
+        return {"kernels": kernels[: kernel_origins.MOST_KERNELS], "reason": reason}
 
     def drop(self) -> Json:
         """Free everything."""

@@ -275,7 +275,7 @@ def check_gpu(scratch: Path, handle: str, nbytes: str) -> None:
     import triton.language as tl
 
     from repro.judge.gpu import driver
-    from repro.judge.source import provenance
+    from repro.judge.source import kernels as kernel_origins
 
     @triton.jit
     def double(x_ptr, out_ptr, COUNT: tl.constexpr):
@@ -298,8 +298,8 @@ def check_gpu(scratch: Path, handle: str, nbytes: str) -> None:
         compiled(x)
         torch.mm(a, a)
 
-    kernels, reason = provenance.profile(work)
-    shares = provenance.share(kernels, Path(__file__))
+    kernels, reason = kernel_origins.profile(work)
+    shares = kernel_origins.share(kernels, Path(__file__))
     assert not reason and {"own", "inductor"} <= shares.by_class.keys(), (reason, shares)
     assert shares.by_class.keys() & {"cublas", "cutlass"}, shares
     print(shares.model_dump_json(), file=sys.stderr)

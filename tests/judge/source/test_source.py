@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from repro.config import ROOT
-from repro.judge.source import provenance
+from repro.judge.source import bans, labels
+from repro.judge.source import kernels as origins
 
 Write = Callable[[str], Path]
 HONEST = sorted(
@@ -61,7 +62,7 @@ def write(tmp_path: Path) -> Write:
     ],
 )
 def test_labels_say_what_a_source_uses(write: Write, source: str, expected: list[str]) -> None:
-    assert provenance.labels(write(source)) == expected
+    assert labels.labels(write(source)) == expected
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_labels_say_what_a_source_uses(write: Write, source: str, expected: list
     ],
 )
 def test_a_label_is_found_whatever_it_is_called(write: Write, source: str, label: str) -> None:
-    assert label in provenance.labels(write(source))
+    assert label in labels.labels(write(source))
 
 
 @pytest.mark.parametrize(
@@ -135,12 +136,12 @@ def test_a_label_is_found_whatever_it_is_called(write: Write, source: str, label
 )
 def test_words_are_no_uses(write: Write, source: str) -> None:
     """Prose, strings, names that a file uses for something else, and weights that are held and not applied."""
-    assert set(provenance.labels(write(source))) <= {"no_custom_kernel", "triton"}
+    assert set(labels.labels(write(source))) <= {"no_custom_kernel", "triton"}
 
 
 def test_labels_of_no_file() -> None:
-    assert provenance.labels(None) == []
-    assert provenance.labels(Path("nowhere.py")) == ["unreadable"]
+    assert labels.labels(None) == []
+    assert labels.labels(Path("nowhere.py")) == ["unreadable"]
 
 
 # -- bans
@@ -233,7 +234,7 @@ BANNED = {
 
 @pytest.mark.parametrize("source", BANNED)
 def test_banned_operations_are_named_with_their_line(write: Write, source: str) -> None:
-    found = provenance.bans(write("\n" + source))
+    found = bans.bans(write("\n" + source))
     reasons = {detail.split(": ", 1)[1]: detail.split(": ", 1)[0] for detail in found}
     assert BANNED[source] in reasons
     assert int(reasons[BANNED[source]].removeprefix("line ")) in range(2, 3 + source.count("\n"))
@@ -279,23 +280,23 @@ def test_banned_operations_are_named_with_their_line(write: Write, source: str) 
     ],
 )
 def test_ordinary_code_is_not_banned(write: Write, source: str) -> None:
-    assert provenance.bans(write(source)) == []
+    assert bans.bans(write(source)) == []
 
 
 def test_no_honest_file_is_banned() -> None:
     """Artifacts, oracles, problems and every honest kernel of the suite."""
-    assert {file: bans for file in HONEST if (bans := provenance.bans(file))} == {}
+    assert {file: banned for file in HONEST if (banned := bans.bans(file))} == {}
 
 
 def test_bans_of_no_file() -> None:
-    assert provenance.bans(None) == provenance.bans(Path("nowhere.py")) == []
+    assert bans.bans(None) == bans.bans(Path("nowhere.py")) == []
 
 
 def test_the_coding_of_a_file_is_honoured(tmp_path: Path) -> None:
     """What is read is what Python runs, and not what the bytes look like."""
     file = tmp_path / "solution.py"
     file.write_bytes(b"# coding: utf-7\n+AGkAbQBwAG8AcgB0- sys\nsys.stdout = None\n")
-    assert provenance.bans(file) == ["line 3: writes to sys.stdout"]
+    assert bans.bans(file) == ["line 3: writes to sys.stdout"]
 
 
 # What makes a reader slow that follows names, chains and nested calls.
@@ -325,7 +326,7 @@ SECONDS = ("long names", "long chains", "many getattrs", "names and functions")
 def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write: Write, name: str) -> None:
     begin = time.process_time()
     path = write(SLOW_TO_READ[name])
-    for read in (provenance.labels, provenance.bans, provenance.own_names):
+    for read in (labels.labels, bans.bans, origins.own_names):
         read(path)
     assert time.process_time() - begin < 20
 
@@ -334,8 +335,8 @@ def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write: Write, 
 def test_sources_too_long_to_check_are_not_run(write: Write) -> None:
     """A source whose names cannot be followed in bounded time is not run unread."""
     path = write(("a" + ".b" * 900 + "\n") * 80 + "import torch\ntorch.cuda.Event.record = None\n")
-    assert provenance.bans(path) == [provenance.UNREADABLE]
-    assert provenance.labels(path) == ["unreadable"] and provenance.own_names(path) == set()
+    assert bans.bans(path) == [bans.UNREADABLE]
+    assert labels.labels(path) == ["unreadable"] and origins.own_names(path) == set()
 
 
 # -- kernels
@@ -373,7 +374,7 @@ KERNELS = {
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_is_classified_by_its_name(name: str) -> None:
-    assert provenance.classify(name, set()) == KERNELS[name]
+    assert origins.classify(name, set()) == KERNELS[name]
 
 
 def test_own_kernels_are_recognised_by_their_name_in_the_source() -> None:
@@ -385,9 +386,9 @@ def test_own_kernels_are_recognised_by_their_name_in_the_source() -> None:
         "void (anonymous namespace)::rms_norm_kernel(float*)",
         "_Z15rms_norm_kernelPKfPfi",
     ):
-        assert provenance.classify(name, own) == "own", name
-    assert provenance.classify("void at::native::reduce_kernel<512, 1>(int)", own) == "aten", "a namesake in a library"
-    assert provenance.classify("rms_norm_kernel_2", own) == "other_triton"
+        assert origins.classify(name, own) == "own", name
+    assert origins.classify("void at::native::reduce_kernel<512, 1>(int)", own) == "aten", "a namesake in a library"
+    assert origins.classify("rms_norm_kernel_2", own) == "other_triton"
 
 
 def test_own_names_are_jit_functions_and_global_functions(write: Write) -> None:
@@ -411,26 +412,26 @@ five(float* x) {}
 NAME = "six"
 MORE = f"extern \\"C\\" __global__ void seven(float* {NAME}) {{}}"
 '''
-    assert provenance.own_names(write(source)) == {"one", "two", "three", "four", "five", "seven"}
-    assert provenance.own_names(None) == provenance.own_names(Path("nowhere.py")) == set()
+    assert origins.own_names(write(source)) == {"one", "two", "three", "four", "five", "seven"}
+    assert origins.own_names(None) == origins.own_names(Path("nowhere.py")) == set()
 
 
 def test_shares_are_of_time(write: Write) -> None:
     source = write("@triton.jit\ndef mine(x): pass\n")
     kernels = [{"name": "mine", "us": 30.0, "count": 2}, {"name": "ampere_sgemm_128x64_tn", "us": 10, "count": 1}]
-    shares = provenance.share(kernels, source)
+    shares = origins.share(kernels, source)
     assert shares.own == 0.75 and shares.by_class == {"own": 0.75, "cublas": 0.25}
     assert [kernel.klass for kernel in shares.kernels] == ["own", "cublas"] and shares.inconsistent == []
 
 
 def test_contradictions_to_the_source_are_reported(write: Write) -> None:
     decoy = write("@triton.jit\ndef ampere_sgemm_mine(x): pass\n")
-    assert provenance.share([], decoy).inconsistent == [
+    assert origins.share([], decoy).inconsistent == [
         "ampere_sgemm_mine has a name like a kernel of cublas",
         "the profiler saw no kernel",
     ]
     unused = write("@triton.jit\ndef mine(x): pass\n")
-    shares = provenance.share([{"name": "nvjet_tst_128x256", "us": 5.0}], unused)
+    shares = origins.share([{"name": "nvjet_tst_128x256", "us": 5.0}], unused)
     assert shares.own == 0 and shares.inconsistent == ["the source defines kernels, but none of them ran"]
 
 
@@ -438,9 +439,9 @@ def test_a_profile_that_lies_breaks_nothing(write: Write) -> None:
     """Kernels come from the worker: anything may stand there, and the longest dozen is kept."""
     times = ["1", None, -1, True, float("nan"), float("inf"), 10**400]
     garbage = [None, 3, "x", {}, {"name": 3, "us": 1}, {"name": "x"}, *({"name": "x", "us": us} for us in times)]
-    assert provenance.share(garbage, None).own is None
+    assert origins.share(garbage, None).own is None
     many = [{"name": "n" * 10**6 + str(i), "us": i, "count": True} for i in range(40)]
-    shares = provenance.share([*garbage, *many], None)
+    shares = origins.share([*garbage, *many], None)
     assert [kernel.us for kernel in shares.kernels] == list(range(39, 27, -1))
     assert all(len(kernel.name) <= 400 and kernel.count is None for kernel in shares.kernels)
 
@@ -449,14 +450,14 @@ def test_only_the_first_kernels_of_a_profile_are_read(write: Write) -> None:
     """A worker may tell of any number of kernels, and each is held against every name in the source."""
     source = write("".join(f"@triton.jit\ndef k{i}(x): pass\n" for i in range(10_000)))
     begin = time.process_time()
-    shares = provenance.share([{"name": f"_Z{i}", "us": 1} for i in range(100_000)], source)
+    shares = origins.share([{"name": f"_Z{i}", "us": 1} for i in range(100_000)], source)
     assert sum(shares.by_class.values()) == 1 and time.process_time() - begin < 20
 
 
 def test_nothing_is_profiled_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert provenance.profile(lambda: None) == ([], "no GPU")
+    assert origins.profile(lambda: None) == ([], "no GPU")
 
 
 @pytest.mark.gpu
@@ -464,8 +465,8 @@ def test_a_profile_names_the_kernels_of_a_call() -> None:
     import torch
 
     a = torch.ones(512, 512, device="cuda")
-    kernels, reason = provenance.profile(lambda: torch.mm(a, a).add_(1))
-    shares = provenance.share(kernels, None)
+    kernels, reason = origins.profile(lambda: torch.mm(a, a).add_(1))
+    shares = origins.share(kernels, None)
     assert not reason and shares.by_class.keys() & {"cublas", "cutlass"} and "aten" in shares.by_class, kernels
 
 
@@ -473,8 +474,8 @@ def test_a_profile_names_the_kernels_of_a_call() -> None:
 def test_profiling_does_not_wait_for_the_compiler_s_imports() -> None:
     """torch.profiler imports all of torch.compile, seconds in every solution's process."""
     program = (
-        "import sys, torch; from repro.judge.source import provenance\n"
-        "print(provenance.profile(lambda: torch.ones(512, device='cuda').add_(1)))\n"
+        "import sys, torch; from repro.judge.source import kernels\n"
+        "print(kernels.profile(lambda: torch.ones(512, device='cuda').add_(1)))\n"
         "assert not {'torch._dynamo', 'torch._inductor', 'sympy'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
@@ -483,5 +484,5 @@ def test_profiling_does_not_wait_for_the_compiler_s_imports() -> None:
 
 def test_the_source_is_read_without_torch() -> None:
     """The judge reads a solution before anything heavy is imported."""
-    program = "import sys; from repro.judge.source import provenance; assert 'torch' not in sys.modules"
+    program = "import sys; from repro.judge.source import bans, kernels, labels; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
