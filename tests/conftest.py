@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from repro.cli import entry
+from repro.records.fingerprint import Fingerprint
 from repro.system import importing, procfs
 
 if TYPE_CHECKING:
@@ -369,3 +370,12 @@ def fake_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     command = [compiler, "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source]
     subprocess.run(command, check=True, capture_output=True)
     return {"LD_LIBRARY_PATH": str(folder)}
+
+
+def small_fingerprint(**values: Any) -> Fingerprint:
+    """A fingerprint of these values alone."""
+    found = {name: {"value": v, "source": "test", "status": "ok", "class": "I"} for name, v in values.items()}
+    return Fingerprint.model_validate({
+        "schema_version": 1, "taken": "now", "device": "cpu", "sku_id": "0" * 12, "fingerprint_id": "f" * 12,
+        "off_pin": {}, "values": found,
+    })  # fmt: skip

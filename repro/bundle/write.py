@@ -19,6 +19,7 @@ from repro.bundle.storage import Storage
 from repro.bundle.validity import settled
 from repro.errors import BundleError, UsageError
 from repro.records import migrate
+from repro.records.fingerprint import Fingerprint
 from repro.records.row import Input, Row
 from repro.system import jsonio, signals, stopwatch
 
@@ -232,15 +233,15 @@ class Bundle:
         self.manifest["claims"] = {"file": CLAIMS, "sha256": seal.sha256(claims), "declared": stopwatch.utc()}
         self._save()
 
-    def fingerprint(self, fingerprint: dict[str, Any] | None) -> str | None:
+    def fingerprint(self, fingerprint: Fingerprint | None) -> str | None:
         """Stores a fingerprint once and returns its id."""
         if fingerprint is None:
             return None
-        name = str(fingerprint["fingerprint_id"])
+        name = fingerprint.fingerprint_id
         file = self.path / FINGERPRINTS / f"{name}.json"
         with self.lock:
             if not file.exists():
-                self._guard(lambda: jsonio.write(file, fingerprint))
+                self._guard(lambda: jsonio.write(file, fingerprint.to_json()))
                 self._touched.add(f"{FINGERPRINTS}/{name}.json")
         return name
 

@@ -352,20 +352,21 @@ def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     (outcome,) = engine.run([Job("fingerprint", "fingerprint", device=engine.device, timeout_s=120)], progress.step)
     if outcome.fingerprint is None:
         raise ReproError("no fingerprint", outcome.error)
-    values = outcome.fingerprint["values"]
+    values = outcome.fingerprint.values
     screen = Screen.of(args)
-    rows = [[k, _short(v["value"] if v["value"] is not None else v["status"]), v["class"], v["source"]]
-            for k, v in values.items() if screen.verbose or v["value"] is not None]  # fmt: skip
+    rows = [[name, _short(each.value if each.value is not None else each.status), each.klass, each.source]
+            for name, each in values.items() if screen.verbose or each.value is not None]  # fmt: skip
     columns = (Column("name", whole=True), Column("value"), Column("class", 2, whole=True), Column("source", 1))
     screen.table(columns, rows)
-    observed = outcome.result or {}
-    if sampler := observed.get("telemetry", {}).get("sampler"):  # an image of an older release has none
+    observed = outcome.result.to_json() if outcome.result else {}
+    if sampler := (observed.get("telemetry") or {}).get("sampler"):  # an image of an older release has none
         screen.line(f"sampler: {sampler['status']}, {sampler['samples']} samples, one in {sampler['period_ms']} ms")
-    absent = sum(value["value"] is None for value in values.values())
+    absent = sum(each.value is None for each in values.values())
     if absent and not screen.verbose:
         screen.line(f"{absent} values are absent on this machine; -v lists them with the reason.")
-    screen.last(fingerprint.headline(outcome.fingerprint))
-    offline.write_json(args.json, outcome.fingerprint | {"observed": observed})
+    machine = outcome.fingerprint.to_json()
+    screen.last(fingerprint.headline(machine))
+    offline.write_json(args.json, machine | {"observed": observed})
     return 0
 
 

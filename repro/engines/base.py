@@ -203,7 +203,7 @@ def outcomes(text: str) -> list[Outcome]:
     found = []
     for line in text.splitlines():
         try:
-            found.append(Outcome(**json.loads(line)))
+            found.append(Outcome.from_json(json.loads(line)))
         except (ValueError, TypeError):
             continue
     return found

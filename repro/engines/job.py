@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from repro import config, fingerprint
 from repro.engines.problem_ahead import Ahead, Settled
@@ -32,6 +32,7 @@ from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 if TYPE_CHECKING:
     from repro.records.fixture import Fixture
     from repro.records.job import Job
+    from repro.records.row import Result
 
 # Workers of this many further jobs start while a job is judged: their compilers take a second to start.
 AHEAD = 2
@@ -40,31 +41,35 @@ Progress = Callable[[str], None]
 
 def run(
     job: Job, folder: Path, settle: Callable[[Job], Settled], progress: Progress, mark: Progress = lambda _: None
-) -> dict[str, Any]:
+) -> Result:
     """Run one job in this process. settle: returns a job's problem. mark: called with `warm` and `timed` before and
     after timing.
 
     Raises ReproError.
     """
+    from repro.records.result import Observed
+
     if job.verb == "fingerprint":
-        return {}
+        return Observed()
     import torch
 
     from repro.fixtures import calibration
     from repro.judge import session
     from repro.judge.timing import counters, kernelbench_protocol, published_protocol
+    from repro.records.profile import ProfileResult
+    from repro.records.result import Sizes
 
     require_device(job)
     solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
     if job.verb == "profile":
         dtypes = job.dtypes or counters.DTYPES if job.device == "cuda" else ()  # nothing runs on the CPU
         found = {dtype: settle(replace(job, dtype=dtype)).fitting(job.device) for dtype in dtypes}
-        return counters.measure(found, solutions, job.device, progress)
+        return ProfileResult.written(counters.measure(found, solutions, job.device, progress))
     settled, device = settle(job), torch.device(job.device)
     if job.verb == "fixture" and settled.refused is not None:
-        return calibration.refused(settled.problem, device, settled.refused).to_json()
+        return calibration.refused(settled.problem, device, settled.refused)
     if job.verb == "fixture":
-        return calibration.build(settled.fitting(job.device), device, progress).to_json()
+        return calibration.build(settled.fitting(job.device), device, progress)
     if job.verb == "evaluate":
         options = job.options
         fixture: Fixture
@@ -74,16 +79,17 @@ def run(
             problem = settled.fitting(job.device)
             fixture = fixture_of(job, folder, problem, progress)
         judged = session.evaluate(problem, fixture, solutions, options, progress, mark)
-        result = judged.to_json()
-        result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
+        sizes = Sizes(stamp=constants.stamp(problem.size, problem.overrides), overrides=problem.overrides)
+        more: dict[str, object] = {"sizes": sizes}
         verdicts: dict[str, str] = {entry.solution: entry.verdict for entry in judged.results}
         if options.parity:
-            result["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress).to_json()
+            more["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
         if options.kernelbench:
             theirs = kernelbench_protocol.measure(problem, solutions, verdicts, job.device, progress)
-            for entry in result["results"]:
-                entry["kernelbench"] = theirs[entry["solution"]].to_json()
-        return result
+            more["results"] = [
+                entry.model_copy(update={"kernelbench": theirs[entry.solution]}) for entry in judged.results
+            ]
+        return judged.model_copy(update=more)
     raise UsageError(f"no verb of jobs {job.verb!r}")
 
 
@@ -158,15 +164,15 @@ def serve(folder: Path) -> None:
     """Run the jobs of a folder; a failed job does not stop the next one."""
     jobs = begin(folder)
     ahead = Ahead(jobs, folder)
+    from repro.records.fingerprint import Fingerprint
     from repro.records.job import ENDED, OUTCOMES, Outcome
-    from repro.records.row import checked
 
     start_s = stopwatch.age_s(os.getppid())  # the parent is the launcher, the process that was started
 
     def progress(line: str) -> None:
         print(line, flush=True)
 
-    taken: dict[str, dict[str, Any]] = {}
+    taken: dict[str, Fingerprint] = {}
     for at, job in enumerate(jobs):
         watch = stopwatch.Clock()
         outcome = Outcome(job.id, "failed")
@@ -185,7 +191,7 @@ def serve(folder: Path) -> None:
                 if job.verb != "fingerprint":  # so that the fingerprint's time does not include these imports
                     start_torch(job.device)
                     watch.lap("torch")
-                taken[job.device] = fingerprint.collect(job.device, begun)
+                taken[job.device] = Fingerprint.written(fingerprint.collect(job.device, begun))
                 if launcher.apart():  # after the fingerprint, which describes new, empty folders for every job
                     config.keep_compiled()
             outcome.fingerprint = taken[job.device]
@@ -193,7 +199,7 @@ def serve(folder: Path) -> None:
             if judges:
                 pool.prepare(_workers(jobs[at:]), job.device)
                 watch.lap("workers begun")
-            outcome.result = checked(job.verb, run(job, folder, ahead.settle, progress, observed.mark))
+            outcome.result = run(job, folder, ahead.settle, progress, observed.mark)
             outcome.status = "done"
         except ReproError as error:
             outcome.status = "unmet" if error.exit_code == 1 else "failed"
@@ -211,7 +217,8 @@ def serve(folder: Path) -> None:
         seen = observed.end()
         watch.lap("telemetry")
         if outcome.result is not None:
-            outcome.result = {**outcome.result, **seen, "cell_spent_s": {"start": start_s} | watch.laps}
+            spent_s = {"start": start_s} | watch.laps
+            outcome.result = outcome.result.model_copy(update=seen | {"cell_spent_s": spent_s})
         outcome.wall_s = watch.total()
         start_s = 0.0
         jsonio.append(folder / OUTCOMES, outcome.to_json())

@@ -96,7 +96,7 @@ class EngineJudge:
         made = evaluation.job("profile", self.problem, [kernel], self.results, self.engine, self.options)
         job = replace(made, verb="profile", timeout_s=PROFILE_S, dtypes=(self.problem.dtype,))
         (outcome,) = self.engine.run([job], self.progress.step)
-        entries = ProfileResult.model_validate(outcome.result).profiles if outcome.result else []
+        entries = outcome.result.profiles if isinstance(outcome.result, ProfileResult) else []
         found = next((e for e in entries if e.dtype == self.problem.dtype), None)
         if found is None:
             return Profiled(state="not_run", why=outcome.error or "counters exist on a GPU only", totals={})
@@ -150,9 +150,9 @@ def confirm(
     submissions = [replace(submission, name=role) for role, submission in kernels.items()]
     job = evaluation.job("confirm", problem, submissions, results, engine, options)
     (outcome,) = engine.run([job], progress.step)
-    if outcome.result is None:
+    if not isinstance(outcome.result, JudgeResult):
         return Confirmation(error=outcome.error or outcome.status)
-    result = JudgeResult.model_validate(outcome.result)
+    result = outcome.result
     told = {entry.solution: entry.to_json() for entry in result.results}
     found = {role: {name: each.get(name) for name in Confirmed.model_fields} for role, each in told.items()}
     medians = {name: each.time_ms.median for name, each in result.baselines.items()}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, field, fields, replace
-from typing import Any, Literal
+from dataclasses import field, fields, replace
+from typing import Any
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
+from repro.records.base import Record, faults
+from repro.records.fingerprint import Fingerprint
 from repro.records.options import Options
+from repro.records.row import Result, Status
 
 JOBS, OUTCOMES = "jobs.jsonl", "outcomes.jsonl"
 # The line by which a job process reports a new outcome, and how one of a session with an answer begins.
@@ -73,18 +76,27 @@ class Outcome:
     """The outcome of a job.
 
     status: done, failed (the tool), unmet (a prerequisite or the problem file), lost (the engine) or interrupted.
-    result: plain data of `records.result`, `records.fixture` or `records.profile`, by the job's verb. fingerprint:
-    plain data of `records.fingerprint`. node: a hash of the machine that ran it, if the engine has several.
+    result: by the job's verb. node: a hash of the machine that ran it, if the engine has several.
     """
 
     job: str
-    status: Literal["done", "failed", "unmet", "lost", "interrupted"]
-    result: dict[str, Any] | None = None
+    status: Status
+    result: Result | None = None
     error: str = ""
     wall_s: float = 0.0
-    fingerprint: dict[str, Any] | None = None
+    fingerprint: Fingerprint | None = None
     node: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of a line of outcomes.jsonl."""
-        return asdict(self)
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value.to_json() if isinstance(value, Record) else value for name, value in plain.items()}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Outcome:
+        """Return an outcome as `to_json` wrote it. One that fits no record has failed, and says why."""
+        try:
+            return Outcome(**data)
+        except ValidationError as error:
+            why = f"the job's outcome does not fit its record: {'; '.join(faults(error))}"
+            return Outcome(str(data.get("job")), "failed", error=why)

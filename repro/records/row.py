@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from repro.errors import JudgeError
-from repro.records.base import Record, Sha256, ShortHash, Text, Time, faults
+from repro.records.base import Record, Sha256, ShortHash, Text, Time
 from repro.records.fixture import FixtureRecord
 from repro.records.profile import ProfileResult
 from repro.records.result import JudgeResult, Observed
@@ -56,21 +55,6 @@ Result = Annotated[
     | Annotated[Observed, Tag("observed")],
     Discriminator(kind_of),
 ]
-
-
-# Verb of a job -> the record of its result.
-RESULTS: dict[str, type[Observed]] = {
-    "evaluate": JudgeResult, "fixture": FixtureRecord, "profile": ProfileResult, "fingerprint": Observed,
-}  # fmt: skip
-
-
-def checked(verb: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a job of this verb as it is. Raises JudgeError if it is no such record."""
-    try:
-        RESULTS[verb].written(result)
-    except ValidationError as error:
-        raise JudgeError(f"the result of {verb} is damaged", "; ".join(faults(error))) from error
-    return result
 
 
 class Planned(Record):

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic import ValidationError
 
 from repro.bundle import seal
 from repro.bundle.write import Bundle
 from repro.problems import catalogue
 from repro.records import row as record
-from repro.records.base import faults
 from repro.records.job import Job, Outcome
 from repro.system import jsonio, stopwatch
 
-# Folders of a bundle: the sampler's series, and what was measured of rows that are no records.
-TELEMETRY, INVALID = "telemetry", "invalid_rows"
+# Folder of a bundle: the sampler's series.
+TELEMETRY = "telemetry"
 
 
 @dataclass(frozen=True)
@@ -76,49 +71,25 @@ class Row:
 def keep(bundle: Bundle, row: Row, outcome: Outcome) -> record.Row:
     """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it.
 
-    A row that is done stays as it is, if its job was run twice. A row that is no record of `records.row` is written as
-    a failed one. Its reason names the fields that are wrong, and the file that keeps what was measured.
+    A row that is done stays as it is, if its job was run twice.
     """
     with bundle.lock:
         if bundle.done(row.id, row.content):
             return bundle.record(row.id)
-        entry = {
-            **row.plan.to_json(),
-            "content": row.content,
-            "inputs": [given.to_json() for given in row.inputs(bundle.keep)],
-            "status": outcome.status,
-            "error": outcome.error,
-            "wall_s": outcome.wall_s,
-            "ended": stopwatch.utc(),
-            "fingerprint_id": bundle.fingerprint(outcome.fingerprint),
-            "result": _result(bundle, row, outcome),
+        gpu = outcome.fingerprint.value("gpu_uuid_hash") if outcome.fingerprint else None
+        known = {
+            **{name: getattr(row.plan, name) for name in row.plan.model_fields_set},
+            # Two GPUs of one kind have the same fingerprint id, which leaves identities out.
+            **({"gpu_uuid_hash": gpu} if gpu else {}),
+            **({"node": outcome.node} if outcome.node else {}),
         }
-        # Two GPUs of one kind have the same fingerprint id, which leaves identities out.
-        if gpu := ((outcome.fingerprint or {}).get("values", {}).get("gpu_uuid_hash") or {}).get("value"):
-            entry["gpu_uuid_hash"] = gpu
-        if outcome.node:
-            entry["node"] = outcome.node
-        bundle.add(_valid(bundle, entry))
+        done = record.Row(
+            **known, content=row.content, inputs=row.inputs(bundle.keep), status=outcome.status, error=outcome.error,
+            wall_s=outcome.wall_s, ended=stopwatch.utc(), fingerprint_id=bundle.fingerprint(outcome.fingerprint),
+            result=_result(bundle, row, outcome),
+        )  # fmt: skip
+        bundle.add(done.to_json())
         return bundle.record(row.id)
-
-
-def _valid(bundle: Bundle, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as it is, or if it is no record a failed row in its place. Its columns that fit are kept."""
-    try:
-        record.Row.written(entry)
-        jsonio.dumps(entry)
-    except (ValidationError, TypeError) as fault:
-        wrong, reasons = set[str](), [str(fault)]
-        if isinstance(fault, ValidationError):
-            wrong, reasons = {str(each["loc"][0]) for each in fault.errors()}, faults(fault)
-        name = _name(INVALID, entry["row"])
-        bundle.file(name, (json.dumps(jsonio.strict(entry), indent=1, default=repr) + "\n").encode())
-    else:
-        return entry
-    why = f"the row does not fit its record: {'; '.join(reasons)}. What was measured is kept in {name}"
-    known = {key: value for key, value in entry.items() if key not in wrong}
-    error = "; ".join(filter(None, (why, known.get("error"))))
-    return {"wall_s": 0.0, "fingerprint_id": None} | known | {"status": "failed", "error": error, "result": None}
 
 
 def _name(folder: str, row: str) -> str:
@@ -127,12 +98,12 @@ def _name(folder: str, row: str) -> str:
     return f"{folder}/{re.sub(r'[^A-Za-z0-9._-]+', '_', row)[-80:]}-{digest}.json"
 
 
-def _result(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any] | None:
+def _result(bundle: Bundle, row: Row, outcome: Outcome) -> record.Result | None:
     """Return the outcome's result, with the sampler's series moved to a file that the row names."""
-    telemetry = (outcome.result or {}).get("telemetry")
-    if outcome.result is None or not telemetry or "series" not in telemetry:
-        return outcome.result
+    result = outcome.result
+    if result is None or not result.telemetry or "series" not in result.telemetry:
+        return result
     name = _name(TELEMETRY, row.id)
-    bundle.file(name, (jsonio.dumps(telemetry["series"]) + "\n").encode())
-    told = {key: value for key, value in telemetry.items() if key != "series"} | {"file": name}
-    return {**outcome.result, "telemetry": told}
+    bundle.file(name, (jsonio.dumps(result.telemetry["series"]) + "\n").encode())
+    kept = {key: value for key, value in result.telemetry.items() if key != "series"} | {"file": name}
+    return result.model_copy(update={"telemetry": kept})

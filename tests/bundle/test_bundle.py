@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Tool, manifest, small_disk, strict_json
+from conftest import ROOT, Tool, manifest, small_disk, small_fingerprint, strict_json
 
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError, PrerequisiteError, UsageError
@@ -81,8 +81,7 @@ class Slow(Engine):
     def describe(self): return {}
     def halt(self): self.halted.set()
     def attempt(self, jobs, timeout_s, progress):
-        machine = {"fingerprint_id": "f", "fields": {}}
-        yield Outcome(jobs[0].id, "done", {"cell_spent_s": {"judge": 1}}, wall_s=0.0, fingerprint=machine)
+        yield Outcome(jobs[0].id, "done", {"cell_spent_s": {"judge": 1}}, wall_s=0.0)
         os.kill(os.getpid(), signal.SIGINT)
         self.halted.wait()
         return "the job was ended with the run"
@@ -275,10 +274,10 @@ def test_a_damaged_bundle_of_another_plan_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_fingerprint_is_named(tmp_path: Path) -> None:
     bundle = create(tmp_path)
-    bundle.fingerprint({"fingerprint_id": "f"})
+    bundle.fingerprint(small_fingerprint())
     for text in ("", "[1", "3"):
-        (bundle.path / "fingerprints" / "f.json").write_text(text)
-        with pytest.raises(BundleError, match=r"fingerprints/f.json is damaged"):
+        (bundle.path / "fingerprints" / f"{'f' * 12}.json").write_text(text)
+        with pytest.raises(BundleError, match=r"fingerprints/f+.json is damaged"):
             bundle.fingerprints()
 
 
@@ -324,7 +323,7 @@ def test_manifest_hashes_every_file(tmp_path: Path) -> None:
     bundle = create(tmp_path)
     bundle.add(row("a"))
     bundle.file("solutions/oracle/0/a.py", b"pass\n")
-    assert bundle.fingerprint({"fingerprint_id": "f00", "values": {}}) == "f00"
+    assert bundle.fingerprint(small_fingerprint()) == "f" * 12
     bundle.finish("incomplete")
     assert manifest(bundle.path)["files"] == digests(bundle.path)
     assert len(digests(bundle.path)) == 4, "rows, a solution, a fingerprint, the statement"

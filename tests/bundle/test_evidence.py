@@ -21,6 +21,7 @@ from repro.bundle import evidence, seal, verify
 from repro.bundle.write import Bundle, plan_digest
 from repro.fingerprint import digest
 from repro.records import migrate
+from repro.records.fingerprint import Fingerprint
 from repro.records.job import Outcome
 from repro.records.row import Input, Planned
 from repro.runs.rows import Row, _result
@@ -49,7 +50,7 @@ def written(results: Path, verb: str = "run") -> Path:
     """A closed bundle of two judged rows, one correct and timed, one not."""
     bundle = Bundle.create(results, verb, ["a", "b"], {"size": "full"})
     bundle.declare(b"[claim]\n")
-    found = bundle.fingerprint(machine())
+    found = bundle.fingerprint(Fingerprint.model_validate(machine()))
     time_ms = {"median": 2.0, "ci95": [1.9, 2.1], "iqr": 0.1, "n": 3}
     good = {"problem": "P", "solution": "mine", "verdict": "correct", "reasons": [], "precision_class": "fp32",
             "rel_l2": 1e-7, "time_ms": time_ms, "speedup": {"eager": {"ratio": 2.0, "ci95": [1.9, 2.1]}}}  # fmt: skip
@@ -62,8 +63,9 @@ def written(results: Path, verb: str = "run") -> Path:
         content = seal.sha256(b"solution_0.py" + bytes.fromhex(inputs[0]["sha256"]))[:16]
         result = {"results": [entry], "samples_ms": samples} | seen(throttled, seconds=5.0, timed=(2.0, 4.5))
         kept = _result(bundle, Row(Planned(row=name), None), Outcome(name, "done", result))
+        assert kept is not None
         bundle.add({"row": name, "content": content, "inputs": inputs, "status": "done", "error": "", "wall_s": 1.5,
-                    "ended": "2999-01-01T00:00:00Z", "fingerprint_id": found, "result": kept})  # fmt: skip
+                    "ended": "2999-01-01T00:00:00Z", "fingerprint_id": found, "result": kept.to_json()})  # fmt: skip
     bundle.finish("complete")
     return bundle.path
 

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from repro.bundle.write import Bundle  # noqa: E402
 from repro.engines.base import LOST_RETRIES  # noqa: E402
+from repro.records.fingerprint import Fingerprint  # noqa: E402
 from repro.records.job import Job, Outcome  # noqa: E402
 from repro.records.row import Planned  # noqa: E402
 from repro.runs.rows import Row, keep  # noqa: E402
@@ -97,7 +98,7 @@ def measured(rows: int, folder: Path) -> dict[str, float]:
     """Write rows as a driver does; return seconds and bytes a row, and how its memory grew, MB."""
     source = Bundle.open(max((ROOT / "artifacts" / "results" / "h200-pinned").glob("*-run")))
     results = [json.dumps(row["result"]) for row in source.rows.values() if row["status"] == "done"]
-    fingerprint = next(iter(source.fingerprints().values()))
+    fingerprint = Fingerprint.model_validate(next(iter(source.fingerprints().values())))
     plan = [f"row{number}" for number in range(rows)]
     bundle = Bundle.create(folder, "run", plan, {"arms": {}})
     begin, memory, used = time.perf_counter(), 0.0, time.process_time()

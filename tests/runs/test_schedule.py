@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLEAN_ENV, ROOT, Tool, manifest, rows
+from conftest import CLEAN_ENV, ROOT, Tool, manifest, rows, small_fingerprint
 
 from repro.bundle.write import Bundle
 from repro.engines import choose, registry, resources
@@ -66,10 +66,8 @@ class Simulated(Engine):
                 if self.stopping.wait(self.job_s):
                     return "the job was killed"
                 self.held.append((str(lease.gpu), job.id, begin, time.monotonic()))
-                values = {"gpu_uuid_hash": {"value": hashed(str(lease.gpu))}}
-                yield Outcome(
-                    job.id, "done", {"telemetry": {"of": job.id}}, fingerprint={"fingerprint_id": "f", "values": values}
-                )
+                machine = small_fingerprint(gpu_uuid_hash=hashed(str(lease.gpu)))
+                yield Outcome(job.id, "done", {"telemetry": {"of": job.id}}, fingerprint=machine)
         return ""
 
 
