@@ -1,13 +1,14 @@
-"""Calls of a solution: `ModelNew(*inputs)`, or `kernel_function` with the model's parameters bound by name.
+"""Calls of a solution: `ModelNew(*inputs)`, or `kernel_function` with the model's values bound by parameter name.
 
-Verification, timing and profiling all call solutions through this binder.
+Verification, timing and profiling all call solutions through this binder. It guesses nothing: a parameter whose name
+says too little is refused, with the names that would do.
 """
 
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
@@ -16,23 +17,23 @@ from torch import nn
 
 from repro.judge.worker.signatures import parameters_of
 
-# Values of the first layer that has them: all are passed to a kernel with **kwargs, any may be requested by name.
-CONFIGURATION = ("stride", "padding", "dilation", "output_padding", "groups", "kernel_size", "eps", "num_groups")
-LAYER = (*CONFIGURATION, "normalized_shape", "num_features", "num_channels", "in_channels", "out_channels",
-         "in_features", "out_features", "ceil_mode", "running_mean", "running_var")  # fmt: skip
-ALIASES = {
-    "w": "weight",
-    "weights": "weight",
-    "kernel": "weight",
-    "conv_weight": "weight",
-    "b": "bias",
-    "conv_bias": "bias",
-    "add_bias": "model_bias",
-    "epsilon": "eps",
-}
-PLAIN = (int, float, str, tuple, list)
-# A parameter with such an ending is a tensor: it never takes one of the remaining constructor arguments.
-TENSORS = ("weight", "bias", "mean", "var")
+_Values = dict[str, Any]
+_TENSORS = ("weight", "bias")
+# What a kernel may ask of a layer: by the layer's name and this one, and by this one alone where all layers agree.
+_LAYER = (*_TENSORS, "stride", "padding", "dilation", "output_padding", "groups", "kernel_size", "ceil_mode", "eps",
+          "num_groups", "normalized_shape", "num_features", "num_channels", "in_channels", "out_channels",
+          "in_features", "out_features", "negative_slope", "running_mean", "running_var")  # fmt: skip
+_PLAIN = (int, float, str, tuple, list)
+_UNKNOWN = object()
+# Names that an error lists.
+_LISTED = 24
+
+
+@dataclass(frozen=True)
+class _Several:
+    """Values under one name that differ, by their full names."""
+
+    full_names: tuple[str, ...]
 
 
 def _scalar(value: Any) -> Any:
@@ -42,165 +43,117 @@ def _scalar(value: Any) -> Any:
     return value
 
 
-def model_values(model: nn.Module) -> dict[str, Any]:
-    """Return the model's values by the names that a kernel may request.
+def _usable(name: str, value: object) -> bool:
+    """Return whether a layer's value can be asked for. A layer without a bias has the bias None."""
+    if name in _TENSORS:
+        return value is None or isinstance(value, torch.Tensor)
+    return value is not None and not isinstance(value, str) and not callable(value)
 
-    The first convolution or linear layer gives weight, bias and configuration; norms add weight, bias, eps and groups;
-    pooling layers their window. Plain attributes of the model and its direct parameters keep their names.
-    """
-    values: dict[str, Any] = {}
-    for name, value in vars(model).items():
-        if isinstance(value, PLAIN) and not name.startswith("_") and name != "training":
-            values[name] = _scalar(value)
-    for module in model.modules():
-        if module is model:
-            continue
-        for name in ("weight", "bias"):
-            tensor = getattr(module, name, None)
-            if isinstance(tensor, torch.Tensor):
-                values.setdefault(name, tensor)
-        for name in CONFIGURATION:
-            if hasattr(module, name) and not isinstance(getattr(module, name), str):
-                values.setdefault(name, _scalar(getattr(module, name)))
-    for name, parameter in model.named_parameters(recurse=False):
-        values["model_bias" if name == "bias" and "bias" in values else name] = parameter
+
+def _layers(model: nn.Module) -> dict[str, _Values]:
+    """Return for each name of _LAYER the values of all layers by full names, such as `conv1_stride`."""
+    values: dict[str, _Values] = {}
+    for path, layer in model.named_modules():
+        for name in _LAYER if path else ():
+            if hasattr(layer, name) and _usable(name, value := getattr(layer, name)):
+                values.setdefault(name, {})[f"{path.replace('.', '_')}_{name}"] = _scalar(value)
     return values
 
 
-def _by_name(model: nn.Module, values: dict[str, Any]) -> dict[str, Any]:
-    """Return `values` with those found by name only: layers' sizes and statistics, and every parameter and buffer.
-
-    Parameters and buffers have their full names with underscores, such as `fc1_weight`.
-    """
-    found = dict(values)
-    for module in model.modules():
-        for name in LAYER:
-            value = getattr(module, name, None)
-            if value is not None and not isinstance(value, str | Callable):
-                found.setdefault(name, _scalar(value))
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        found.setdefault(name.replace(".", "_"), tensor)
-    return found
-
-
-def _constructor(model: nn.Module, found: dict[str, Any], init: Sequence[Any] | None) -> dict[str, Any]:
-    """Return the model's constructor arguments in order.
-
-    With `init`: its values and the defaults; for a None, the value that the layers chose. Without `init`: the
-    attributes that the model kept, up to the first argument that it did not keep.
-    """
+def _constructor(model: nn.Module, init: Sequence[Any]) -> _Values:
+    """Return the model's constructor arguments by name, with their defaults."""
     signature = inspect.signature(type(model).__init__)
-    plain = {name: value for name, value in found.items() if not isinstance(value, torch.Tensor)}
-    if init is None:
-        kept = itertools.takewhile(plain.__contains__, list(signature.parameters)[1:])
-        return {name: plain[name] for name in kept}
-    bound = signature.bind(model, *init)
+    bound = signature.bind_partial(model, *init)
     bound.apply_defaults()
-    given: dict[str, Any] = {}
+    arguments: _Values = {}
     for name, value in list(bound.arguments.items())[1:]:
-        if signature.parameters[name].kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
-            value = plain.get(name) if value is None else value
-            given[name] = _scalar(value) if name in LAYER else value
-    return given
+        variable = signature.parameters[name].kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        if not variable and name not in _TENSORS:  # `bias=False` says whether there is one
+            arguments[name] = _scalar(value) if name in _LAYER else value
+    return arguments
 
 
-def _with_constructor(model: nn.Module, found: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return `found` with the constructor's arguments.
+def _agreed(name: str, full: _Values, asked: set[str]) -> Any:
+    """Return the one value under a name, or what differs. full: by full names; those that are asked for are no
+    candidates."""
+    left = {key: value for key, value in full.items() if key == name or key not in asked}
+    if not left:
+        return _UNKNOWN
+    one = next(iter(left.values()))
+    same = all(value is one or not isinstance(value, torch.Tensor) and value == one for value in left.values())
+    return one if same else _Several(tuple(left))
 
-    They replace layers' values of the same name, but not tensors or the model's own attributes. A boolean `bias`
-    argument is not used as a bias.
+
+def _by_name(model: nn.Module, init: Sequence[Any], asked: set[str]) -> _Values:
+    """Return the model's values by name.
+
+    These are, the first of a name counting: plain attributes of the model, parameters and buffers with underscores in
+    their names, constructor arguments, and values of layers. asked: the names of all parameters.
     """
-    kept = {name for name, value in found.items() if name in vars(model) or isinstance(value, torch.Tensor)}
-    kept |= {name for name, value in given.items() if ALIASES.get(name, name) == "bias" and isinstance(value, bool)}
-    return found | {name: value for name, value in given.items() if name not in kept}
+    tensors = {name.replace(".", "_"): value for name, value in [*model.named_parameters(), *model.named_buffers()]}
+    attributes = {
+        name: _scalar(value)
+        for name, value in vars(model).items()
+        if isinstance(value, _PLAIN) and not name.startswith("_") and name != "training"
+    }
+    values: _Values = {}
+    for name, full in _layers(model).items():
+        own = {name: tensors[name]} if name in tensors else {}
+        values |= full | {name: _agreed(name, own | full, asked)}
+    arguments = _constructor(model, init)
+    values |= {name: value for name, value in arguments.items() if value is not None or name not in values}
+    values |= {name: value for name, value in tensors.items() if name not in values or name not in _TENSORS}
+    return {name: value for name, value in (values | attributes).items() if value is not _UNKNOWN}
 
 
-def bind(
-    function: Callable[..., Any], model: nn.Module, count: int, init: Sequence[Any] | None = None
-) -> Callable[..., Any]:
+def bind(function: Callable[..., Any], model: nn.Module, count: int, init: Sequence[Any] = ()) -> Callable[..., Any]:
     """Bind everything but the problem's `count` inputs, and return a callable of these. init: the model's arguments.
 
-    A named parameter takes the model's value of that name, else the next input, else its default. A parameter that is
-    still missing takes the remaining constructor arguments in order, as in `kernel_function(*inputs, *init_inputs)`,
-    unless it has the name of a constructor argument or of a tensor. `bias` is the first layer's; it is the model's own
-    if another parameter takes the layer's.
-
-    `*args` takes all inputs and then the weights; keyword-only parameters take configuration. `**kwargs` takes weights
-    and configuration that no parameter took. A None bias is passed as None. Arguments that a partial filled are kept.
-    Raises TypeError if a parameter without a default stays unbound, or the signature cannot be determined.
+    The first parameter is an input. Any other takes the model's value of its name, else the next input, else its
+    default. A None takes the default too. Arguments that a partial filled are kept. Raises TypeError if a parameter
+    has no value or could have several, if inputs are left over, or if the parameters have no names.
     """
-    parameters, filled = parameters_of(function)
-    values = model_values(model)
-    kinds = {p.kind for p in parameters}
-    found = _by_name(model, values)
-    given = _constructor(model, found, init)
-    found = _with_constructor(model, found, given)
-    configuration = {k: v for k, v in values.items() if not isinstance(v, torch.Tensor) and k not in filled}
-    if Parameter.VAR_POSITIONAL in kinds:
-        weights = [v for v in values.values() if isinstance(v, torch.Tensor)]
-        extra = configuration if Parameter.VAR_KEYWORD in kinds else {}
-        named = configuration | {k: v for k, v in found.items() if k in given and not isinstance(v, torch.Tensor)}
-        for parameter in parameters:
-            name = ALIASES.get(parameter.name, parameter.name)
-            if parameter.kind is Parameter.KEYWORD_ONLY and name in named:
-                extra = extra | {parameter.name: named[name]}
-        return lambda *inputs: function(*inputs, *weights, **extra)
-    order = _order(parameters, values, found, given, model, count)
-    taken = {taken for name in filled.union(p.name for p in parameters) for taken in (name, ALIASES.get(name))}
-    extra = {k: v for k, v in values.items() if k not in taken} if Parameter.VAR_KEYWORD in kinds else {}
-    first = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_ONLY]
+    parameters = parameters_of(function)
+    for parameter in parameters:
+        if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is Parameter.VAR_POSITIONAL else "**"
+            raise TypeError(f"kernel_function takes {stars}{parameter.name}: name each parameter, inputs first")
+    values = _by_name(model, init, {parameter.name for parameter in parameters})
+    order = _order(parameters, values, count)
+    first = [parameter.name for parameter in parameters if parameter.kind is Parameter.POSITIONAL_ONLY]
 
     def call(*inputs: Any) -> Any:
         named = {name: value if at is None else inputs[at] for name, at, value in order}
-        return function(*[named.pop(name) for name in first if name in named], **named, **extra)
+        return function(*[named.pop(name) for name in first], **named)
 
     return call
 
 
-def _order(
-    parameters: list[Parameter],
-    values: dict[str, Any],
-    found: dict[str, Any],
-    given: dict[str, Any],
-    model: nn.Module,
-    count: int,
-) -> list[tuple[str, int | None, Any]]:
-    """Return (parameter name, input index or None, value) for every parameter that is passed. Raises TypeError."""
+def _order(parameters: list[Parameter], values: _Values, count: int) -> list[tuple[str, int | None, Any]]:
+    """Return (parameter name, input index or None, value) for every parameter. Raises TypeError."""
     order: list[tuple[str, int | None, Any]] = []
     used = 0
-    names = {ALIASES.get(p.name, p.name) for p in parameters}
-    left_over = [value for name, value in given.items() if name not in names]
-    arguments = inspect.signature(type(model).__init__).parameters
-
-    def value_of(parameter: Parameter) -> Any:
-        name = ALIASES.get(parameter.name, parameter.name)
-        exact = found.get(parameter.name)
-        return exact if name not in found or isinstance(exact, torch.Tensor) else found[name]
-
-    own, layers = getattr(model, "bias", None), values.get("bias")
-    apart = isinstance(own, torch.Tensor) and isinstance(layers, torch.Tensor)
-    apart = apart and any(value_of(p) is layers for p in parameters[1:] if p.name != "bias")
     for parameter in parameters:
-        if parameter.kind is Parameter.VAR_KEYWORD:
-            continue
-        name = ALIASES.get(parameter.name, parameter.name)
-        known = own if apart and parameter.name == "bias" else value_of(parameter)
-        required = parameter.default is Parameter.empty
-        left = count - used
-        if known is not None and not (left and used == 0):
-            order.append((parameter.name, None, known))
-        elif left:
+        value = values.get(parameter.name, _UNKNOWN)
+        if used < count and (used == 0 or value is _UNKNOWN):
             order.append((parameter.name, used, None))
             used += 1
-        elif required and (name == "bias" or parameter.name in given):
-            order.append((parameter.name, None, None))
-        elif required:
-            if not left_over or parameter.name in arguments or parameter.name.endswith(TENSORS):
-                why = "matches no input and no model value"
-                raise TypeError(f"parameter {parameter.name!r} of kernel_function {why}")
-            order.append((parameter.name, None, left_over.pop(0)))
-        elif parameter.kind is Parameter.POSITIONAL_ONLY:
-            order.append((parameter.name, None, parameter.default))  # keeps the position of later parameters
+            continue
+        if (value is None or value is _UNKNOWN) and parameter.default is not Parameter.empty:
+            value = parameter.default
+        if value is _UNKNOWN:
+            known = sorted(name for name in values if name not in {each.name for each in parameters})
+            what = f"parameter {parameter.name!r} of kernel_function is no input and no value of the model"
+            raise TypeError(f"{what}. Rename it, or give it a default; values have these names: {_listed(known)}")
+        if isinstance(value, _Several):
+            what = f"parameter {parameter.name!r} of kernel_function could be {_listed(value.full_names)}"
+            raise TypeError(f"{what}: use the full name of each that you need")
+        order.append((parameter.name, None, value))
     if used < count:
         raise TypeError(f"kernel_function takes {used} of the problem's {count} inputs")
     return order
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
