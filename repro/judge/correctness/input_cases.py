@@ -25,6 +25,7 @@ weights where no trial has them, so that a solution's weights change.
 
 from __future__ import annotations
 
+import functools
 import secrets
 from dataclasses import dataclass
 
@@ -136,32 +137,40 @@ def make(plan: Plan, *, public: bool = False, draws: int = 2, fixture: Fixture |
     out. A warm-up comes first, a neighbour last.
     """
     left_out = kinds(plan, fixture)
+    dead = bool(left_out["native"])
     trials = []
 
     def seed(position: int) -> int:
         return PUBLIC_SEED + 16 * position if public else secret_seed()
 
-    if left_out["native"] and not public:
+    if dead and not public:
         trials.append(Trial("warmup", secret_seed(), None, perturbed=False, judged=False))
     for position, (kind, why) in enumerate(left_out.items()):
         for repeat in range(draws if kind in ("native", "perturbed") else 1) if not why else ():
             trials.append(Trial(kind, seed(position) + repeat, stress_of(plan, kind), kind.startswith("perturbed")))
-    dead = bool(left_out["native"])
-    for kind, facts in fixture.trials.items() if fixture else ():
-        if kind in PROBES:
-            each = plan.tensors if kind == "edited" else [0]
-            if kind == "edited" and sum(map(plan.nbytes, plan.tensors)) <= SMALL_BYTES:
-                each = [*each] * EDITED
-            trials += [Trial(kind, secret_seed(), stresses.of_tensor(facts.stress, i), dead) for i in each]
-    if fixture and (some := floating(plan)):
-        trials.append(Trial(NONFINITE, secret_seed(), f"special {secrets.choice(some)}", dead, judged=False))
+    if fixture:
+        trials += _probes(plan, fixture, dead)
     if plan.problem.neighbouring() is not None:
         trials.append(Trial("neighbour", seed(len(left_out)), None, not left_out["perturbed"], neighbour=True))
     return trials
 
 
-def _draw(shape: torch.Size, kind: str, index: int, seed: int, std: float = 1.0) -> torch.Tensor:
-    return philox.fill(torch.empty(shape, dtype=torch.float32), kind, seed, index, std=std)
+def _probes(plan: Plan, fixture: Fixture, perturbed: bool) -> list[Trial]:
+    """Return the trials of a fixture's probes, and that of inputs with a NaN. Edits touch every tensor in turn."""
+    trials = []
+    for kind in (kind for kind in fixture.trials if kind in PROBES):
+        tensors = plan.tensors if kind == "edited" else [0]
+        if kind == "edited" and sum(map(plan.nbytes, plan.tensors)) <= SMALL_BYTES:
+            tensors = tensors * EDITED
+        stress = fixture.trials[kind].stress
+        trials += [Trial(kind, secret_seed(), stresses.of_tensor(stress, i), perturbed) for i in tensors]
+    if some := floating(plan):
+        trials.append(Trial(NONFINITE, secret_seed(), f"special {secrets.choice(some)}", perturbed, judged=False))
+    return trials
+
+
+def _draw(shape: torch.Size, kind: str, index: int, std: float = 1.0) -> torch.Tensor:
+    return philox.fill(torch.empty(shape, dtype=torch.float32), kind, PERTURBATION_SEED, index, std=std)
 
 
 def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weights:
@@ -176,7 +185,7 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
     """
     if native.perturbed is not None:
         return native.perturbed
-    init, seed = plan.problem.init_inputs(plan.module, perturbed=True), PERTURBATION_SEED
+    init = plan.problem.init_inputs(plan.module, perturbed=True)
     model = build(plan.problem, plan.module, init, drawn=init != native.init)
     if init == native.init:
         model.load_state_dict(native.state)
@@ -184,25 +193,9 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
     owners = {id(p): m for m in model.modules() for p in m.parameters(recurse=False)}
     with torch.no_grad():
         for index, (name, parameter) in enumerate(model.named_parameters()):
-            owner = owners[id(parameter)]
-            if isinstance(owner, NORMS):
-                narrow = isinstance(owner, BATCH_NORMS)
-                if name.endswith("weight"):
-                    low, width = (0.75, 0.5) if narrow else (0.5, 1.0)
-                    parameter.copy_(low + width * _draw(parameter.shape, "uniform", index, seed))
-                else:
-                    parameter.copy_(_draw(parameter.shape, "normal", index, seed, 0.1 if narrow else 0.2))
-            elif bool((parameter == parameter.flatten()[0]).all()):
-                if float(parameter.flatten()[0]) == 0.0:
-                    parameter.copy_(_draw(parameter.shape, "normal", index, seed, 0.2))
-                else:
-                    parameter.mul_(1.37)
-            elif parameter.dim() == 1:
-                parameter.add_(_draw(parameter.shape, "normal", index, seed, 0.2))
-            else:
-                parameter.copy_(parameter.flip(tuple(range(parameter.dim()))))
+            _perturb(parameter, owners[id(parameter)], name, index)
         if any(isinstance(m, BATCH_NORMS) for m in model.modules()):
-            _calibrate(model, plan, device, seed)
+            _calibrate(model, plan, device)
     dtype = torch_dtype(plan.problem.dtype)
     state = {
         name: (value.to(dtype) if value.is_floating_point() else value).cpu()
@@ -212,7 +205,27 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
     return native.perturbed
 
 
-def _calibrate(model: nn.Module, plan: Plan, device: torch.device, seed: int) -> None:
+def _perturb(parameter: nn.Parameter, owner: nn.Module, name: str, index: int) -> None:
+    """Perturb one parameter in place; index: of its draws."""
+    draw = functools.partial(_draw, parameter.shape, index=index)
+    narrow = isinstance(owner, BATCH_NORMS)
+    if isinstance(owner, NORMS) and name.endswith("weight"):
+        low, width = (0.75, 0.5) if narrow else (0.5, 1.0)
+        parameter.copy_(low + width * draw("uniform"))
+    elif isinstance(owner, NORMS):
+        parameter.copy_(draw("normal", std=0.1 if narrow else 0.2))
+    elif not bool((parameter == parameter.flatten()[0]).all()):
+        if parameter.dim() == 1:
+            parameter.add_(draw("normal", std=0.2))
+        else:
+            parameter.copy_(parameter.flip(tuple(range(parameter.dim()))))
+    elif float(parameter.flatten()[0]) == 0.0:
+        parameter.copy_(draw("normal", std=0.2))
+    else:
+        parameter.mul_(1.37)
+
+
+def _calibrate(model: nn.Module, plan: Plan, device: torch.device) -> None:
     """Set every batch norm's running statistics from the inputs that reach it, layer after layer."""
     model.to(device)
 
@@ -221,7 +234,7 @@ def _calibrate(model: nn.Module, plan: Plan, device: torch.device, seed: int) ->
         variance = float(args[0].double().square().mean())
         module.running_var.fill_(variance)
         deviation = 0.1 * variance**0.5
-        mean = _draw(module.running_mean.shape, "normal", 1000 + order[module], seed, deviation)
+        mean = _draw(module.running_mean.shape, "normal", 1000 + order[module], deviation)
         module.running_mean.copy_(mean.to(module.running_mean.device))
 
     norms = [m for m in model.modules() if isinstance(m, BATCH_NORMS)]

@@ -22,7 +22,8 @@ from repro.problems.plan import Weights
 class Workers:
     """Starts and ends workers, and loads weights into them.
 
-    solutions: those under judgement now, whose workers can all access the input buffers. gpu: one trial or one benchmark of a tuner uses the GPU at a time.
+    solutions: those under judgement now, whose workers can all access the input buffers. gpu: lets one trial, or one
+    benchmark of a tuner, use the GPU at a time.
     """
 
     def __init__(self, problem: Problem, slots: Slots, options: Options) -> None:

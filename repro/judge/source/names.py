@@ -91,16 +91,17 @@ class Source:
         """Return whether a function is a Triton kernel."""
         return any(is_jit(self.dotted(d.func if isinstance(d, ast.Call) else d)) for d in function.decorator_list)
 
+    def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
+        for alias, path in zip(statement.names, imports(statement), strict=True):
+            if isinstance(statement, ast.Import) and not alias.asname:
+                path = path.partition(".")[0]
+            self.names[alias.asname or (path if isinstance(statement, ast.Import) else alias.name)] = path
+
     def _bind(self, statement: ast.stmt) -> None:
         """Record what a statement does to names."""
         match statement:
-            case ast.Import(names):
-                for alias in names:
-                    whole = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self.names[alias.asname or whole] = whole
-            case ast.ImportFrom(module, names, level):
-                for alias in names:
-                    self.names[alias.asname or alias.name] = f"{'.' * level}{module or ''}.{alias.name}"
+            case ast.Import() | ast.ImportFrom():
+                self._import(statement)
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
                 self.names[name] = ""
             case ast.Assign(targets, value):
@@ -141,25 +142,34 @@ class Source:
                 case ast.Name(name):
                     parts.append(self.names.get(name, name))
                 case ast.Subscript(value, key):
-                    owner = self.dotted(value, depth + 1)
-                    if owner != "sys.modules" and not owner.endswith(".__dict__"):
-                        return ""
-                    parts.append(owner.removesuffix("__dict__").removeprefix("sys.modules") + (text(key) or "?"))
-                case ast.Call(func, [first, *rest]):
-                    called = self.dotted(func, depth + 1).removeprefix("builtins.")
-                    if called in ("getattr", "vars"):
-                        parts.append(text(rest[0]) or "?" if called == "getattr" and rest else "__dict__")
-                        node = first
+                    parts.append(self._item(value, key, depth + 1))
+                case ast.Call(func, arguments):
+                    part, node = self._called(func, arguments, depth + 1)
+                    parts.append(part)
+                    if node is not None:
                         continue
-                    if called not in ("__import__", "importlib.import_module", "sys.modules.get", "sys.modules.pop"):
-                        return ""
-                    parts.append(text(first) or "?")
-                case ast.Call(func, []) if self.dotted(func, depth + 1) == "os.getppid":
-                    parts.append("os.getppid()")
                 case _:
                     return ""
             return ".".join(reversed(parts)) if parts[-1] else ""
         return ""
+
+    def _item(self, value: ast.expr, key: ast.expr, depth: int) -> str:
+        """Return the dotted name of an item of sys.modules or of a `__dict__`, or ""."""
+        owner = self.dotted(value, depth)
+        if owner != "sys.modules" and not owner.endswith(".__dict__"):
+            return ""
+        return owner.removesuffix("__dict__").removeprefix("sys.modules") + (text(key) or "?")
+
+    def _called(self, func: ast.expr, arguments: list[ast.expr], depth: int) -> tuple[str, ast.expr | None]:
+        """Return the last part of what a call returns, "" if unknown, and the expression of which it is a part."""
+        called = self.dotted(func, depth).removeprefix("builtins.")
+        if not arguments:
+            return ("os.getppid()" if called == "os.getppid" else ""), None
+        first, *rest = arguments
+        if called in ("getattr", "vars"):
+            return (text(rest[0]) or "?" if called == "getattr" and rest else "__dict__"), first
+        imported = called in ("__import__", "importlib.import_module", "sys.modules.get", "sys.modules.pop")
+        return (text(first) or "?" if imported else ""), None
 
 
 def is_jit(path: str) -> bool:

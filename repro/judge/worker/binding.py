@@ -141,17 +141,21 @@ def _order(parameters: list[Parameter], values: _Values, count: int) -> list[tup
             continue
         if (value is None or value is _UNKNOWN) and parameter.default is not Parameter.empty:
             value = parameter.default
-        if value is _UNKNOWN:
-            known = sorted(name for name in values if name not in {each.name for each in parameters})
-            what = f"parameter {parameter.name!r} of kernel_function is no input and no value of the model"
-            raise TypeError(f"{what}. Rename it, or give it a default; values have these names: {_listed(known)}")
-        if isinstance(value, _Several):
-            what = f"parameter {parameter.name!r} of kernel_function could be {_listed(value.full_names)}"
-            raise TypeError(f"{what}: use the full name of each that you need")
+        _refuse(parameter, value, values)
         order.append((parameter.name, None, value))
     if used < count:
         raise TypeError(f"kernel_function takes {used} of the problem's {count} inputs")
     return order
+
+
+def _refuse(parameter: Parameter, value: Any, values: _Values) -> None:
+    """Raise TypeError for a parameter without a value, or with several."""
+    name = f"parameter {parameter.name!r} of kernel_function"
+    if value is _UNKNOWN:
+        remedy = f"Rename it, or give it a default; values have these names: {_listed(sorted(values))}"
+        raise TypeError(f"{name} is no input and no value of the model. {remedy}")
+    if isinstance(value, _Several):
+        raise TypeError(f"{name} could be {_listed(value.full_names)}: use the full name of each that you need")
 
 
 def _listed(names: Sequence[str]) -> str:
