@@ -55,7 +55,7 @@ def run(
 
     from repro.fixtures import calibration
     from repro.judge import session
-    from repro.judge.timing import counters, kernelbench_protocol, published_protocol
+    from repro.judge.timing import counters, published_protocol
     from repro.records.profile import ProfileResult
     from repro.records.result import Sizes
 
@@ -85,7 +85,7 @@ def run(
         if options.parity:
             more["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
         if options.kernelbench:
-            theirs = kernelbench_protocol.measure(problem, solutions, verdicts, job.device, progress)
+            theirs = published_protocol.kernelbench(problem, solutions, verdicts, job.device, progress)
             more["results"] = [
                 entry.model_copy(update={"kernelbench": theirs[entry.solution]}) for entry in judged.results
             ]

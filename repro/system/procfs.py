@@ -178,14 +178,6 @@ def worked_ns(pid: int) -> int:
         return 0
 
 
-def filters(pid: int) -> int:
-    """Return how many seccomp filters the system calls of a process pass; 0 if unknown."""
-    try:
-        return int(_status(pid, "Seccomp_filters"))
-    except (OSError, ValueError):
-        return 0
-
-
 def kill(pids: Iterable[int]) -> None:
     """Send SIGKILL to each process that still lives."""
     for pid in pids:

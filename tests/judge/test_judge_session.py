@@ -54,7 +54,7 @@ def outcome(entry: Any) -> tuple[str, str, str | None]:
 
 def workers() -> int:
     """How many workers run now."""
-    return len(cast(launch.Launcher, launch.current()).started)
+    return len(launch.current().workers())
 
 
 @pytest.fixture

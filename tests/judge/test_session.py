@@ -121,19 +121,16 @@ def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path:
 def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(judged: Judged) -> None:
     """Its worker ends with its verdict: one that filled the GPU must not make the next one run out of memory."""
     bodies = {"hoarder": "raise MemoryError('all mine')", "next": "return super().forward(*inputs)"}
-    launcher = launch.current()
-    assert isinstance(launcher, launch.Launcher)
-    alive = []
+    launcher, alive = launch.current(), []
 
     def progress(line: str) -> None:
         if ": next " in line:
-            alive.append((len(launcher.started), len(launch.descendants(os.getpid())) - 1))
+            alive.append(len(launcher.workers()))
 
     found, _ = judged(bodies, key="L1_04@bf16", progress=progress)
     assert outcome(found["hoarder"]) == ("error", "out_of_memory")
     assert found["next"].verdict == "correct", found["next"]
-    assert alive and set(alive) == {(1, 2)}, "one worker is left, and below the judge it and the nursery"
-    assert not launcher.started
+    assert alive and set(alive) == {1} and not launcher.workers(), "one worker is left"
 
 
 @pytest.mark.slow
@@ -1086,14 +1083,14 @@ def test_dev_times_beside_eager_in_one_process(judged: Judged) -> None:
 def test_evaluations_follow_each_other_in_one_process(judged: Judged) -> None:
     """As the jobs of a self-test do: new workers, new buffers, other secrets; nothing of the one before is left."""
     launcher = launch.current()
-    assert isinstance(launcher, launch.Launcher)
-    forkserver = launcher.forkservers.begin("cpu").process.pid
+    launcher.start_forkserver("cpu")
+    before = launch.descendants(os.getpid())
     files = len(os.listdir("/proc/self/fd"))
     seeds = []
     for _ in range(2):
         found, whole = judged({"honest": HONEST, "zeros": MIXED["zeros"]})
         assert outcome(found["honest"]) == CORRECT and found["zeros"].verdict == "incorrect"
-        assert not launcher.started and launch.descendants(os.getpid()) == [os.getpid(), forkserver]
+        assert not launcher.workers() and launch.descendants(os.getpid()) == before
         seeds += [trial.seed for trial in whole.trials]
     assert len(set(seeds)) == len(seeds)
     assert len(os.listdir("/proc/self/fd")) <= files + 1, "descriptors of an evaluation outlive it"

@@ -6,12 +6,12 @@ that imported torch, Triton and the worker's code, and nothing else. The fork se
 could not use, and no thread that a fork would miss. It is a new process; without a GPU it is a fork of the launcher,
 which imported torch there.
 
-For runs of many jobs, a second fork server also imports torch.compile. Workers of the torch baselines are forks of that
-one as soon as it is ready.
+For runs of many jobs, a second fork server also imports torch.compile. Workers that compile are forks of that one as
+soon as it is ready.
 
 Each worker is forked twice, so that it is orphaned at once. The launcher adopts orphans and becomes its parent: the
-process that starts workers also ends them. A worker begins once the launcher has registered it. The launcher's side
-of this module needs no torch.
+process that starts workers also ends them. A worker begins once the launcher has registered it. Then it is confined,
+and becomes what its request names: a module with a function `serve`. The launcher's side of this module needs no torch.
 """
 
 from __future__ import annotations
@@ -36,31 +36,36 @@ from typing import Any
 
 from repro import config
 from repro.errors import JudgeError
-from repro.judge.isolation import uids
+from repro.judge.isolation import confinement, uids
 from repro.judge.processes import preload
 from repro.system import importing
 from repro.system.prctl import PR_SET_DUMPABLE, prctl
 from repro.system.procfs import rewrite_start
 
 MESSAGE_BYTES = 1 << 16
-MOST_FDS = 64
-START_TIMEOUT_S = 120.0
-TAIL_BYTES = 2000
-# The kind of worker that runs the torch baselines, which torch.compile compiles.
-COMPILES = "baselines"
+_MOST_FDS = 64
+_START_TIMEOUT_S = 120.0
+_TAIL_BYTES = 2000
+# The module that a worker of solutions and baselines serves, imported before any worker is forked.
+WORKER = "repro.judge.worker.server"
+# The word that asks for a fork server with torch.compile.
+COMPILES = "compiles"
 # The byte that tells a worker to begin, and the byte by which a fork server tells the launcher that it is ready.
 BEGIN = b"B"
 
 
 @dataclass(frozen=True)
 class Request:
-    """One worker to fork: the requests it serves, device, scratch folder, user and whole environment.
+    """One worker to fork: the module it serves, device, scratch folder, user and whole environment.
 
-    fds: its read and write ends, then descriptors shared with the judge, as numbers in the worker; `Forkserver.fork`
-    sends them. shielded: processes that it may not signal.
+    serves: a module whose `serve(request, confined)` answers the judge. If it has CONFINES_ITSELF, it is not confined
+    before. compiles: whether the judge will ask it for torch.compile. fds: its read and write ends, then descriptors
+    shared with the judge, as numbers in the worker; `Forkserver.fork` sends them. shielded: processes that it may not
+    signal.
     """
 
     serves: str
+    compiles: bool
     device: str
     scratch: str
     uid: int | None
@@ -78,15 +83,15 @@ class Forkserver:
     def __init__(self, device: str, *, compiles: bool = False, forks: bool = False) -> None:
         """forks: whether it is a fork of this process, and not a new process."""
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.connection.settimeout(START_TIMEOUT_S)
-        self.log = os.memfd_create("repro-nursery")
+        self.connection.settimeout(_START_TIMEOUT_S)
+        self.log = os.memfd_create("repro-forkserver")
         self.answers, self.ready = True, False
         # The folder is never made: nothing is written before a worker has its own.
-        environment = config.worker_env(Path(tempfile.gettempdir()) / "repro-nursery", interpret=device == "cpu")
+        environment = config.worker_env(Path(tempfile.gettempdir()) / "repro-forkserver", interpret=device == "cpu")
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # importing torch.compile checks for a GPU
         with theirs:
             start = _fork if forks else _spawn
-            self.process = start(theirs, kind_of(device), self.log, environment, compiles=compiles)
+            self.process = start(theirs, _kind_of(device), self.log, environment, compiles=compiles)
 
     def lives(self) -> bool:
         """Return whether the fork server can still be asked."""
@@ -106,7 +111,7 @@ class Forkserver:
         Raises JudgeError.
         """
         try:
-            if not self.imported(START_TIMEOUT_S):
+            if not self.imported(_START_TIMEOUT_S):
                 raise OSError("the imports of a worker did not finish")
             socket.send_fds(self.connection, [json.dumps(asdict(request)).encode()], [log, begin, *fds])
             answer = json.loads(self.connection.recv(MESSAGE_BYTES) or b"{}")
@@ -120,7 +125,7 @@ class Forkserver:
 
     def _tail(self) -> str:
         size = os.fstat(self.log).st_size
-        printed = os.pread(self.log, TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(errors="replace")
+        printed = os.pread(self.log, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace")
         return " | ".join(printed.strip().splitlines()[-3:]) or "the process that forks workers ended"
 
     def close(self) -> None:
@@ -135,7 +140,7 @@ def _spawn(
     theirs: socket.socket, device: str, log: int, environment: dict[str, str], *, compiles: bool
 ) -> subprocess.Popen[bytes]:
     """Start a fork server as a new process."""
-    words = [sys.executable, "-P", "-s", "-m", "repro.judge", str(theirs.fileno()), device]
+    words = [sys.executable, "-P", "-s", "-m", "repro.judge", "forkserver", str(theirs.fileno()), device]
     return subprocess.Popen(
         [*words, *([COMPILES] if compiles else [])],
         stdin=subprocess.DEVNULL,
@@ -156,7 +161,7 @@ def _fork(theirs: socket.socket, device: str, log: int, environment: dict[str, s
     code = 1
     try:
         _leave_launcher(theirs.fileno(), log, environment)
-        importlib.import_module("repro.judge.__main__").work(theirs, device, compiles=compiles)
+        work(theirs, device, compiles=compiles)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -190,7 +195,7 @@ def _leave_launcher(connection: int, log: int, environment: dict[str, str]) -> N
     tempfile.tempdir = None
 
 
-class Nurseries:
+class Forkservers:
     """The fork servers of one launcher. forks: whether they are forks of this process."""
 
     def __init__(self, *, forks: bool = False) -> None:
@@ -202,17 +207,17 @@ class Nurseries:
 
         A fork server that ended is started again, except the one for torch.compile: workers can compile without it.
         """
-        forkserver = self.begun.get((kind_of(device), compiles))
+        forkserver = self.begun.get((_kind_of(device), compiles))
         if forkserver is None or not (forkserver.lives() or compiles):
             if forkserver is not None:
                 forkserver.close()
             forkserver = Forkserver(device, compiles=compiles, forks=self.forks)
-            self.begun[kind_of(device), compiles] = forkserver
+            self.begun[_kind_of(device), compiles] = forkserver
         return forkserver
 
-    def of(self, device: str, serves: str) -> Forkserver:
-        """Return the fork server to fork a worker from: for baselines the one with torch.compile, if it is ready."""
-        compiling = self.begun.get((kind_of(device), True)) if serves == COMPILES else None
+    def of(self, device: str, *, compiles: bool) -> Forkserver:
+        """Return the fork server to fork a worker from: the one with torch.compile if it compiles and that is ready."""
+        compiling = self.begun.get((_kind_of(device), True)) if compiles else None
         with contextlib.suppress(OSError):
             if compiling is not None and compiling.lives() and compiling.imported():
                 return compiling
@@ -236,7 +241,7 @@ class Nurseries:
         self.begun.clear()
 
 
-def kind_of(device: str) -> str:
+def _kind_of(device: str) -> str:
     """Return the kind of device. Workers of one kind have the same environment, except for their folders."""
     return "cpu" if device == "cpu" else "cuda"
 
@@ -279,7 +284,23 @@ class Forked:
 # -- the fork server itself --------------------------------------------------------------------------------------------
 
 
-def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> Request:
+def work(connection: socket.socket, device: str, *, compiles: bool) -> None:
+    """Fork workers until the launcher is gone. In each, confine the process, then become what its request names.
+
+    A worker is confined before it reads anything from its judge. Landlock binds the calling thread and what it starts;
+    a fork has one thread, whatever the imports started.
+    """
+    request = _forked(connection, device, compiles=compiles)
+    scratch = Path(request.scratch)
+    os.chdir(scratch)
+    if os.geteuid() == 0:  # child processes of confined root, in which torch compiles, have no CUDA
+        config.compile_alone()
+    module = importlib.import_module(request.serves)
+    late = getattr(module, "CONFINES_ITSELF", False)
+    module.serve(request, {} if late else confinement.confine(scratch, [], request.shielded))
+
+
+def _forked(connection: socket.socket, device: str, *, compiles: bool) -> Request:
     """Fork workers until the launcher is gone, then end this process.
 
     Returns in every worker, with the worker's request, once the launcher has told it to begin.
@@ -288,7 +309,7 @@ def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> 
     prctl(PR_SET_DUMPABLE, 0)  # workers of the same user must not read the memory that later workers are forked from
     with importing.uncollected():
         importlib.import_module("triton")
-        importlib.import_module("repro.judge.worker.server")
+        importlib.import_module(WORKER)
         if device != "cpu":
             preload.read_triton()
         if compiles:
@@ -299,13 +320,13 @@ def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> 
     us = os.getpid()
     while True:
         try:
-            data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, MOST_FDS)
+            data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, _MOST_FDS)
         except OSError:
             data, fds = b"", []
         if not data:
             os._exit(0)
-        told = json.loads(data)
-        request = Request(**told | {"shielded": (*told["shielded"], us), "fds": tuple(fds[2:])})
+        message = json.loads(data)
+        request = Request(**message | {"shielded": (*message["shielded"], us), "fds": tuple(fds[2:])})
         answer: dict[str, Any]
         try:
             pid = _fork_twice()

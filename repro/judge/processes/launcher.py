@@ -1,14 +1,15 @@
 """Starts, stops and ends workers. This part alone may run as root; it never sees a solution or a tensor.
 
-`divide()` splits the process of a job in two. The parent becomes the launcher: it has workers forked (`forkserver.py`)
-when the judge asks for them, and ends them. The child becomes the judge.
+The launcher is a process of its own: it has workers forked (`forkserver.py`) when the judge asks for them, and ends
+them. `divide()` splits the process of a job: the parent becomes the launcher, the child the judge. Elsewhere, as in a
+program that calls `evaluate`, the first use starts a launcher below the judge.
 
 With a root parent (root on a machine, or a container started with SETUID and SETGID) every worker gets its own user.
 Inside the image the judge gets its own user too. Each worker's user has one helper process, its warden. The warden
 makes the scratch folder and signals *every* process of that user at once, so a fork cannot escape.
 
-Without root all workers share one user. Workers are then signalled by process group, and processes that left their
-group are found as orphans of the launcher.
+Otherwise all workers share one user. Workers are then signalled by process group, and processes that left their group
+are found as orphans of the launcher.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,16 +36,16 @@ from repro import config
 from repro.errors import JudgeError
 from repro.judge.isolation import reaper
 from repro.judge.isolation import uids as users
-from repro.judge.processes.forkserver import BEGIN, Forked, Nurseries, Request
+from repro.judge.processes.forkserver import BEGIN, MESSAGE_BYTES, WORKER, Forked, Forkservers, Request
 from repro.system import importing, removal
 from repro.system.prctl import CAP_SYS_ADMIN, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
-from repro.system.procfs import capabilities, descendants, of_user
+from repro.system.procfs import capabilities, children, descendants, of_user
+from repro.system.procfs import kill as end
 
-MESSAGE_BYTES = 1 << 16
-ACK_TIMEOUT_S = 10.0
+_ACK_TIMEOUT_S = 10.0
 STOP, GO, KILL, REMOVE = b"S", b"C", b"K", b"R"
 # Errors that end one request only: the launcher reports them to the judge and serves the next request.
-FAILURES = (OSError, JudgeError, KeyError, ValueError, StopIteration, subprocess.SubprocessError)
+_FAILURES = (OSError, JudgeError, KeyError, ValueError, StopIteration, subprocess.SubprocessError)
 SIGNALS = {STOP: signal.SIGSTOP, GO: signal.SIGCONT, KILL: signal.SIGKILL}
 
 
@@ -75,7 +76,7 @@ class Started:
             return True
         try:
             os.write(self.commands, command)
-            ready, _, _ = select.select([self.answers], [], [], ACK_TIMEOUT_S)
+            ready, _, _ = select.select([self.answers], [], [], _ACK_TIMEOUT_S)
             return bool(ready) and os.read(self.answers, 1) == command
         except OSError:
             return False
@@ -91,16 +92,22 @@ class Started:
 class Launcher:
     """Starts workers as children of this process, which adopts orphans.
 
-    uids: users to assign to workers, or None. judge: process id that workers must not be able to signal.
+    uids: users to assign to workers, or None. judge: process id that workers must not be able to signal. forks: whether
+    fork servers are forks of this process.
     """
 
-    def __init__(self, uids: Iterator[int] | None = None, judge: int | None = None) -> None:
+    def __init__(self, uids: Iterator[int] | None = None, judge: int | None = None, *, forks: bool = False) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.uids, self.judge = uids, judge or os.getpid()
+        self.others = set(children(os.getpid()))
         self.children: dict[int, Forked] = {}
         self.started: dict[int, Started] = {}
         self.wardens: dict[int, int] = {}
-        self.forkservers = Nurseries(forks=judge is not None and "torch" in sys.modules)
+        self.forkservers = Forkservers(forks=forks)
+
+    def workers(self) -> list[int]:
+        """Return the process ids of the workers that have not been removed."""
+        return list(self.started)
 
     def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
         """Start the fork server of a device, or the one for workers that compile. Do not wait for its imports."""
@@ -111,14 +118,14 @@ class Launcher:
         self.forkservers.rest(SIGNALS[command])
 
     def start(
-        self, name: str, device: str, fds: list[int], log: int, serves: str = "judge", *, own_user: bool = True
-    ) -> Started:
+        self, name: str, device: str, fds: list[int], log: int, serves: str = WORKER, *, compiles: bool = False,
+        own_user: bool = True,
+    ) -> Started:  # fmt: skip
         """Start a worker.
 
         fds: its first two are the descriptors that the worker reads and writes. log: receives what the worker prints.
-        serves: the requests that it answers, `judge`, `parity` (the published protocol), `kernelbench` (KernelBench's),
-        or `profile` (it becomes ncu). own_user: whether it gets a user of its own where there are any,
-        or this process's user.
+        serves, compiles: as in `Request`. own_user: whether it gets a user of its own where there are any, or this
+        process's user.
         """
         uid = next(self.uids) if self.uids is not None and own_user else None
         commands = answers = None
@@ -130,8 +137,8 @@ class Launcher:
         begin, tell = os.pipe()
         try:
             environment = config.worker_env(Path(scratch), interpret=device == "cpu")
-            request = Request(serves, device, scratch, uid, environment, (self.judge,))
-            pid, numbers = self.forkservers.of(device, serves).fork(request, log, begin, fds)
+            request = Request(serves, compiles, device, scratch, uid, environment, (self.judge,))
+            pid, numbers = self.forkservers.of(device, compiles=compiles).fork(request, log, begin, fds)
             self.children[pid] = Forked(pid)
             self.started[pid] = begun = replace(begun, pid=pid, fds=numbers)
             os.write(tell, BEGIN)  # only now is the worker registered, so it cannot be mistaken for an orphan
@@ -180,13 +187,11 @@ class Launcher:
     def kill(self, pid: int) -> None:
         """Kill a worker and every process that it left. Return when they are gone."""
         started = self.started[pid]
-        deadline, asked = time.monotonic() + ACK_TIMEOUT_S, False
+        deadline, asked = time.monotonic() + _ACK_TIMEOUT_S, False
         while time.monotonic() < deadline:
             left = self._left(started)
             if started.uid is None:
-                for each in left:  # processes forked meanwhile are found in the next round
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(each, signal.SIGKILL)
+                end(left)  # processes forked meanwhile are found in the next round
                 if not self._hunted(deadline) and not left:
                     break
             elif asked and not left:
@@ -197,28 +202,24 @@ class Launcher:
             self.children[pid].poll()
             reaper.reap(self._known())
             time.sleep(0.002)
-        while self.children[pid].poll() is None and time.monotonic() < deadline + ACK_TIMEOUT_S:
+        while self.children[pid].poll() is None and time.monotonic() < deadline + _ACK_TIMEOUT_S:
             time.sleep(0.002)
 
     def _left(self, started: Started) -> list[int]:
         """Return the living processes of a worker: its user's except the warden, or its descendants and orphans."""
         if started.uid is None:
-            return [*descendants(started.pid), *reaper.found(self._known(), alone=self._alone)]
+            return [*descendants(started.pid), *reaper.orphans(self._known())]
         return [pid for pid in of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
 
     def _known(self) -> set[int]:
-        return {self.judge, *self.children, *self.wardens.values(), *self.forkservers.pids()}
-
-    @property
-    def _alone(self) -> bool:
-        return self.judge != os.getpid()
+        return {self.judge, *self.others, *self.children, *self.wardens.values(), *self.forkservers.pids()}
 
     def _hunted(self, deadline: float) -> bool:
         """Kill orphans until none are left or the deadline passes. Return whether there were any."""
-        known, found = self._known(), False
-        while reaper.kill(known, alone=self._alone) and time.monotonic() < deadline:
-            found = True
-        return found
+        known, hunted = self._known(), False
+        while reaper.kill(known) and time.monotonic() < deadline:
+            hunted = True
+        return hunted
 
     def _sweep(self, uid: int, work: Callable[[], None]) -> None:
         """Run `work` as a worker's user, for use when its warden is gone."""
@@ -273,75 +274,89 @@ def _serve_user(name: str, commands: int, answers: int) -> None:
 
 
 class RemoteLauncher:
-    """The judge's client of the launcher in its parent process."""
+    """The judge's client of its launcher. process: the launcher if it was started below the judge."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
+    def __init__(self, connection: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.connection, self.process = connection, process
         self._lock = threading.Lock()
 
-    def _ask(self, message: dict[str, Any], fds: list[int] | None = None) -> tuple[dict[str, Any], list[int]]:
+    def _ask(self, op: str, fds: Sequence[int] = (), **arguments: object) -> tuple[Any, list[int]]:
+        """Have the launcher call its method `op`. Return the value and descriptors. Raises JudgeError."""
         try:
             with self._lock:
-                socket.send_fds(self.connection, [json.dumps(message).encode()], fds or [])
+                socket.send_fds(self.connection, [json.dumps(arguments | {"op": op}).encode()], list(fds))
                 data, received, _, _ = socket.recv_fds(self.connection, MESSAGE_BYTES, 8)
         except OSError as error:
             raise JudgeError("the launcher of workers has ended", str(error)) from error
         if not data:
             raise JudgeError("the launcher of workers has ended")
-        answer: dict[str, Any] = json.loads(data)
+        answer = json.loads(data)
         if "error" in answer:
             raise JudgeError("the launcher of workers failed", answer["error"])
-        return answer, list(received)
+        return answer["value"], list(received)
 
     def start(
-        self, name: str, device: str, fds: list[int], log: int, serves: str = "judge", *, own_user: bool = True
-    ) -> Started:
-        message = {"op": "start", "name": name, "device": device, "serves": serves, "own_user": own_user}
-        answer, received = self._ask(message, [log, *fds])
-        return Started(answer["pid"], answer["scratch"], answer["uid"], answer["fds"], *received)
+        self, name: str, device: str, fds: list[int], log: int, serves: str = WORKER, *, compiles: bool = False,
+        own_user: bool = True,
+    ) -> Started:  # fmt: skip
+        """Start a worker, see `Launcher.start`."""
+        started, pipes = self._ask(
+            "start", [log, *fds], name=name, device=device, serves=serves, compiles=compiles, own_user=own_user
+        )
+        return Started(*started, *pipes)
 
     def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
-        self._ask({"op": "nurse", "device": device, "compiles": compiles})
+        """Start a fork server, see `Launcher.start_forkserver`."""
+        self._ask("start_forkserver", device=device, compiles=compiles)
 
     def rest(self, command: bytes) -> None:
-        self._ask({"op": "rest", "command": command.decode()})
+        """Stop or resume importing fork servers, see `Launcher.rest`."""
+        self._ask("rest", command=command.decode())
+
+    def workers(self) -> list[int]:
+        """Return the process ids of the workers that have not been removed."""
+        return list(self._ask("workers")[0])
 
     def poll(self, pid: int) -> int | None:
-        code: int | None = self._ask({"op": "poll", "pid": pid})[0]["code"]
+        """Return a worker's exit status, or None while it runs."""
+        code: int | None = self._ask("poll", pid=pid)[0]
         return code
 
     def kill(self, pid: int) -> None:
-        self._ask({"op": "kill", "pid": pid})
+        """Kill a worker and every process that it left."""
+        self._ask("kill", pid=pid)
 
     def remove(self, pid: int) -> None:
-        self._ask({"op": "remove", "pid": pid})
+        """Kill a worker and remove its scratch folder."""
+        self._ask("remove", pid=pid)
 
     def end(self) -> None:
-        """Do nothing: the launcher ends its workers when its judge ends."""
+        """End every worker. The launcher does so by itself when its judge ends."""
+        self._ask("end")
+
+    def close(self) -> None:
+        """End the launcher that was started below this process, with its workers."""
+        self.connection.close()
+        if self.process is not None:
+            self.process.wait()
 
 
-def _answer(launcher: Launcher, message: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], list[int]]:
-    op = message["op"]
+def _answer(launcher: Launcher, op: str, fds: list[int], arguments: dict[str, Any]) -> tuple[object, list[int]]:
+    """Carry out one request. Return its value, and descriptors for the judge."""
     if op == "start":
         log, *rest = fds
-        own_user = message["own_user"]
-        started = launcher.start(message["name"], message["device"], rest, log, message["serves"], own_user=own_user)
+        started = launcher.start(fds=rest, log=log, **arguments)
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
-        return {"pid": started.pid, "scratch": started.scratch, "uid": started.uid, "fds": started.fds}, pipes
-    if op == "nurse":
-        launcher.start_forkserver(message["device"], compiles=message["compiles"])
-        return {}, []
+        return [started.pid, started.scratch, started.uid, started.fds], pipes
     if op == "rest":
-        launcher.rest(message["command"].encode())
-        return {}, []
-    if op == "poll":
-        return {"code": launcher.poll(message["pid"])}, []
-    getattr(launcher, {"kill": "kill", "remove": "remove"}[op])(message["pid"])
-    return {}, []
+        arguments = {"command": arguments["command"].encode()}
+    if op not in ("start_forkserver", "rest", "workers", "poll", "kill", "remove", "end"):
+        raise ValueError(f"no request {op!r}")
+    return getattr(launcher, op)(**arguments), []
 
 
-def _launch(connection: socket.socket, judge: int, launcher: Launcher) -> int:
-    """Serve a judge until it ends. Return its exit code."""
+def _serve(connection: socket.socket, launcher: Launcher) -> None:
+    """Serve a judge until it ends, then end its workers."""
     while True:
         try:
             data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 64)
@@ -349,36 +364,53 @@ def _launch(connection: socket.socket, judge: int, launcher: Launcher) -> int:
             break
         if not data:
             break
+        message, answer, pipes = json.loads(data), dict[str, object](), list[int]()
         try:
-            answer, pipes = _answer(launcher, json.loads(data), list(fds))
-        except FAILURES as error:
-            answer, pipes = {"error": f"{type(error).__name__}: {error}"}, []
+            answer["value"], pipes = _answer(launcher, message.pop("op"), list(fds), message)
+        except _FAILURES as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
         for fd in fds:
             os.close(fd)
         with contextlib.suppress(OSError):
             socket.send_fds(connection, [json.dumps(answer).encode()], pipes)
     launcher.end()
-    _, status = os.waitpid(judge, 0)
-    return os.waitstatus_to_exitcode(status)
 
 
-_current: Launcher | RemoteLauncher | None = None
+_current: RemoteLauncher | None = None
 _apart = False
 
 
-def current() -> Launcher | RemoteLauncher:
-    """Return the launcher of this process: its parent if `divide` was called, else one in this process."""
+def current() -> RemoteLauncher:
+    """Return the launcher of this process: its parent if `divide` was called, else one that is started now."""
     global _current
     if _current is None:
-        _current = Launcher()
-        atexit.register(_end, _current, os.getpid())
+        _current = _below()
+        atexit.register(_close, _current, os.getpid())
     return _current
 
 
-def _end(launcher: Launcher, pid: int) -> None:
-    """End the launcher at exit, but not in a fork of the process that made it."""
+def _below() -> RemoteLauncher:
+    """Start a launcher below this process. It gives workers no users of their own."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, "-P", "-s", "-m", "repro.judge", "launcher", str(theirs.fileno()), str(os.getpid())]
+        environment = config.environment() | {"PYTHONPATH": config.python_path()}
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, pass_fds=[theirs.fileno()])
+    return RemoteLauncher(ours, process)
+
+
+def _close(launcher: RemoteLauncher, pid: int) -> None:
+    """End the launcher at exit, but not in a fork of the process that started it."""
     if os.getpid() == pid:
-        launcher.end()
+        launcher.close()
+
+
+def serve_below(connection: socket.socket, judge: int) -> None:
+    """Be the launcher of a judge that started this process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the judge decides
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    prctl(PR_SET_DUMPABLE, 0)  # workers of the same user must not reach the memory of the process that ends them
+    _serve(connection, Launcher(judge=judge))
 
 
 def apart() -> bool:
@@ -424,7 +456,8 @@ def divide(temporary: Path | None = None) -> None:
     if temporary is not None:
         signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGKILL))
     given = users.free(judge_uid, contained=config.in_container())
-    code = _launch(ours, pid, Launcher(given if users_of_their_own else None, pid))
+    _serve(ours, Launcher(given if users_of_their_own else None, pid, forks="torch" in sys.modules))
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if temporary is not None and os.getppid() != starter:
         removal.remove(temporary)
     if code < 0:

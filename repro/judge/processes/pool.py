@@ -17,25 +17,27 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from repro.errors import JudgeError
-from repro.judge.processes import forkserver, launcher
+from repro.judge.processes import launcher
+from repro.judge.processes.forkserver import WORKER
 from repro.judge.processes.wire import Channel
 
 if TYPE_CHECKING:  # the launcher needs no pydantic
     from repro.records.options import Options
 
-# The kinds of a process, as the launcher names them; COMPILES runs the torch baselines.
-PLAIN, COMPILES = "judge", forkserver.COMPILES
+# The kinds of a worker; COMPILES runs the torch baselines.
+PLAIN, COMPILES = "plain", "compiles"
 
 
 class Process:
     """A worker's process as the launcher started it, with the judge's ends of its pipes and its log.
 
-    shared: descriptors that it inherits beside its pipes. own_user: as for `Launcher.start`.
+    shared: descriptors that it inherits beside its pipes. serves, own_user: as for `Launcher.start`.
     """
 
     def __init__(
-        self, name: str, device: str, shared: list[int] | None = None, kind: str = PLAIN, *, own_user: bool = True
-    ) -> None:
+        self, name: str, device: str, shared: list[int] | None = None, kind: str = PLAIN, *, serves: str = WORKER,
+        own_user: bool = True,
+    ) -> None:  # fmt: skip
         self.launcher = launcher.current()
         self.log = os.memfd_create("repro-log")
         to_worker, from_judge = os.pipe()
@@ -43,7 +45,9 @@ class Process:
         self.channel = Channel(to_judge, from_judge)
         try:
             fds = [to_worker, from_worker, *(shared or [])]
-            self.started = self.launcher.start(name, device, fds, self.log, kind, own_user=own_user)
+            self.started = self.launcher.start(
+                name, device, fds, self.log, serves, compiles=kind == COMPILES, own_user=own_user
+            )
         except BaseException:
             self.channel.close()
             os.close(self.log)

@@ -1,7 +1,7 @@
 """The untrusted process: imports one solution and runs it on the judge's inputs.
 
-`__main__.py` starts it, confined. It answers each request with one JSON line. It holds no expected value, threshold or
-result. Its description of outputs is a tripwire; the judge decides by the bytes copied into its own buffer. Trusted
+The fork server starts it, confined. It answers each request with one JSON line. It holds no expected value, threshold
+or result. Its description of outputs is a tripwire; the judge decides by the bytes copied into its own buffer. Trusted
 instances of the same program run the torch baselines.
 """
 
@@ -20,7 +20,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -36,6 +36,9 @@ from repro.judge.worker import binding, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums
 from repro.problems import catalogue
 from repro.problems.plan import WEIGHT_SEED, torch_dtype
+
+if TYPE_CHECKING:
+    from repro.judge.processes.forkserver import Request
 
 # Bound before a solution is imported, so that a solution cannot change them by patching torch.cuda.Event or time.
 _Event = torch.cuda.Event
@@ -437,17 +440,15 @@ def tune_alone(channel: Channel) -> None:
     benchmarker.benchmark_gpu = alone  # type: ignore[method-assign]  # of the one object that every tuner calls
 
 
-def serve(
-    read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str], *, compiles: bool = False
-) -> None:
-    """Answer requests until the judge closes the pipe. compiles: the judge will ask for torch.compile."""
-    channel = Channel(read_fd, write_fd, from_judge=True)
+def serve(request: Request, confined: dict[str, str]) -> None:
+    """Answer requests until the judge closes the pipe."""
+    channel = Channel(*request.fds[:2], from_judge=True)
     for fd in (channel.read_fd, channel.write_fd):
         os.set_inheritable(fd, False)
-    worker = Worker(torch.device(device), scratch, confined)
+    worker = Worker(torch.device(request.device), Path(request.scratch), confined)
     if worker.cuda:
         preload.triton()
-        if compiles:
+        if request.compiles:
             preload.compiler()
             tune_alone(channel)
     else:

@@ -1,7 +1,7 @@
 """The launcher: what workers start ends with them, a stopped process does not run, nothing outlives judge or launcher.
 
-`python test_launcher.py MODE NAME` divides itself as a job does (MODE divided, or divided_as_with_a_gpu) or starts
-workers as its own children (alone), and calls NAME. With `NAME,NAME,...` it calls one check after the other, as a job
+`python test_launcher.py MODE NAME` divides itself as a job does (MODE divided, or divided_as_with_a_gpu) or starts a
+launcher below itself (alone), and calls NAME. With `NAME,NAME,...` it calls one check after the other, as a job
 serves one solution after the other: torch is imported once for all of them. In a container of the image the workers
 have users.
 """
@@ -31,7 +31,7 @@ from repro import config
 from repro.errors import JudgeError, SolutionError
 from repro.judge.isolation import uids as users
 from repro.judge.processes import launcher as launch
-from repro.judge.processes.forkserver import COMPILES, Forked
+from repro.judge.processes.forkserver import Forked
 from repro.system import procfs, stopwatch
 from repro.system.procfs import forks, processes
 
@@ -179,7 +179,7 @@ class ModelNew:
     pass
 """
 THREAD, CHILD, SESSION, DAEMON, HEADLESS = EVERYONE = tuple(range(5))
-LAUNCHER = 0  # its process id, where it is not the judge's
+LAUNCHER = 0  # its process id
 
 
 class Busy:
@@ -407,7 +407,7 @@ def check_the_dead_that_a_worker_leaves_hold_nobody_up() -> None:
     begin = time.monotonic()
     busy.worker.close()
     assert time.monotonic() - begin < 15
-    ours = (LAUNCHER or os.getpid(), "Z")
+    ours = (LAUNCHER, "Z")
     assert not [pid for pid, facts in processes().items() if facts == ours], "they are taken leave of"
 
 
@@ -458,18 +458,7 @@ def check_every_worker_has_a_user_of_its_own_where_the_launcher_may_give_it_one(
     second.worker.close()
 
 
-def check_bystanders_live() -> None:
-    """What this process started itself is none of a worker's doing."""
-    bystander = subprocess.Popen(["sleep", "60"])
-    busy = Busy()
-    busy.worker.close()
-    assert not living(busy.pids())
-    assert bystander.poll() is None, f"the bystander ended with {bystander.poll()}"
-    bystander.kill()
-    bystander.wait()
-
-
-def nursery_of(launcher: int, workers: list[int]) -> int:
+def forkserver_of(launcher: int, workers: list[int]) -> int:
     """The one child of the launcher that forks workers and is none."""
     found = [
         pid
@@ -484,7 +473,7 @@ def nursery_of(launcher: int, workers: list[int]) -> int:
 def check_a_fork_is_what_a_process_of_its_own_would_be() -> None:
     """Twice, so that the second shows that the first left it nothing; what each prints goes to its own log."""
     for name in ("first", "second"):
-        worker = Busy(name, SELF.format(launcher=LAUNCHER or os.getpid())).worker
+        worker = Busy(name, SELF.format(launcher=LAUNCHER)).worker
         assert worker.stderr_tail() == f"said by {worker.scratch}", worker.stderr_tail()
         worker.close()
 
@@ -501,7 +490,7 @@ def check_a_worker_that_its_judge_left_ends_as_a_process_does() -> None:
 
 def check_no_solution_reaches_what_workers_are_made_of() -> None:
     first = Busy("first")
-    forkserver = nursery_of(LAUNCHER or os.getpid(), [first.worker.started.pid, *first.pids()])
+    forkserver = forkserver_of(LAUNCHER, [first.worker.started.pid, *first.pids()])
     hostile = Busy("hostile", REACH.format(forkserver=forkserver))
     later = Busy("later")
     assert living([forkserver]) and later.moving(1.0) == set(EVERYONE)
@@ -510,10 +499,10 @@ def check_no_solution_reaches_what_workers_are_made_of() -> None:
     assert living([forkserver]), "it goes on when workers end"
 
 
-def check_a_nursery_that_died_is_made_anew() -> None:
+def check_a_forkserver_that_died_is_made_anew() -> None:
     """The out-of-memory killer may choose it: the workers that it made go on, and others follow."""
     first = Busy("first")
-    forkserver = nursery_of(LAUNCHER or os.getpid(), [first.worker.started.pid, *first.pids()])
+    forkserver = forkserver_of(LAUNCHER, [first.worker.started.pid, *first.pids()])
     try:
         os.kill(forkserver, signal.SIGKILL)
     except PermissionError:  # in a container it is root's, and the judge is not
@@ -560,6 +549,10 @@ def main(mode: str, name: str, *arguments: str) -> None:
             config.may_see_gpu = lambda: True
         launch.divide()
         assert ("torch" in sys.modules) != config.may_see_gpu()
+    else:
+        process = launch.current().process
+        assert process is not None
+        LAUNCHER = process.pid
     if "," not in name:
         return globals()[name](*arguments)
     for each in name.split(","):
@@ -578,6 +571,9 @@ if __name__ == "__main__":
 import pytest  # noqa: E402 - the image has none
 
 pytestmark = pytest.mark.timeout(180)
+WHOLE_ALONE = pytest.mark.skipif(
+    os.environ.get("REPRO_TEST_WHOLE") != "1", reason="REPRO_TEST_WHOLE=1 starts workers in every way"
+)
 HARDENED = [
     *("--user", "0:0", "--cap-drop", "ALL", "--cap-add", "SETUID", "--cap-add", "SETGID", "--init"),
     *("--security-opt", "no-new-privileges", "--network", "none", "--read-only"),
@@ -619,15 +615,15 @@ QUICK = (
 )
 WARDEN = "check_a_solution_that_ends_its_warden_is_told_and_ended"
 TOGETHER = {
-    "divided": [name for name in CHECKS if name not in (*QUICK, WARDEN, "check_bystanders_live")],
+    "divided": [name for name in CHECKS if name not in (*QUICK, WARDEN)],
     "divided_as_with_a_gpu": [
         "check_a_fork_is_what_a_process_of_its_own_would_be",
         "check_a_worker_that_its_judge_left_ends_as_a_process_does",
         "check_no_solution_reaches_what_workers_are_made_of",
-        "check_a_nursery_that_died_is_made_anew",
+        "check_a_forkserver_that_died_is_made_anew",
     ],
     "alone": [name for name in CHECKS if name != WARDEN],
-    "container": [name for name in CHECKS if name not in (WARDEN, "check_bystanders_live")],
+    "container": [name for name in CHECKS if name != WARDEN],
 }
 
 
@@ -667,6 +663,7 @@ def test_in_one_divided_process(name: str, together: Any) -> None:
     assert together("divided")[name] == ""
 
 
+@WHOLE_ALONE
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOGETHER["divided_as_with_a_gpu"])
 def test_in_a_divided_process_whose_fork_server_is_a_new_process(name: str, together: Any) -> None:
@@ -674,9 +671,10 @@ def test_in_a_divided_process_whose_fork_server_is_a_new_process(name: str, toge
     assert together("divided_as_with_a_gpu")[name] == ""
 
 
+@WHOLE_ALONE
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOGETHER["alone"])
-def test_where_the_judge_starts_its_workers_itself(name: str, together: Any) -> None:
+def test_where_the_judge_starts_a_launcher(name: str, together: Any) -> None:
     """As a program that calls `evaluate` does."""
     assert together("alone")[name] == ""
 
@@ -921,7 +919,7 @@ CALL(cuDeviceGetCount) CALL(cuDevicePrimaryCtxRetain) CALL(cuCtxCreate_v2) CALL(
 
 
 @pytest.mark.slow
-def test_the_nursery_never_calls_the_cuda_driver(
+def test_the_forkserver_never_calls_the_cuda_driver(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fake_gpu: dict[str, str]
 ) -> None:
     """The driver works in no fork of a process that has called it; what imports torch.compile asks NVML for a GPU, and
@@ -939,7 +937,7 @@ def test_the_nursery_never_calls_the_cuda_driver(
     lost = launcher.forkservers.begin("cuda", compiles=True)
     wait_for(lambda: not lost.lives(), "its end")
     assert b"called the CUDA driver" in os.pread(lost.log, 1 << 16, 0)
-    assert launcher.forkservers.of("cuda", COMPILES) is launcher.forkservers.begin("cuda")
+    assert launcher.forkservers.of("cuda", compiles=True) is launcher.forkservers.begin("cuda")
     assert launcher.forkservers.begin("cuda", compiles=True) is lost, "it would only fail again"
     launcher.end()
     notes.write_text("")
@@ -947,7 +945,7 @@ def test_the_nursery_never_calls_the_cuda_driver(
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{library.parent}:{fake_gpu['LD_LIBRARY_PATH']}")
     launcher.start_forkserver("cuda", compiles=True)
     compiling = launcher.forkservers.begin("cuda", compiles=True)
-    plain = launcher.forkservers.of("cuda", COMPILES)
+    plain = launcher.forkservers.of("cuda", compiles=True)
     assert plain is launcher.forkservers.begin("cuda") is not compiling, "no worker waits for torch.compile's imports"
     launcher.rest(launch.STOP)
     time.sleep(0.5)
@@ -955,10 +953,13 @@ def test_the_nursery_never_calls_the_cuda_driver(
     assert state == "T", "it is stopped while something is timed"
     launcher.rest(launch.GO)
     wait_for(lambda: compiling.imported(5.0), "its imports")
-    assert launcher.forkservers.of("cuda", COMPILES) is compiling and launcher.forkservers.of("cuda", "judge") is plain
-    for serves in ("judge", COMPILES):
+    assert (
+        launcher.forkservers.of("cuda", compiles=True) is compiling
+        and launcher.forkservers.of("cuda", compiles=False) is plain
+    )
+    for compiles in (False, True):
         (theirs, answers), (requests, ours), log = os.pipe(), os.pipe(), os.open(os.devnull, os.O_WRONLY)
-        started = launcher.start("a", "cuda", [requests, answers], log, serves)
+        started = launcher.start("a", "cuda", [requests, answers], log, compiles=compiles)
         os.write(ours, b'{"op": "hello", "n": 1}\n')
         assert json.loads(os.read(theirs, 1 << 16))["pid"] == started.pid
         for fd in (theirs, answers, requests, ours, log):
@@ -966,7 +967,7 @@ def test_the_nursery_never_calls_the_cuda_driver(
     assert not launcher.forkservers.pids() & set(map(int, notes.read_text().split()))
     compiling.process.kill()
     compiling.process.wait()
-    assert launcher.forkservers.of("cuda", COMPILES) is plain, "and a worker that compiles imports it then"
+    assert launcher.forkservers.of("cuda", compiles=True) is plain, "and a worker that compiles imports it then"
     launcher.end()
 
 

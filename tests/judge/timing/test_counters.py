@@ -6,7 +6,6 @@ is asked to, it also runs its command, as ncu does: a kernel in the process that
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -47,16 +46,14 @@ SECOND = FIRST | {"duration_ns": "1,000", "dram_pct": "40", "registers": "64", "
 
 
 def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
-    """ncu's raw page in CSV, with what else it prints before it. launches: our key -> text; `name` is the kernel's,
-    `dtype` that of the NVTX range in which it was launched."""
+    """ncu's raw page in CSV, with what else it prints before it. launches: our key -> text; `name` is the kernel's."""
     plain = ["ID", "Process ID", "Process Name", "Host Name", RANGE, "Kernel Name", "Context", "Stream", "Device", "CC"]
     keys = [key for key in METRIC if any(key in each for each in launches)]
     lines = [[*plain, *(METRIC[key] for key in keys)]]
     lines.append([""] * len(plain) + [(units or UNITS).get(key, "") for key in keys])
     for at, each in enumerate(launches):
-        within = f"1:<default domain>:{counters.range_of(each['dtype'])}:none:none:none" if "dtype" in each else ""
         name = each.get("name", "kernel")
-        facts = [str(at), "4711", "python3.12", "host-of-mine", within, name, "1", "7", "0", "9.0"]
+        facts = [str(at), "4711", "python3.12", "host-of-mine", "", name, "1", "7", "0", "9.0"]
         lines.append([*facts, *(each.get(key, "") for key in keys)])
     table = "\n".join(",".join(f'"{job}"' for job in line) for line in lines)
     return f'==PROF== Connected to process 4711 (/usr/bin/python3.12)\n==PROF== Profiling "kernel"\n{table}\n'
@@ -66,7 +63,7 @@ def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
 
 
 def test_every_launch_is_kept_with_its_counters() -> None:
-    first, second = counters.parse(page(FIRST | {"name": "pack<int, 2>"}, SECOND))
+    first, second = counters._parse(page(FIRST | {"name": "pack<int, 2>"}, SECOND))
     assert first.name == "pack<int, 2>" and first.values.keys() == counters.METRICS.keys()
     assert first.values["duration_ns"] == 3000 and second.values["dram_pct"] == 40
     assert first.values["l1_pct"] is None and first.values["tensor_pct"] is None
@@ -76,23 +73,23 @@ def test_every_launch_is_kept_with_its_counters() -> None:
 def test_values_are_in_our_units_whatever_unit_ncu_chose() -> None:
     scaled = {"duration_ns": "1.5", "dram_read_bytes": "2", "dram_bytes_per_s": "3", "sm_clock_hz": "1.7"}
     units = {"duration_ns": "ms", "dram_read_bytes": "Gbyte", "dram_bytes_per_s": "Tbyte/second", "sm_clock_hz": "Ghz"}
-    (found,) = counters.parse(page(scaled, units=units))
+    (found,) = counters._parse(page(scaled, units=units))
     values = [found.values[key] for key in scaled]
     assert values == pytest.approx([1.5e6, 2e9, 3e12, 1.7e9])
     units |= {"duration_ns": "usecond", "sm_clock_hz": "cycle/nsecond", "dram_read_bytes": "Mbyte"}
-    (found,) = counters.parse(page(scaled, units=units))
+    (found,) = counters._parse(page(scaled, units=units))
     values = [found.values[key] for key in ("duration_ns", "sm_clock_hz", "dram_read_bytes")]
     assert values == pytest.approx([1.5e3, 1.7e9, 2e6])
 
 
 @pytest.mark.parametrize("text", ["", "n/a", "nan", "inf", "-3", "1e999", "(!) nan"])
 def test_what_is_no_count_is_no_value(text: str) -> None:
-    (found,) = counters.parse(page(FIRST | {"dram_pct": text}))
+    (found,) = counters._parse(page(FIRST | {"dram_pct": text}))
     assert found.values["dram_pct"] is None
 
 
 def test_totals_add_up_weigh_by_duration_or_take_the_largest() -> None:
-    found = counters.total(counters.parse(page(FIRST, SECOND)))
+    found = counters.total(counters._parse(page(FIRST, SECOND)))
     assert found.keys() == counters.METRICS.keys()
     assert found["duration_ns"] == 4000 and found["dram_read_bytes"] == 2000 and found["instructions"] == 14
     assert found["dram_pct"] == pytest.approx((80 * 3000 + 40 * 1000) / 4000)
@@ -102,25 +99,18 @@ def test_totals_add_up_weigh_by_duration_or_take_the_largest() -> None:
 
 
 def test_a_call_without_a_launch_has_no_totals() -> None:
-    assert counters.parse("==WARNING== No kernels were profiled.\n") == []
+    assert counters._parse("==WARNING== No kernels were profiled.\n") == []
     assert set(counters.total([]).values()) == {None}
 
 
-def test_launches_are_told_apart_by_the_range_of_their_dtype() -> None:
-    text = page(FIRST | {"dtype": "bfloat16"}, SECOND | {"dtype": "float32", "name": "repro_bfloat16"}, FIRST)
-    names = [[each.name for each in counters.parse(text, counters.range_of(dtype))] for dtype in counters.DTYPES]
-    assert names == [["kernel"], ["repro_bfloat16"]] and len(counters.parse(text)) == 3
-
-
 def test_every_metric_that_is_used_is_collected() -> None:
-    command = counters.command("ncu", "/scratch")
+    command = counters._command("ncu", "/scratch")
     collected = command[command.index("--metrics") + 1].split(",")
     assert collected == list(METRIC.values()) and len(set(collected)) == len(counters.METRICS)
-    assert {*counters.SUMMED, *counters.LARGEST, *results.SHARES} <= counters.METRICS.keys()
+    assert {*counters._SUMMED, *counters._LARGEST, *results.SHARES} <= counters.METRICS.keys()
     told = " ".join(command)
     for words in (
         "--profile-from-start off",
-        "--nvtx",
         "--print-units base",
         "--csv --page raw",
         "--clock-control none",
@@ -180,11 +170,8 @@ def profiled(ncu: str, source: str, timeout_s: float = 240.0) -> tuple[counters.
     """The entry of a kernel of L1_36 on the CPU, and what ran it."""
     profiler = counters.Profiler(ncu, "cpu", timeout_s)
     entry = "ModelNew" if "class ModelNew" in source else "kernel_function"
-    found = profiler.profile({"bfloat16": catalogue.load("L1_36@bf16", size="smoke")}, source.encode(), entry)[
-        "bfloat16"
-    ]
-    launcher = launch.current()
-    assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
+    found = profiler.profile(catalogue.load("L1_36@bf16", size="smoke"), source.encode(), entry)
+    assert not launch.current().workers(), "nothing is left running"
     return found, profiler
 
 
@@ -195,7 +182,8 @@ def test_a_kernel_is_called_on_the_published_inputs_under_no_grad_after_warm_cal
         "import torch\nCALLS = []\n\n\ndef kernel_function(x, num_features, eps=1e-5):\n"
         "    assert x.dtype == torch.bfloat16 and not torch.is_grad_enabled() and num_features == x.shape[1]\n"
         "    CALLS.append(0)\n    print('not for the judge')\n"
-        f"    if len(CALLS) == {counters.WARM_CALLS + 1}: raise ValueError(f'the profiled call, sum {{x.sum():.0f}}')\n"
+        f"    if len(CALLS) == {counters._WARM_CALLS + 1}:\n"
+        "        raise ValueError(f'the profiled call, sum {x.sum():.0f}')\n"
         "    return scaled(x, num_features, eps)\n\n\ndef scaled(",
     )
     found, profiler = profiled(fake("run()\n" + printing(page(FIRST))), checked)
@@ -305,80 +293,6 @@ def test_what_ncu_says_of_a_failure_is_the_reason(fake: Fake) -> None:
     assert found.state == "failed" and "FileNotFoundError" in found.why
 
 
-# -- both dtypes of a kernel in one process
-
-TWO = page(FIRST | {"dtype": "bfloat16"}, SECOND | {"dtype": "float32"})
-# ncu loses its table where the program dies.
-TABLE = f"code = run()\nprint({TWO!r} if not code else '')"
-ONLY = "import os\n\n\ndef kernel_function(x):\n    if str(x.dtype) == 'torch.float32':\n        {}\n    return x\n"
-ONCE = "import torch\nassert not hasattr(torch, 'mine')\ntorch.mine = True\ndef kernel_function(x):\n    return x\n"
-BOTH, BF16, FP32 = counters.DTYPES, counters.DTYPES[:1], counters.DTYPES[1:]
-DIED = "its process ended before the call did"
-# source, dtypes of each process, launches of each dtype or why it has none
-KERNELS = {
-    "both dtypes": (GOOD, [BOTH], [1, 1]),
-    "refuses float32": (ONLY.format("raise ValueError('bf16 alone')"), [BOTH], [1, "ValueError: bf16 alone"]),
-    "dies in float32": (ONLY.format("os._exit(7)"), [BOTH, BF16, FP32], [2, DIED]),
-    "can be imported once": (ONCE, [BOTH, FP32], [1, 2]),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KERNELS)
-def test_one_process_profiles_both_dtypes_unless_one_disturbs_the_other(
-    name: str, fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, processes, expected = KERNELS[name]
-    table = TABLE.replace("repro_float32", "no range") if name == "refuses float32" else TABLE
-    profiler = counters.Profiler(fake(table), "cpu")
-    ran = []
-    run = profiler._run
-    monkeypatch.setattr(profiler, "_run", lambda problems, *more: ran.append(tuple(problems)) or run(problems, *more))
-    problems = {dtype: catalogue.load("L1_36", size="smoke", dtype=dtype) for dtype in counters.DTYPES}
-    found = profiler.profile(problems, source.encode())
-    assert ran == processes
-    for entry, what in zip(found.values(), expected, strict=True):
-        if isinstance(what, int):
-            assert (entry.state, entry.why, len(entry.launches)) == ("profiled", "", what)
-        else:
-            assert entry.state == "not_run" and what in entry.why
-
-
-def said(**facts: Any) -> str:
-    return f"{counters.TOLD}{json.dumps(facts)}\n"
-
-
-CONFINED, DONE = said(confined={}), {"called": True, "done": True}
-RAISED = {"called": True, "error": "ValueError: no"}
-# What a process of both dtypes printed, whether it was killed, and which dtypes run again in a process of their own.
-ENDS = {
-    "all is well": (CONFINED + said(bfloat16=DONE) + said(float32=DONE) + TWO, False, ()),
-    "no dtype has inputs": (said(error="OutOfMemoryError: CUDA"), False, BOTH),
-    "the first raises": (CONFINED + said(bfloat16=RAISED) + said(float32=DONE) + TWO, False, ()),
-    "the second raises": (CONFINED + said(bfloat16=DONE) + said(float32=RAISED) + TWO, False, ()),
-    "the second cannot be imported": (
-        CONFINED + said(bfloat16=DONE) + said(float32={"error": "no"}) + TWO,
-        False,
-        FP32,
-    ),
-    "both raise": (CONFINED + said(bfloat16=RAISED) + said(float32=RAISED), False, FP32),
-    "the first dies": (CONFINED + said(bfloat16={"called": True}), False, FP32),
-    "the second dies": (CONFINED + said(bfloat16=DONE) + said(float32={"called": True}), False, BOTH),
-    "the first hangs": (CONFINED + said(bfloat16={"called": True}), True, FP32),
-    "the second hangs": (CONFINED + said(bfloat16=DONE) + said(float32={"called": True}), True, BOTH),
-    "ncu knows no ranges": (CONFINED + said(bfloat16=DONE) + said(float32=DONE) + page(FIRST), False, BOTH),
-    "no user may read counters": (REFUSAL, False, ()),
-}
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_what_one_dtype_may_have_done_to_the_other_is_run_again_alone(name: str) -> None:
-    text, late, again = ENDS[name]
-    run = counters.Run(BOTH, text, late, None if late else 0, 5.0)
-    assert tuple(dtype for dtype in BOTH if not run.settles(dtype)) == again
-    assert all(counters.Run((dtype,), text, late, 0, 5.0).settles(dtype) for dtype in BOTH)
-
-
 # -- the right to read counters
 
 
@@ -400,7 +314,7 @@ def test_kernels_run_as_the_launcher_if_only_its_user_may_read_counters(
     allowed = f"print({REFUSAL!r}) if os.getuid() else (run(), print({page(FIRST)!r}))"
     try:
         found, profiler = profiled(fake(allowed), GOOD)
-        assert found.state == "profiled" and found.why == counters.AS_ROOT
+        assert found.state == "profiled" and found.why == counters._AS_ROOT
         assert profiler.separation == "process" and not profiler.own_user
         monkeypatch.setattr(launch, "may_administer", lambda: False)
         found, profiler = profiled(fake(allowed), GOOD)
@@ -500,7 +414,7 @@ def row(*entries: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
     totals = counters.total(
-        counters.parse(page(FIRST | {"duration_ns": "3,000,000", "dram_read_bytes": "4,499,999,500"}))
+        counters._parse(page(FIRST | {"duration_ns": "3,000,000", "dram_read_bytes": "4,499,999,500"}))
     )
     found = row(
         {"kernel": "input_kernel", "dtype": "bfloat16", "totals": totals},

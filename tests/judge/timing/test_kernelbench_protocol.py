@@ -10,8 +10,8 @@ from conftest import CPU, Tool, strict_json
 
 from repro import config
 from repro.judge.processes import launcher as launch
-from repro.judge.timing import kernelbench_protocol
-from repro.judge.timing.kernelbench_protocol import TRIALS
+from repro.judge.timing import published_protocol
+from repro.judge.timing.published_protocol import TRIALS
 from repro.problems import catalogue
 from repro.records.verdict import Verdict
 from repro.report import parity
@@ -35,9 +35,8 @@ def measured(tmp_path: Path, **sources: str) -> dict[str, Any]:
         (tmp_path / f"{name}.py").write_text(text)
         solutions.append((name, tmp_path / f"{name}.py", "ModelNew"))
     problem = catalogue.load("L1_36", size="smoke")
-    found = kernelbench_protocol.measure(problem, solutions, {}, "cpu", lambda line: None, 30.0)
-    launcher = launch.current()
-    assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
+    found = published_protocol.kernelbench(problem, solutions, {}, "cpu", lambda line: None, 30.0)
+    assert not launch.current().workers(), "nothing is left running"
     return found
 
 
@@ -57,14 +56,14 @@ def test_a_right_solution_passes_and_others_fail_with_the_reason(tmp_path: Path)
 def test_another_entry_and_a_solution_that_hung_are_not_run() -> None:
     problem = catalogue.load("L1_36", size="smoke")
     solutions = [("kernel", CLIPS, "kernel_function"), ("hung", CLIPS, "ModelNew")]
-    found = kernelbench_protocol.measure(problem, solutions, {"hung": "timeout"}, "cpu", lambda line: None)
+    found = published_protocol.kernelbench(problem, solutions, {"hung": "timeout"}, "cpu", lambda line: None)
     assert [entry.correct for entry in found.values()] == [None, None]
     assert "ModelNew" in found["kernel"].why and "timeout" in found["hung"].why
 
 
 @pytest.mark.parametrize("answer", [{"passed": "5"}, {"passed": True}, {}, {"passed": 5, "ms": -1, "eager_ms": 1}])
 def test_what_a_solution_forges_becomes_no_number(answer: dict[str, Any]) -> None:
-    found = kernelbench_protocol._read(answer, 1e-4, measurement=False)
+    found = published_protocol._kernelbench_verdict(answer, 1e-4, measurement=False)
     assert found.ms is None and found.speedup is None
 
 

@@ -49,8 +49,7 @@ def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str) -> An
     problem = catalogue.load("L1_36@bf16", size="smoke")
     verdicts = dict.fromkeys(sources, "correct")
     found = published_protocol.measure(problem, solutions, verdicts, "cpu", lambda line: None, timeout_s)
-    launcher = launch.current()
-    assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
+    assert not launch.current().workers(), "nothing is left running"
     return found
 
 
