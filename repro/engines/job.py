@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from repro.records.job import Job
     from repro.records.row import Result
 
-# Workers of this many further jobs start while a job is judged: their compilers take a second to start.
-AHEAD = 2
 Progress = Callable[[str], None]
 
 
@@ -114,25 +111,6 @@ def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> 
     return calibration.build(problem, torch.device(job.device), progress)
 
 
-def _workers(jobs: list[Job]) -> Counter[str]:
-    """Return the workers to start before the first of some jobs is judged: its own and, if possible, later jobs'.
-
-    If every worker has a user of its own, and so cannot disturb the judging, the next AHEAD jobs' workers start too.
-    Workers that compile have process pools, so those of only one later job start. All of them are stopped during
-    timing.
-    """
-    counts: Counter[str] = Counter()
-    pools = 0
-    for job in jobs[: 1 + AHEAD if launcher.apart() else 1]:
-        if job.verb == "evaluate" and job.device == jobs[0].device:
-            more = pool.wanted(job.device, job.dtype, len(job.solutions), job.options)
-            pools += pool.COMPILES in more
-            if pools > 2:
-                del more[pool.COMPILES]
-            counts += more
-    return counts
-
-
 def start_torch(device: str) -> None:
     """Start what all judging needs: torch, what it imports for shapes, Triton, and on a GPU a context."""
     with importing.uncollected():
@@ -173,7 +151,7 @@ def serve(folder: Path) -> None:
         print(line, flush=True)
 
     taken: dict[str, Fingerprint] = {}
-    for at, job in enumerate(jobs):
+    for job in jobs:
         watch = stopwatch.Clock()
         outcome = Outcome(job.id, "failed")
         observed = Telemetry(job.device)
@@ -182,8 +160,6 @@ def serve(folder: Path) -> None:
             judges = job.verb == "evaluate" and job.options.trust == "audited"
             if judges:  # it imports what workers need at the same time as this process does
                 launcher.current().start_forkserver(job.device)
-                if pool.COMPILES in _workers(jobs[at + 1 :]):  # too late for this job, but not for the next
-                    launcher.current().start_forkserver(job.device, compiles=True)
             elif job.device == "cpu" and job.options.trust == "dev":  # workers get this by their environment
                 config.interpret()
             if job.device not in taken:
@@ -197,7 +173,7 @@ def serve(folder: Path) -> None:
             outcome.fingerprint = taken[job.device]
             watch.lap("fingerprint")
             if judges:
-                pool.prepare(_workers(jobs[at:]), job.device)
+                pool.prepare(pool.wanted(job.device, job.dtype, len(job.solutions), job.options), job.device)
                 watch.lap("workers begun")
             outcome.result = run(job, folder, ahead.settle, progress, observed.mark)
             outcome.status = "done"
@@ -209,8 +185,7 @@ def serve(folder: Path) -> None:
             outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
             traceback.print_exc()
         watch.lap("job")
-        if at + 1 == len(jobs) or not launcher.apart():
-            pool.close()
+        pool.close()
         watch.lap("workers ended")
         if job.device == "cuda" and "torch" in sys.modules:
             sys.modules["torch"].cuda.empty_cache()  # cached by the judge's allocator; the next job needs it

@@ -282,15 +282,13 @@ class JudgeSession:
     def _await_baselines(self, good: list[Implementation]) -> None:
         """Wait for the compilations that a timing of these solutions needs, and end the others."""
         wanted, verified = precompile.wanted(self.evaluation, good), time.monotonic()
-        for each in self.compiling:
-            if each.implementation.name not in wanted:
-                each.dismiss()
-        for each in self.compiling:
-            if each.implementation.name in wanted:
-                each.wait(verified)
-            else:
-                each.drop()
-            self.late |= each.why
+        for ahead in self.compiling:
+            if ahead.implementation.name not in wanted:
+                ahead.drop()
+        for ahead in self.compiling:
+            if ahead.implementation.name in wanted:
+                ahead.wait(verified)
+            self.late |= ahead.why
         self.clock.lap("waiting for torch.compile")
 
     def room(self) -> int:

@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -23,18 +23,18 @@ from repro.system.procfs import at_rest, dead, descendants, forks, moving, of_us
 
 # Reason codes that a worker may give itself; any other counts as `exception`. One says that there is no GPU, and is
 # believed where there is none.
-NEEDS_CUDA = "needs_cuda"
-CODES = SolutionRejected.RULES | {
+_NEEDS_CUDA = "needs_cuda"
+_CODES = SolutionRejected.RULES | {
     "syntax_error", "import_error", "missing", "no_entry", "not_a_module", "state_dict_mismatch", "out_of_memory",
-    "exception", NEEDS_CUDA,
+    "exception", _NEEDS_CUDA,
 }  # fmt: skip
-START_TIMEOUT_S = 120.0
-STDERR_TAIL_BYTES = 4000
-ENDING_TIMEOUT_S = 10.0
+_START_TIMEOUT_S = 120.0
+_STDERR_TAIL_BYTES = 4000
+_ENDING_TIMEOUT_S = 10.0
 # Time in which stopped processes must come to rest; the inputs do not exist yet.
-STILL_TIMEOUT_S = 5.0
+_STILL_TIMEOUT_S = 5.0
 # Time between two readings of CPU times that must be equal.
-LAST_MOMENT_S = 0.001
+_LAST_MOMENT_S = 0.001
 
 
 class Asked(Protocol):
@@ -112,7 +112,7 @@ class WorkerProcess:
         self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
         self.stopped = self.ended = False
         self.resting: dict[int, int] | None = None  # CPU time in ns by process id, once all processes are at rest
-        self.found, self.forks = list[int](), 0
+        self.listed, self.forks = list[int](), 0  # the processes, and how many this machine had started by then
         self.hello: Json = {}
         self.unrest = ""  # why `rest` or `rested` was False the last time
         self.strangers = set[tuple[int, int]]()
@@ -128,9 +128,9 @@ class WorkerProcess:
     def start(self) -> Json:
         """Wait for the worker and attach the buffers, once. Return the worker's description of its software."""
         if not self.hello:
-            self.hello = self.ask({"op": "hello"}, START_TIMEOUT_S)
+            self.hello = self.ask({"op": "hello"}, _START_TIMEOUT_S)
             tickets = {name: buffer.ticket(self.numbers.get(name)) for name, buffer in self.buffers.items()}
-            self.ask({"op": "attach", "buffers": tickets}, START_TIMEOUT_S)
+            self.ask({"op": "attach", "buffers": tickets}, _START_TIMEOUT_S)
         return self.hello
 
     def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
@@ -166,8 +166,8 @@ class WorkerProcess:
             if answer.pop("n", None) != number:
                 raise ChannelGarbage("an answer to another request")
         if "error" in answer:
-            known, told = CODES - {NEEDS_CUDA} if self.device.type == "cuda" else CODES, str(answer.get("code"))
-            code = told if told in known else "exception"
+            known, code = _CODES - {_NEEDS_CUDA} if self.device.type == "cuda" else _CODES, str(answer.get("code"))
+            code = code if code in known else "exception"
             kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
             raise kind(code, str(answer["error"]))
         return answer
@@ -202,7 +202,7 @@ class WorkerProcess:
             raise SolutionRejected("protocol_tampered", str(error)) from None
 
     def _death(self, op: str) -> SolutionDied:
-        deadline = time.monotonic() + ENDING_TIMEOUT_S
+        deadline = time.monotonic() + _ENDING_TIMEOUT_S
         while (code := self.launcher.poll(self.started.pid)) is None and time.monotonic() < deadline:
             time.sleep(0.01)
         if code is None:
@@ -219,7 +219,7 @@ class WorkerProcess:
     def stderr_tail(self) -> str:
         """Return the end of what the worker printed, for messages only."""
         size = os.fstat(self.process.log).st_size
-        data = os.pread(self.process.log, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES))
+        data = os.pread(self.process.log, _STDERR_TAIL_BYTES, max(0, size - _STDERR_TAIL_BYTES))
         return " | ".join(data.decode(errors="replace").strip().splitlines()[-3:])
 
     def stop(self) -> None:
@@ -236,13 +236,13 @@ class WorkerProcess:
         """
         count = forks()
         if count and count == self.forks:
-            return self.found
+            return self.listed
         uid = self.started.uid
-        found = descendants(self.started.pid) if uid is None else of_user_but(uid, self.strangers)
-        if found is None:
+        pids = descendants(self.started.pid) if uid is None else of_user_but(uid, self.strangers)
+        if pids is None:
             return None
-        self.found, self.forks = [pid for pid in found if pid not in self.warden], count
-        return self.found
+        self.listed, self.forks = [pid for pid in pids if pid not in self.warden], count
+        return self.listed
 
     def rest(self) -> bool:
         """Wait until every thread of the stopped worker is at rest. Return whether it came to rest in time.
@@ -250,25 +250,32 @@ class WorkerProcess:
         A timer can resume a process without a signal, and a system call runs on until it ends. Baselines wait as long
         as solutions: a longer rest makes the next resume slower, and the judge's clock compares both.
         """
-        deadline, before = time.monotonic() + STILL_TIMEOUT_S, dict[int, int]()
+        deadline, worked = time.monotonic() + _STILL_TIMEOUT_S, dict[int, int]()
         while self.resting is None and self.stopped and time.monotonic() < deadline:
-            found = self._processes()
-            if self.started.uid is None and {*(found or [])} - {*self.started.stopped}:
-                self._signal(launcher.STOP)  # forked before its parent stopped; a whole user is signalled at once
-            if found is not None and all(at_rest(pid) for pid in found):
-                worked = {pid: worked_ns(pid) for pid in found if not dead(pid)}
-                if worked == before:  # a thread in state "stopped" may still run for a moment
-                    self.resting = worked
-                    break
-                before = worked
-                time.sleep(LAST_MOMENT_S)
-            else:
-                time.sleep(0.0003)
+            worked = self._look(worked)
         if self.resting is not None or not self.stopped:
             return True
-        told = [each for pid in self._processes() or [] for each in moving(pid)]
-        self.unrest = "; ".join(told[:3]) or "its processes changed all the time"
+        threads = [thread for pid in self._processes() or [] for thread in moving(pid)]
+        self.unrest = "; ".join(threads[:3]) or "its processes changed all the time"
         return False
+
+    def _look(self, before: dict[int, int]) -> dict[int, int]:
+        """Look at all processes once. They rest if all are stopped with the CPU times of the last look, `before`.
+
+        Return their CPU times, or `before` if one is not stopped.
+        """
+        pids = self._processes()
+        if self.started.uid is None and {*(pids or [])} - {*self.started.stopped}:
+            self._signal(launcher.STOP)  # forked before its parent stopped; a whole user is signalled at once
+        if pids is None or not all(at_rest(pid) for pid in pids):
+            time.sleep(0.0003)
+            return before
+        worked = {pid: worked_ns(pid) for pid in pids if not dead(pid)}
+        if worked == before:  # a thread in state "stopped" may still run for a moment
+            self.resting = worked
+        else:
+            time.sleep(_LAST_MOMENT_S)
+        return worked
 
     def rested(self) -> bool:
         """Return whether no process of the worker has run, ended or appeared since `rest`."""
@@ -276,17 +283,24 @@ class WorkerProcess:
             return True
         for pid, ns in self.resting.items():
             if (now := worked_ns(pid)) != ns:
-                told = moving(pid)[:2] or ["its threads are stopped"]
+                threads = moving(pid)[:2] or ["its threads are stopped"]
                 used = f"a process used {(now - ns) / 1e6:.3f} ms of CPU time"
-                self.unrest = "; ".join([used, *told]) if now else "a process ended"
+                self.unrest = "; ".join([used, *threads]) if now else "a process ended"
                 return False
-        deadline = time.monotonic() + STILL_TIMEOUT_S
-        while (found := self._processes()) is None and time.monotonic() < deadline:
+        return not self._appeared(self.resting)
+
+    def _appeared(self, known: Collection[int]) -> bool:
+        """Return whether there are other processes than the known ones, or they cannot be listed."""
+        deadline = time.monotonic() + _STILL_TIMEOUT_S
+        while (pids := self._processes()) is None and time.monotonic() < deadline:
             time.sleep(0.001)
-        new = [pid for pid in found or [] if pid not in self.resting and not dead(pid)]
-        if found is None or new:
-            self.unrest = f"{len(new)} processes appeared" if new else "its processes could not be listed"
-        return found is not None and not new
+        if pids is None:
+            self.unrest = "its processes could not be listed"
+            return True
+        new = [pid for pid in pids if pid not in known and not dead(pid)]
+        if new:
+            self.unrest = f"{len(new)} processes appeared"
+        return bool(new)
 
     def wake(self) -> None:
         """Resume the worker's processes."""

@@ -6,9 +6,6 @@ that imported torch, Triton and the worker's code, and nothing else. The fork se
 could not use, and no thread that a fork would miss. It is a new process; without a GPU it is a fork of the launcher,
 which imported torch there.
 
-For runs of many jobs, a second fork server also imports torch.compile. Workers that compile are forks of that one as
-soon as it is ready.
-
 Each worker is forked twice, so that it is orphaned at once. The launcher adopts orphans and becomes its parent: the
 process that starts workers also ends them. A worker begins once the launcher has registered it. Then it is confined,
 and becomes what its request names: a module with a function `serve`. The launcher's side of this module needs no torch.
@@ -48,8 +45,6 @@ _START_TIMEOUT_S = 120.0
 _TAIL_BYTES = 2000
 # The module that a worker of solutions and baselines serves, imported before any worker is forked.
 WORKER = "repro.judge.worker.server"
-# The word that asks for a fork server with torch.compile.
-COMPILES = "compiles"
 # The byte that tells a worker to begin, and the byte by which a fork server tells the launcher that it is ready.
 BEGIN = b"B"
 
@@ -78,9 +73,9 @@ class Request:
 
 
 class Forkserver:
-    """A fork server for workers of one kind of device, or for those that compile. It imports in the background."""
+    """A fork server for workers of one kind of device. It imports in the background."""
 
-    def __init__(self, device: str, *, compiles: bool = False, forks: bool = False) -> None:
+    def __init__(self, device: str, *, forks: bool = False) -> None:
         """forks: whether it is a fork of this process, and not a new process."""
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.connection.settimeout(_START_TIMEOUT_S)
@@ -88,10 +83,10 @@ class Forkserver:
         self.answers, self.ready = True, False
         # The folder is never made: nothing is written before a worker has its own.
         environment = config.worker_env(Path(tempfile.gettempdir()) / "repro-forkserver", interpret=device == "cpu")
-        environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # importing torch.compile checks for a GPU
+        environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # an import that looks for a GPU must not call CUDA
         with theirs:
             start = _fork if forks else _spawn
-            self.process = start(theirs, _kind_of(device), self.log, environment, compiles=compiles)
+            self.process = start(theirs, _kind_of(device), self.log, environment)
 
     def lives(self) -> bool:
         """Return whether the fork server can still be asked."""
@@ -136,13 +131,10 @@ class Forkserver:
         os.close(self.log)
 
 
-def _spawn(
-    theirs: socket.socket, device: str, log: int, environment: dict[str, str], *, compiles: bool
-) -> subprocess.Popen[bytes]:
+def _spawn(theirs: socket.socket, device: str, log: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start a fork server as a new process."""
-    words = [sys.executable, "-P", "-s", "-m", "repro.judge", "forkserver", str(theirs.fileno()), device]
     return subprocess.Popen(
-        [*words, *([COMPILES] if compiles else [])],
+        [sys.executable, "-P", "-s", "-m", "repro.judge", "forkserver", str(theirs.fileno()), device],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -153,7 +145,7 @@ def _spawn(
     )
 
 
-def _fork(theirs: socket.socket, device: str, log: int, environment: dict[str, str], *, compiles: bool) -> Forked:
+def _fork(theirs: socket.socket, device: str, log: int, environment: dict[str, str]) -> Forked:
     """Start a fork server as a fork of this process. Its workers, too, end here."""
     pid = os.fork()
     if pid:
@@ -161,7 +153,7 @@ def _fork(theirs: socket.socket, device: str, log: int, environment: dict[str, s
     code = 1
     try:
         _leave_launcher(theirs.fileno(), log, environment)
-        work(theirs, device, compiles=compiles)
+        work(theirs, device)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -200,28 +192,16 @@ class Forkservers:
 
     def __init__(self, *, forks: bool = False) -> None:
         self.forks = forks
-        self.begun: dict[tuple[str, bool], Forkserver] = {}
+        self.begun: dict[str, Forkserver] = {}
 
-    def begin(self, device: str, *, compiles: bool = False) -> Forkserver:
-        """Start the imports for a device's workers unless they have begun. Do not wait.
-
-        A fork server that ended is started again, except the one for torch.compile: workers can compile without it.
-        """
-        forkserver = self.begun.get((_kind_of(device), compiles))
-        if forkserver is None or not (forkserver.lives() or compiles):
+    def begin(self, device: str) -> Forkserver:
+        """Return the fork server of a device's workers. Start it unless it runs, and do not wait for its imports."""
+        forkserver = self.begun.get(_kind_of(device))
+        if forkserver is None or not forkserver.lives():
             if forkserver is not None:
                 forkserver.close()
-            forkserver = Forkserver(device, compiles=compiles, forks=self.forks)
-            self.begun[_kind_of(device), compiles] = forkserver
+            forkserver = self.begun[_kind_of(device)] = Forkserver(device, forks=self.forks)
         return forkserver
-
-    def of(self, device: str, *, compiles: bool) -> Forkserver:
-        """Return the fork server to fork a worker from: the one with torch.compile if it compiles and that is ready."""
-        compiling = self.begun.get((_kind_of(device), True)) if compiles else None
-        with contextlib.suppress(OSError):
-            if compiling is not None and compiling.lives() and compiling.imported():
-                return compiling
-        return self.begin(device)
 
     def rest(self, signal_: int) -> None:
         """Send SIGSTOP or SIGCONT to fork servers that are still importing."""
@@ -284,13 +264,13 @@ class Forked:
 # -- the fork server itself --------------------------------------------------------------------------------------------
 
 
-def work(connection: socket.socket, device: str, *, compiles: bool) -> None:
+def work(connection: socket.socket, device: str) -> None:
     """Fork workers until the launcher is gone. In each, confine the process, then become what its request names.
 
     A worker is confined before it reads anything from its judge. Landlock binds the calling thread and what it starts;
     a fork has one thread, whatever the imports started.
     """
-    request = _forked(connection, device, compiles=compiles)
+    request = _forked(connection, device)
     scratch = Path(request.scratch)
     os.chdir(scratch)
     if os.geteuid() == 0:  # child processes of confined root, in which torch compiles, have no CUDA
@@ -300,7 +280,7 @@ def work(connection: socket.socket, device: str, *, compiles: bool) -> None:
     module.serve(request, {} if late else confinement.confine(scratch, [], request.shielded))
 
 
-def _forked(connection: socket.socket, device: str, *, compiles: bool) -> Request:
+def _forked(connection: socket.socket, device: str) -> Request:
     """Fork workers until the launcher is gone, then end this process.
 
     Returns in every worker, with the worker's request, once the launcher has told it to begin.
@@ -312,10 +292,6 @@ def _forked(connection: socket.socket, device: str, *, compiles: bool) -> Reques
         importlib.import_module(WORKER)
         if device != "cpu":
             preload.read_triton()
-        if compiles:
-            preload.import_compiler()
-    if compiles and has_called_cuda():  # possible if NVML did not answer
-        sys.exit("the imports called the CUDA driver, which then fails in every fork")
     connection.send(BEGIN)
     us = os.getpid()
     while True:
@@ -342,14 +318,6 @@ def _forked(connection: socket.socket, device: str, *, compiles: bool) -> Reques
             os.close(fd)
         with contextlib.suppress(OSError):
             connection.send(json.dumps(answer).encode())
-
-
-def has_called_cuda() -> bool:
-    """Return whether CUDA would fail in a fork of this process, by asking one."""
-    pid = os.fork()
-    if pid == 0:
-        os._exit(int(sys.modules["torch"].cuda._is_in_bad_fork()))
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
 
 
 def _fork_twice() -> int:

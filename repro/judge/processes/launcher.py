@@ -109,9 +109,9 @@ class Launcher:
         """Return the process ids of the workers that have not been removed."""
         return list(self.started)
 
-    def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
-        """Start the fork server of a device, or the one for workers that compile. Do not wait for its imports."""
-        self.forkservers.begin(device, compiles=compiles)
+    def start_forkserver(self, device: str) -> None:
+        """Start the fork server of a device. Do not wait for its imports."""
+        self.forkservers.begin(device)
 
     def rest(self, command: bytes) -> None:
         """Send STOP or GO to fork servers that are still importing: nothing is timed beside them."""
@@ -138,7 +138,7 @@ class Launcher:
         try:
             environment = config.worker_env(Path(scratch), interpret=device == "cpu")
             request = Request(serves, compiles, device, scratch, uid, environment, (self.judge,))
-            pid, numbers = self.forkservers.of(device, compiles=compiles).fork(request, log, begin, fds)
+            pid, numbers = self.forkservers.begin(device).fork(request, log, begin, fds)
             self.children[pid] = Forked(pid)
             self.started[pid] = begun = replace(begun, pid=pid, fds=numbers)
             os.write(tell, BEGIN)  # only now is the worker registered, so it cannot be mistaken for an orphan
@@ -305,9 +305,9 @@ class RemoteLauncher:
         )
         return Started(*started, *pipes)
 
-    def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
+    def start_forkserver(self, device: str) -> None:
         """Start a fork server, see `Launcher.start_forkserver`."""
-        self._ask("start_forkserver", device=device, compiles=compiles)
+        self._ask("start_forkserver", device=device)
 
     def rest(self, command: bytes) -> None:
         """Stop or resume importing fork servers, see `Launcher.rest`."""

@@ -34,22 +34,16 @@ def triton() -> None:
         _ = triton_driver.active.utils
 
 
-def import_compiler() -> None:
-    """Import torch.compile, and have it read its own source once for its cache keys.
+def compiler() -> None:
+    """Import torch.compile, have it read its own source for its cache keys, and start its compilation processes.
 
-    It starts no process and no thread, and makes no CUDA context. Errors are ignored here; they recur and are reported
-    at the first compilation.
+    A first compilation would do so only after seconds. Errors are ignored here; they recur and are reported at the
+    first compilation.
     """
     with contextlib.suppress(Exception):
         importlib.import_module("torch._dynamo")
         importlib.import_module("torch._inductor.compile_fx")
         importlib.import_module("torch._inductor.codecache").torch_key()
-
-
-def compiler() -> None:
-    """Start torch.compile's compilation processes, which a first compilation would start only after seconds."""
-    import_compiler()
-    with contextlib.suppress(Exception):
         importlib.import_module("torch._inductor.async_compile").maybe_warm_pool()
 
 

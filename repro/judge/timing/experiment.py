@@ -32,11 +32,12 @@ from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.implementation import Implementation, Options, Restless, moved
+from repro.judge.processes.wire import Json
 from repro.judge.timing import sampling, speedups
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, Idle
 from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
 from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
-from repro.judge.timing.timed_call import Launching
+from repro.judge.timing.timed_call import Call, Launching
 from repro.problems.meta import changes_inputs
 from repro.records.options import PASSES
 from repro.records.result import Timing
@@ -111,6 +112,11 @@ class Experiment:
         )  # the trial with published inputs is named like its weights
         self.others = input_cases.others(evaluation.plan, evaluation.fixture, perturbed)
         random.SystemRandom().shuffle(self.others)
+
+    @property
+    def audited(self) -> bool:
+        """Return whether everything is measured that a verdict may rest on."""
+        return self.cuda and self.options.trust == "audited"
 
     @property
     def everyone(self) -> list[Implementation]:
@@ -227,18 +233,39 @@ class Experiment:
         return run
 
     def _call(self, implementation: Implementation, variant: str, block: Block) -> Sample:
-        worker, gated = implementation.worker, block.condition != "open"
+        worker, kind = implementation.worker, self._kind(block)
         assert worker is not None
-        timeout_s = self.options.timeout_s
-        kind = self._kind(block)
+        call, early_ms = self._ready(implementation, variant, kind, gated=block.condition != "open")
+        if not worker.rested() and not implementation.trusted:
+            raise Restless(implementation)
+        seal = Seal(self.dims, self.slots.staging_bytes)
+        answer, wall_ms = call.go()
+        sealed = implementation.ask({"op": "seal", "key": seal.key.hex()}, self.options.timeout_s)
+        self.busy_s = time.perf_counter() - call.begin
+        sample = self._sample(implementation, call, answer, wall_ms, early_ms)
+        self._others(implementation)
+        implementation.note_modes(variant, answer.get("modes"))
+        seal.roots = sealed.get("roots")
+        self._check(implementation, kind, seal)
+        if not self.keep:
+            implementation.ask({"op": "release"}, self.options.timeout_s)
+        worker.stop()
+        return sample
+
+    def _ready(
+        self, implementation: Implementation, variant: str, kind: str, *, gated: bool
+    ) -> tuple[Call, float | None]:
+        """Return a call on new inputs, launched if it can be, and for how long the GPU was still busy, ms."""
         stress = input_cases.stress_of(self.evaluation.plan, kind)
         if not self.keep:  # memory is short and was released: allocate it again by a call on other inputs
             self.slots.fill(secret_seed(), stress)
-            implementation.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
-        fill = lambda: self.slots.fill(secret_seed(), stress)  # noqa: E731
+            message = {"op": "run", "variant": variant, "inputs": self.slots.told()}
+            implementation.ask(message, self.options.timeout_s)
         self._others(implementation)
         self.slots.move()
-        call, early_ms = self.launching.ready(implementation, variant, fill, self.busy_s, gated=gated)
+        call, early_ms = self.launching.ready(
+            implementation, variant, lambda: self.slots.fill(secret_seed(), stress), self.busy_s, gated=gated
+        )
         if early_ms is None:
             detail = f"the GPU stays busy while the solution is stopped ({BUSY_TRIES} flushes in a row were delayed)"
             if not implementation.trusted:
@@ -246,31 +273,25 @@ class Experiment:
             if self.solutions:  # a measurement beside whatever keeps the GPU busy is invalid
                 call.let_go()
                 raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
-        if not worker.rested() and not implementation.trusted:
-            raise Restless(implementation)
-        seal = Seal(self.dims, self.slots.staging_bytes)
-        answer, wall_ms = call.go()
-        sealed = implementation.ask({"op": "seal", "key": seal.key.hex()}, timeout_s)
-        self.busy_s = time.perf_counter() - call.begin
-        seal_ms = self.busy_s * 1e3 - wall_ms
+        return call, early_ms
+
+    def _sample(
+        self, implementation: Implementation, call: Call, answer: Json, wall_ms: float, early_ms: float | None
+    ) -> Sample:
+        """Return the sample of a sealed call. Raises SolutionRejected if it reports an impossible time."""
         device_ms, host_ms = (sampling.reported(answer.get(name)) for name in ("device_ms", "host_ms"))
         launch_ms = answer.get("launch_ms")
         if implementation.trusted:
             launch_ms = sampling.reported(launch_ms)
         elif not (isinstance(launch_ms, float) and 0 <= launch_ms < sampling.MAX_MS):
             launch_ms = 0.0  # a solution's report only informs
-        hidden = call.hidden(launch_ms) if self.cuda else None
-        sample = Sample(device_ms, host_ms, wall_ms, call.gate_us / 1e3, launch_ms, seal_ms=seal_ms, hidden=hidden)
+        sample = Sample(
+            device_ms, host_ms, wall_ms, call.gate_us / 1e3, launch_ms, seal_ms=self.busy_s * 1e3 - wall_ms,
+            hidden=call.hidden(launch_ms) if self.cuda else None,
+        )  # fmt: skip
         # earlier work counts in the call
         if not implementation.trusted and early_ms and early_ms > sampling.CLOCK_SLACK_MS:
-            sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
-        self._others(implementation)
-        implementation.note_modes(variant, answer.get("modes"))
-        seal.roots = sealed.get("roots")
-        self._check(implementation, kind, seal)
-        if not self.keep:
-            implementation.ask({"op": "release"}, timeout_s)
-        worker.stop()
+            return replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         return sample
 
     def _others(self, implementation: Implementation) -> None:
@@ -331,28 +352,32 @@ class Experiment:
 
     def run(self) -> tuple[dict[str, Series], Timing]:
         """Run all blocks. Return the series and facts about them. Raises Blamed."""
-        key = self.evaluation.problem.key
-        runners = self.prepare()
-        self.evaluation.progress(f"{key}: timing {', '.join(r.name for r in runners)}")
+        options, runners = self.options, self.prepare()
+        self.evaluation.progress(f"{self.evaluation.problem.key}: timing {', '.join(r.name for r in runners)}")
         self.evaluation.mark("warm")
         self.clock.lap("telemetry")
-        if self.options.screening:
-            screened = sampling.screened(runners, self.options.timing_budget_s, self.options.max_blocks)
+        if options.screening:
+            screened = sampling.screened(runners, options.timing_budget_s, options.max_blocks)
             return screened, Timing(status="screened", left_out={}, baseline_classes={})
-        series, status = sampling.measure(runners, self.options.timing_budget_s, warm=self.cuda,
-                                        most=self.options.max_blocks)  # fmt: skip
+        series, status = sampling.measure(runners, options.timing_budget_s, warm=self.cuda, most=options.max_blocks)
         self.series = series
-        if self.cuda and self.options.trust != "dev":
+        watched = self.cuda and options.trust != "dev"
+        if watched:
             sampling.ask_more(runners, series, self.launching.late)
         self.clock.lap("sampling")
         self.evaluation.mark("timed")
         self.clock.lap("telemetry")
-        baselines_ = {r.name: series[r.name] for r in runners if not r.candidate}
-        trusted = [found for name, found in baselines_.items() if name not in self.launching.late]
-        self.left_out |= self._skipped()
-        timing = Timing(
+        timing = self._facts(series, status)
+        if watched:
+            late = self.launching.late
+            self._decide(series, [series[r.name] for r in runners if not r.candidate and r.name not in late])
+        return series, timing.model_copy(update=self._passes(runners, series))
+
+    def _facts(self, series: dict[str, Series], status: str) -> Timing:
+        """Return how the blocks were measured."""
+        return Timing(
             status=status,
-            left_out=self.left_out,
+            left_out=self.left_out | self._skipped(),
             baseline_classes=self.classes,
             compile_s=self.spent_s,
             inputs=f"{self.kind}, new for every call",
@@ -364,18 +389,18 @@ class Experiment:
             launches_not_hidden=sampling.visible(series) if self.cuda else [],
             launched_late=sorted(self.launching.late),
         )
+
+    def _passes(self, runners: list[Runner], series: dict[str, Series]) -> dict[str, object]:
+        """Measure what the options ask for beside the blocks. Return the facts for `Timing`. Raises Blamed."""
+        facts: dict[str, object] = {}
         if self.cuda:
-            told = {"power_limit": self.idle.limit.record(), "inputs_made_again": self.idle.again}
-            timing = timing.model_copy(update=told)
-            if self.options.trust != "dev":
-                self._decide(series, trusted)
-            if "hot" in self.options.passes:
-                self._hot(series)
-                self.clock.lap("hot")
+            facts = {"power_limit": self.idle.limit.record(), "inputs_made_again": self.idle.again}
+        if self.cuda and "hot" in self.options.passes:
+            self._hot(series)
+            self.clock.lap("hot")
         if self.control is not None:
-            aa = speedups.gated(series["eager"], series[self.control.name])
-            timing = timing.model_copy(update={"aa": aa})
-        if self.cuda and self.options.trust == "audited":
+            facts["aa"] = speedups.gated(series["eager"], series[self.control.name])
+        if self.audited:
             for implementation in self.solutions:
                 if "profile" in self.options.passes:
                     self._profile(implementation)
@@ -383,9 +408,9 @@ class Experiment:
                     implementation.profile = {"kernels": [], "reason": WITHOUT}
             self.clock.lap("profile")
             if self.options.alone:
-                timing = timing.model_copy(update={"alone": self._alone(runners, series)})
+                facts["alone"] = self._alone(runners, series)
             self.clock.lap("alone")
-        return series, timing
+        return facts
 
     def _decide(self, series: dict[str, Series], trusted: list[Series]) -> None:
         """Compare the clocks of all solutions, and put the series that are believed in their place. Raises Blamed."""
@@ -414,9 +439,8 @@ class Experiment:
 
     def _skipped(self) -> dict[str, str]:
         """Return what the options leave out, of all that can be measured on a GPU: name -> reason."""
-        audited = self.cuda and self.options.trust == "audited"
         named = {"control": "the A/A control", "hot": "times back to back (hot)", "profile": "the profile of kernels"}
-        skipped = [name for name in PASSES if audited and name not in self.options.passes]
+        skipped = [name for name in PASSES if self.audited and name not in self.options.passes]
         modes = [mode for mode in baselines.MODES if skipped and mode not in self.options.modes]
         return dict.fromkeys([*modes, *(named[name] for name in skipped)], WITHOUT)
 

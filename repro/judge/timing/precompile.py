@@ -18,11 +18,9 @@ from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
 
 COMPILE_TIMEOUT_S = 600.0
-# Baselines are compiled ahead if the GPU has room for ROOM times inputs and outputs, plus WORKER_BYTES for each worker.
-# With room for ROOM_FOR_ALL, every kind of max_autotune is compiled before it is known which one is needed.
-ROOM, ROOM_FOR_ALL = 6, 8
-WORKER_BYTES = 5 << 30
-FAULTS = (SolutionError, JudgeError, OSError, ValueError, torch.cuda.OutOfMemoryError)
+# Baselines compile ahead if the GPU has room for _ROOM times inputs and outputs, and for _WORKER_BYTES a worker.
+_ROOM, _WORKER_BYTES = 6, 5 << 30
+_FAULTS = (SolutionError, JudgeError, OSError, ValueError, torch.cuda.OutOfMemoryError)
 
 
 class Ahead:
@@ -31,13 +29,8 @@ class Ahead:
     def __init__(
         self, evaluation: Evaluation, implementation: Implementation, weights: tuple[str, Any], timeout_s: float
     ) -> None:
-        self.evaluation, self.implementation, self.weights, self.timeout_s = (
-            evaluation,
-            implementation,
-            weights,
-            timeout_s,
-        )
-        self.dropped = False
+        self.evaluation, self.implementation = evaluation, implementation
+        self.weights, self.timeout_s = weights, timeout_s
         self.queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.asked: list[str] = []
         self.begin = time.monotonic()
@@ -62,7 +55,7 @@ class Ahead:
             self.inputs = self.evaluation.slots.told()
             self.evaluation.workers.seat(
                 self.implementation
-            )  # only a thread with the CUDA context can share GPU memory
+            )  # only this thread, with the CUDA context, can share memory
             self.thread.start()
         for variant in variants:
             if variant not in self.asked:
@@ -70,7 +63,7 @@ class Ahead:
                 self.queue.put(variant)
 
     def _work(self) -> None:
-        with contextlib.suppress(*FAULTS):
+        with contextlib.suppress(*_FAULTS):
             self.evaluation.workers.start(self.implementation)
         while (variant := self.queue.get()) is not None:
             if self.implementation.worker is None or self.why:
@@ -78,7 +71,7 @@ class Ahead:
             self.compiling = time.monotonic()
             try:
                 self._compile(variant)
-            except FAULTS as error:
+            except _FAULTS as error:
                 self.why[variant] = str(error)
             self.spent_s[variant] = round(time.monotonic() - (self.compiling if self.spent_s else self.begin), 3)
 
@@ -101,20 +94,19 @@ class Ahead:
         A max_autotune compilation's time counts from its own start or from the end of verification (`verified`,
         monotonic), whichever is later, so that solutions take none of it away.
         """
-        if self.dropped:
-            self.drop()
-        elif self.asked:
-            self.queue.put(None)
-            while self.thread.is_alive():
-                self.thread.join(0.05)
-                late = self.compiling and time.monotonic() - max(self.compiling, verified) > self.timeout_s
-                if self.tuned and late and len(self.spent_s) < len(self.asked) and self.thread.is_alive():
-                    self._kill()
-                    self.why = dict.fromkeys(self.asked, f"timeout: compilation took longer than {self.timeout_s:g} s")
-            if self.why:
-                self.evaluation.workers.end(self.implementation)
-            elif self.implementation.worker is None:  # it did not start: it is started again when it is timed
-                self._forget()
+        if not self.asked:
+            return
+        self.queue.put(None)
+        while self.thread.is_alive():
+            self.thread.join(0.05)
+            late = self.compiling and time.monotonic() - max(self.compiling, verified) > self.timeout_s
+            if self.tuned and late and len(self.spent_s) < len(self.asked) and self.thread.is_alive():
+                self._kill()
+                self.why = dict.fromkeys(self.asked, f"timeout: compilation took longer than {self.timeout_s:g} s")
+        if self.why:
+            self.evaluation.workers.end(self.implementation)
+        elif self.implementation.worker is None:  # it did not start: it is started again when it is timed
+            self._forget()
 
     def _kill(self) -> None:
         while self.thread.is_alive():
@@ -129,77 +121,57 @@ class Ahead:
         self.why, self.implementation.failed = {}, ""
         self.implementation.reasons.clear()
 
-    def dismiss(self) -> None:
-        """Make it end without waiting: no solution will be compared with its variants."""
-        if self.asked and not self.dropped:
-            self.dropped = True
-            self.queue.put(None)
-            worker = self.implementation.worker
-            if worker is not None:
-                worker.doom()
-
     def drop(self) -> None:
-        """End it. Its variants are compiled when they are timed, if they are needed after all."""
-        self.dismiss()
-        self._kill()
-        self.evaluation.workers.end(self.implementation)
-        if self.dropped:
+        """End it: no solution is compared with its variants. If they are needed later, they compile when timed."""
+        if self.asked:
+            self.queue.put(None)
+            self._kill()
             self._forget()
+        self.evaluation.workers.end(self.implementation)
 
 
-def room(evaluation: Evaluation, times: int = ROOM, workers: int = 2) -> bool:
+def room(evaluation: Evaluation, times: int = _ROOM, workers: int = 2) -> bool:
     """Return whether the GPU has room for baselines beside the solutions under verification."""
     plan = evaluation.plan
     size = sum(plan.nbytes(i) for i in plan.tensors) + evaluation.slots.output_bytes
-    return bool(torch.cuda.mem_get_info()[0] > times * size + workers * WORKER_BYTES)
+    return bool(torch.cuda.mem_get_info()[0] > times * size + workers * _WORKER_BYTES)
 
 
 def begin(evaluation: Evaluation, trusted: list[Implementation], started: list[Ahead]) -> None:
     """Start the baselines' workers side by side, before the judge's reference exists, and add them to `started`.
 
-    Variants that are needed whatever the solutions are compile at once: torch.compile with its default flags, and every
-    kind of max_autotune if there is room. `foresee` ends those that turn out unneeded. Faults are reported in the
-    timing.
+    torch.compile with its default flags, which is needed whatever the solutions are, compiles at once. The others wait
+    for the solutions' precision class, see `foresee`. Faults are reported in the timing.
     """
     options = evaluation.options
     weights = evaluation.expected.weights(not evaluation.problem.native_signal)
     evaluation.slots.fill(secret_seed(), None)
-    every = room(evaluation, ROOM_FOR_ALL, len(trusted))
     for implementation in trusted:
         tuned = implementation.name != "baseline"
-        each = Ahead(evaluation, implementation, weights, options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S)
-        started.append(each)
+        ahead = Ahead(evaluation, implementation, weights, options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S)
+        started.append(ahead)
         implementation.variants = [] if tuned else ["eager"]
         if not tuned:
-            _add(each, ["compile" if "compile" in options.modes else "eager"])
-        elif every:
-            _add(each, [implementation.name])
+            _add(ahead, ["compile" if "compile" in options.modes else "eager"])
     if evaluation.problem.dtype != "float32":  # one precision
         foresee(evaluation, started)
 
 
-def _add(each: Ahead, variants: list[str]) -> None:
+def _add(ahead: Ahead, variants: list[str]) -> None:
     """Compile variants in this worker. If the GPU has no room for it, they are compiled when they are timed."""
     try:
-        each.add(variants)
-    except FAULTS:
-        each.evaluation.workers.end(each.implementation)
+        ahead.add(variants)
+    except _FAULTS:
+        ahead.evaluation.workers.end(ahead.implementation)
 
 
 def foresee(evaluation: Evaluation, started: list[Ahead]) -> None:
-    """Compile the baselines that solutions will be compared with, by the precision classes they have kept so far.
-
-    Once every solution has shown its class, compilations that none of them needs are ended.
-    """
-    running = [s for s in evaluation.workers.solutions if not s.failed]
-    names = _names(evaluation, running)
-    for each in started:
-        mine = [name for name in names if baselines.worker_of(name) == each.implementation.name and not _eager(name)]
-        if mine and not each.dropped:
-            if each.asked or room(evaluation, ROOM, 1):
-                _add(each, mine)
-        elif each.tuned and any(s.distances for s in running) and all(s.distances for s in running):
-            each.dismiss()
+    """Compile the baselines that solutions will be compared with, by the precision classes they have kept so far."""
+    names = _names(evaluation, [s for s in evaluation.workers.solutions if not s.failed])
+    for ahead in started:
+        mine = [name for name in names if baselines.worker_of(name) == ahead.implementation.name and not _eager(name)]
+        if mine and (ahead.asked or room(evaluation, workers=1)):
+            _add(ahead, mine)
 
 
 def wanted(evaluation: Evaluation, good: list[Implementation]) -> set[str]:

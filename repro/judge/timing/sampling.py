@@ -131,6 +131,10 @@ class Series:
         return [s.device_ms for s in self.gated]
 
     @property
+    def blocks(self) -> int:
+        return len(self.gated) + len(self.open) + len(self.other)
+
+    @property
     def latency_ms(self) -> list[float]:
         return [s.host_ms for s in self.open]
 
@@ -203,7 +207,7 @@ def converged(series: dict[str, Series], candidates: list[str]) -> bool:
     if not series or any(len(s.gated) < MIN_BLOCKS // 2 for s in series.values()):
         return False
     others = [name for name in series if name not in candidates]
-    fastest = min(others, key=lambda name: statistics.median(series[name].device_ms), default="")
+    fastest = _fastest(series, others)
     for name in candidates:
         ours = series[name].device_ms
         summary = intervals.summary(ours)
@@ -218,6 +222,11 @@ def converged(series: dict[str, Series], candidates: list[str]) -> bool:
         for other in others[1:]
         if CONTROL_PREFIX in other
     )
+
+
+def _fastest(series: dict[str, Series], names: list[str]) -> str:
+    """Return the variant with the lowest median time, or the empty string."""
+    return min(names, key=lambda name: statistics.median(series[name].device_ms), default="")
 
 
 def _known(base_ms: list[float], ours_ms: list[float], precision: float) -> bool:
@@ -246,15 +255,21 @@ def measure(
     candidates = [runner.name for runner in runners if runner.candidate]
     deadline = time.monotonic() + budget_s
     status = _blocks(runners, series, candidates, deadline, -WARM_BLOCKS if warm else 0, most)
+    chosen = _deciding(runners, series) if status != "converged" and most >= MAX_BLOCKS else []
+    if chosen:
+        left = {runner.name: series[runner.name] for runner in chosen}
+        done = max(samples.blocks for samples in left.values())
+        status = _blocks(chosen, left, candidates, deadline + budget_s, done, most)
+    return series, status
+
+
+def _deciding(runners: list[Runner], series: dict[str, Series]) -> list[Runner]:
+    """Return the variants of deciding ratios; none if no candidate is compared with anything."""
     others = [runner.name for runner in runners if not runner.candidate]
-    if status == "converged" or not candidates or not others or most < MAX_BLOCKS:
-        return series, status
-    fastest = min(others, key=lambda name: statistics.median(series[name].device_ms))
-    names = {*candidates, others[0], fastest, *(r.name for r in runners if r.control)}
-    chosen = [runner for runner in runners if runner.name in names]
-    left = {name: series[name] for name in series if name in names}
-    done = max(len(s.gated) + len(s.open) + len(s.other) for s in left.values())
-    return series, _blocks(chosen, left, candidates, deadline + budget_s, done, most)
+    if not others or len(others) == len(runners):
+        return []
+    compared = (others[0], _fastest(series, others))
+    return [runner for runner in runners if runner.candidate or runner.control or runner.name in compared]
 
 
 def screened(runners: list[Runner], budget_s: float, most: int) -> dict[str, Series]:

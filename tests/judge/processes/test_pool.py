@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -18,16 +17,14 @@ import pytest
 import torch
 
 from repro import config
-from repro.engines import job
 from repro.errors import SolutionDied
 from repro.judge import baselines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.implementation import Implementation
-from repro.judge.processes import launcher, pool
+from repro.judge.processes import pool
 from repro.judge.processes.client import WorkerProcess
 from repro.judge.timing import precompile
 from repro.judge.timing.precompile import Ahead
-from repro.records.job import Job
 from repro.records.options import Options
 from repro.studies.agent import study
 from repro.studies.agent.controls import Nop
@@ -117,35 +114,6 @@ def test_no_more_wait_than_are_wanted_and_none_that_has_ended(ready: None) -> No
     second.close()
     pool.more(1, "cpu")
     assert len(pool._ready["cpu", pool.PLAIN]) == 1
-
-
-def planned(timing: bool, verb: str = "evaluate") -> Job:
-    options = Options(timing=timing, modes=("eager",)).on("cuda")
-    return Job("x", verb, solutions=(("a", "a.py", "ModelNew"),), options=options)
-
-
-def test_workers_of_the_next_cells_start_while_one_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And only where workers have users of their own."""
-    quiet, timed = planned(False), planned(True)
-    for apart, these, count in [
-        (True, [quiet, timed], 1 + 3), (True, [quiet], 1), (True, [timed, quiet, quiet, quiet], 3 + 1 + 1),
-        (False, [quiet, timed], 1), (True, [quiet, planned(False, "fixture"), timed], 1 + 3),
-    ]:  # fmt: skip
-        monkeypatch.setattr(launcher, "_apart", apart)
-        assert job._workers(these).total() == count
-
-
-def test_of_workers_that_compile_those_of_the_next_job_alone_start_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has a pool of processes, as many as there are cores."""
-    monkeypatch.setattr(launcher, "_apart", True)
-    whole = dataclasses.replace(planned(True), options=Options().on("cuda"))
-    own = job._workers([whole])
-    assert own == {pool.PLAIN: 2, pool.COMPILES: 3}, "a solution, the control; baselines, max-autotune at two classes"
-    assert job._workers([whole] * 5) == {pool.PLAIN: 3 * 2, pool.COMPILES: 2 * 3}
-    control = planned(True)  # as a run's negative control: it needs none, and the solution after it gets them as early
-    plain = job._workers([control])[pool.PLAIN]
-    assert job._workers([whole, control, whole]) == {pool.PLAIN: 2 * 2 + plain, pool.COMPILES: 2 * 3}
-    assert job._workers([control, whole, control]) == {pool.PLAIN: 2 + 2 * plain, pool.COMPILES: 3}
 
 
 # Compiles nothing, but has the processes for it; as the worker that it is it says how many live below it.
@@ -238,7 +206,6 @@ def judged(
     dtype: str,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    spacious: bool = True,
     start: Callable[[Implementation], None] = lambda _: None,
     timeout_s: float = 30.0,
     **workers: Compiler,
@@ -256,7 +223,7 @@ def judged(
         options=SimpleNamespace(modes=MODES, compile_timeout_s=timeout_s),
     )  # fmt: skip
     monkeypatch.setattr(precompile, "class_of", lambda distances, _: distances["class"])
-    monkeypatch.setattr(precompile, "room", lambda _, times, workers: spacious or times == precompile.ROOM)
+    monkeypatch.setattr(precompile, "room", lambda *_, **__: True)
     implementations = [
         Implementation(name, None, "Model", [], worker=cast(Any, worker)) for name, worker in workers.items()
     ]
@@ -265,64 +232,43 @@ def judged(
     return evaluation, started, ended
 
 
-@pytest.mark.parametrize("spacious", [True, False])
-def test_only_needed_baselines_compile_during_verification(monkeypatch: pytest.MonkeyPatch, spacious: bool) -> None:
-    """The slow search begins at once with every kind of flags; the first trial shows the class, and the others end.
-    Where memory is short it begins then, and only for that one."""
-    slow = ("max_autotune_tf32",)
-    plain, exact, rough = Compiler(), Compiler(), Compiler(slow=slow)
+def test_only_needed_baselines_compile_during_verification(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slow search begins when the first trial shows the class, and only for that one."""
+    plain, exact, rough = Compiler(), Compiler(), Compiler()
     evaluation, started, ended = judged(
-        "float32", monkeypatch, spacious=spacious, baseline=plain, max_autotune_fp32=exact, max_autotune_tf32=rough
+        "float32", monkeypatch, baseline=plain, max_autotune_fp32=exact, max_autotune_tf32=rough
     )
     plain.until(["compile"])
-    if spacious:
-        exact.until(["max_autotune_fp32"])
-        rough.until([*slow])
-    assert spacious or exact.ran == rough.ran == [], "the class is not known yet"
+    assert exact.ran == rough.ran == [], "the class is not known yet"
     evaluation.workers.solutions[0].distances = {"class": "fp32"}
     for _ in range(3):  # every trial says so
         precompile.foresee(evaluation, started)
-    begin = time.monotonic()
     for each in started:
         each.wait(time.monotonic())
-    assert time.monotonic() - begin < 5 and rough.dead.is_set() == spacious and not exact.dead.is_set()
     assert plain.ran == ["compile", "compile_fp32", "reduce_overhead_fp32"] and exact.ran == ["max_autotune_fp32"]
-    assert rough.ran == ([*slow] if spacious else [])
-    assert {v for each in started for v in each.spent_s} == {*plain.ran, *exact.ran}, "what was ended took no time"
-    assert ended == (["max_autotune_tf32"] if spacious else [])
+    assert rough.ran == [] and not ended
+    assert {v for each in started for v in each.spent_s} == {*plain.ran, *exact.ran}
 
 
-@pytest.mark.parametrize("starting", [True, False])
-def test_an_ended_baseline_that_is_needed_compiles_when_it_is_timed(
-    monkeypatch: pytest.MonkeyPatch, starting: bool
-) -> None:
-    """A later trial makes the class another: the worker that was ended has left no fault behind, also where it had not
-    started yet."""
+def test_a_dropped_baseline_leaves_no_fault_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later solution may need it: it compiles when it is timed then."""
     tuner = Compiler(slow=("max_autotune_tf32",))
-
-    def start(implementation: Implementation) -> None:
-        if starting and tuner.dead.wait(20):
-            implementation.fail(SolutionDied("killed", "during hello"), "import")
-            implementation.worker = None
-
-    evaluation, started, _ = judged("float32", monkeypatch, start=start, max_autotune_tf32=tuner)
-    assert starting or tuner.until(["max_autotune_tf32"]) is None
-    evaluation.workers.solutions[0].distances = {"class": "fp32"}
-    precompile.foresee(evaluation, started)
+    evaluation, (each,), ended = judged("float32", monkeypatch, max_autotune_tf32=tuner)
     evaluation.workers.solutions[0].distances = {"class": "tf32"}
-    precompile.foresee(evaluation, started)
-    (each,) = started
-    each.wait(time.monotonic())
+    precompile.foresee(evaluation, [each])
+    tuner.until(["max_autotune_tf32"])
+    each.drop()
     assert each.why == {} and each.spent_s == {} and not each.implementation.failed and not each.implementation.reasons
+    assert ended == ["max_autotune_tf32"]
 
 
 def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow solution takes none of it away; then it ends, and its reason says so."""
     tuner = Compiler(slow=("max_autotune_tf32",))
     evaluation, (each,), ended = judged("float32", monkeypatch, timeout_s=1.0, max_autotune_tf32=tuner)
-    tuner.until(["max_autotune_tf32"])
     evaluation.workers.solutions[0].distances = {"class": "tf32"}
     precompile.foresee(evaluation, [each])
+    tuner.until(["max_autotune_tf32"])
     time.sleep(1.5)
     begin = time.monotonic()
     each.wait(begin)
@@ -342,8 +288,8 @@ def test_finished_and_waiting_compilations_have_no_time_limit(monkeypatch: pytes
 
 def test_a_third_worker_waits_where_there_is_room_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = Compiler()
-    evaluation, (each,), _ = judged("float32", monkeypatch, spacious=False, max_autotune_fp32=exact)
-    monkeypatch.setattr(precompile, "room", lambda *_: False)
+    evaluation, (each,), _ = judged("float32", monkeypatch, max_autotune_fp32=exact)
+    monkeypatch.setattr(precompile, "room", lambda *_, **__: False)
     evaluation.workers.solutions[0].distances = {"class": "fp32"}
     precompile.foresee(evaluation, [each])
     each.wait(time.monotonic())
@@ -361,7 +307,7 @@ def test_only_what_the_correct_solutions_are_compared_with_is_waited_for(monkeyp
 
 def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the solution whose trial it would have begun beside is not blamed."""
-    evaluation, started, ended = judged("float32", monkeypatch, spacious=False, max_autotune_tf32=Compiler())
+    evaluation, started, ended = judged("float32", monkeypatch, max_autotune_tf32=Compiler())
 
     def full(implementation: Implementation) -> None:
         raise torch.cuda.OutOfMemoryError("no room for its buffer")
@@ -374,25 +320,9 @@ def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.M
     assert ended == ["max_autotune_tf32"] and each.why == {} and each.spent_s == {}
 
 
-def test_no_baseline_is_ended_before_every_solution_has_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    rough = Compiler()
-    evaluation, (each,), _ = judged("float32", monkeypatch, max_autotune_tf32=rough)
-    evaluation.workers.solutions += [
-        Implementation("t", None, "M", ["t"]),
-        Implementation("broken", None, "M", [], failed="error"),
-    ]
-    evaluation.workers.solutions[0].distances = {"class": "fp32"}
-    precompile.foresee(evaluation, [each])
-    assert not each.dropped
-    evaluation.workers.solutions[1].distances = {"class": "tf32"}
-    precompile.foresee(evaluation, [each])
-    each.wait(time.monotonic())
-    assert not rough.dead.is_set() and list(each.spent_s) == ["max_autotune_tf32"]
-
-
 def test_a_problem_of_one_precision_waits_for_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, tuner = Compiler(), Compiler()
-    _, started, _ = judged("bfloat16", monkeypatch, spacious=False, baseline=plain, max_autotune=tuner)
+    _, started, _ = judged("bfloat16", monkeypatch, baseline=plain, max_autotune=tuner)
     for each in started:
         each.wait(time.monotonic())
     assert plain.ran == ["compile", "reduce_overhead"] and tuner.ran == ["max_autotune"]
