@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,17 +14,14 @@ from repro.bundle import seal
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import Archive
-from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, plan_digest
+from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, SOLUTIONS, plan_digest
 from repro.fingerprint import state
 from repro.fingerprint.telemetry import WINDOWS
 from repro.records import migrate
 from repro.records.base import faults
+from repro.records.row import Row
 from repro.records.statement import Statement
 from repro.system import jsonio
-
-SOLUTIONS = "solutions"
-# Parts that bundles of an earlier schema never had: their absence is no damage.
-LACKS = {1: ("statement", "bundle id", "inputs of rows", "origin")}
 
 
 class Skip(Exception):
@@ -46,9 +43,9 @@ def readable(found: Evidence) -> list[str]:
 
 def known_schema(found: Evidence) -> list[str]:
     """This release reads the manifest's schema version."""
-    if found.version in range(1, SCHEMA_VERSION + 1):
+    if found.version == SCHEMA_VERSION:
         return []
-    return [f"schema_version is {found.manifest.get('schema_version')!r}, known are 1 to {SCHEMA_VERSION}"]
+    return [f"schema_version is {found.manifest.get('schema_version')!r}, known is {SCHEMA_VERSION}"]
 
 
 def _by_schema(name: str, values: dict[str, Any]) -> list[str]:
@@ -84,21 +81,8 @@ def fingerprint_schema(found: Evidence) -> list[str]:
 
 
 def statement_schema(found: Evidence) -> list[str]:
-    _written(found, "statement")
+    _closed(found, "statement")
     return _by_schema("statement", {STATEMENT: found.statement or {}})
-
-
-def _lacks(version: int, what: str) -> str:
-    """Returns why a bundle of this schema has no `what`, or the empty string where it must have one."""
-    return f"no {what}: written by schema {version}" if what in LACKS.get(version, ()) else ""
-
-
-def _written(found: Evidence, what: str) -> None:
-    """Raises Skip where a bundle of this schema has no `what`, unless the manifest has fields of a later schema."""
-    why = _lacks(found.version, what)
-    if why and not {"bundle_id", "origin", "attempts"} & found.manifest.keys():
-        raise Skip(why)
-    _closed(found, what)
 
 
 def _closed(found: Evidence, what: str) -> None:
@@ -113,7 +97,7 @@ def manifest_text(found: Evidence) -> list[str]:
 
 def bundle_id(found: Evidence) -> list[str]:
     """The bundle id is the manifest's hash. With the check of its text, any changed byte is found."""
-    _written(found, "bundle id")
+    _closed(found, "bundle id")
     told, actual = found.manifest.get("bundle_id"), seal.bundle_id(found.manifest)
     return [] if told == actual else [f"{MANIFEST} says {told or 'none'} and its content has {actual}"]
 
@@ -203,64 +187,56 @@ def fingerprints(found: Evidence) -> list[str]:
 
 def solutions(found: Evidence) -> list[str]:
     """The kept sources are those that the rows were measured from, and each belongs to a row or to its earlier line."""
-    wrong: list[str] = []
-    used = set()
+    if all(row.inputs is None for row in found.records.values()):
+        raise Skip("no row has inputs")
+    wrong, used = [], set(_superseded(found))
+    for name, row in found.records.items():
+        used |= {given.kept for given in row.inputs or [] if given.kept}
+        wrong += [f"row {name}: {what}" for what in _inputs(found, row)]
+    if set(found.records) == set(found.plan):
+        kept = (n for n in found.files if n.startswith((f"{INPUTS}/", f"{SOLUTIONS}/")))
+        wrong += [f"{n} was kept and belongs to no row" for n in kept if n not in used]
+    return wrong
+
+
+def _superseded(found: Evidence) -> Iterator[str]:
+    """Yield the sources of rows that were measured again, as far as they are still what was measured."""
     for given in (given for row in found.superseded() for given in row.inputs or [] if given.kept):
         text = found.bytes_of(str(given.kept))
-        # of schema 1 the next text of a solution took its place
+        # the next text of a solution takes its place
         if str(given.kept).startswith(f"{SOLUTIONS}/") or (text is not None and seal.sha256(text) == given.sha256):
-            used.add(given.kept)
-    for name, row in found.records.items():
-        judged = []
-        for given in row.inputs or []:
-            if given.kept:
-                used.add(given.kept)
-                content = found.bytes_of(given.kept)
-                if content is None or seal.sha256(content) != given.sha256:
-                    wrong.append(f"row {name}: {given.kept} is not the text that was measured")
-            elif not given.withheld:
-                continue  # a fixture or a shipped problem, which are not part of the content
+            yield str(given.kept)
+
+
+def _inputs(found: Evidence, row: Row) -> Iterator[str]:
+    """Yield what is wrong with the texts of one row: those that are kept, and the hash over all that were judged."""
+    judged = []
+    for given in row.inputs or []:
+        if given.kept:
+            content = found.bytes_of(given.kept)
+            if content is None or seal.sha256(content) != given.sha256:
+                yield f"{given.kept} is not the text that was measured"
+        if given.kept or given.withheld:  # else a fixture or a shipped problem, which are not part of the content
             judged.append((given.name, given.sha256))
-        if row.inputs and seal.content(judged) != row.content:
-            wrong.append(f"row {name}: its inputs are not those of its content hash")
-    if any(row.inputs is not None for row in found.records.values()):
-        kept = [n for n in found.files if n.startswith((f"{INPUTS}/", f"{SOLUTIONS}/"))]
-        whole = set(found.records) == set(found.plan)
-        return wrong + [f"{n} was kept and belongs to no row" for n in kept if whole and n not in used]
-    return _solutions_of_1(found)
-
-
-def _solutions_of_1(found: Evidence) -> list[str]:
-    """Schema 1: a row of the agent study has the hash of its one solution, and the row gives its place."""
-    kept = {n: found.bytes_of(n) or b"" for n in found.files if n.startswith(f"{SOLUTIONS}/")}
-    if not kept:
-        raise Skip(_lacks(found.version, "inputs of rows") or "no row has a solution")
-    wrong = []
-    for name, row in found.records.items():
-        folder = f"{SOLUTIONS}/{row.arm}/{row.repeat}/{row.problem}_"
-        of_row = [content for place, content in kept.items() if place.startswith(folder)]
-        contents = [seal.content([("solution_0.py", seal.sha256(c))]) for c in of_row]
-        if row.content not in contents:
-            wrong.append(f"row {name}: no kept solution is the text that was measured")
-    return wrong
+    if row.inputs and seal.content(judged) != row.content:
+        yield "its inputs are not those of its content hash"
 
 
 def statement(found: Evidence) -> list[str]:
-    """The statement's implementations are the bundle's files, and its dependencies hold every input of a row."""
-    _written(found, "statement")
+    """The statement's subjects are the bundle's files, and its dependencies hold every input of a row."""
+    _closed(found, "statement")
     try:
-        told = Statement.model_validate(found.statement)
+        stored = Statement.model_validate(found.statement)
     except ValidationError as error:
         return [f"{STATEMENT} cannot be read: {'; '.join(faults(error))}"]
-    implementations = {entry.name: entry.digest.get("sha256") for entry in told.subject}
-    digests = {entry.digest.get("sha256") for entry in told.predicate.definition.resolved}
+    subjects = {entry.name: entry.digest.get("sha256") for entry in stored.subject}
+    digests = {entry.digest.get("sha256") for entry in stored.predicate.definition.resolved}
     files = {name: known for name, known in found.files.items() if name != STATEMENT}
-    wrong = [f"{n} is not the subject that it was" for n in sorted(files) if implementations.get(n) != files[n]]
-    wrong += [f"its subject {n} is no file of the bundle" for n in sorted(implementations.keys() - files.keys())]
-    for name, row in found.records.items():
-        lacking = [given.name for given in row.inputs or [] if given.sha256 not in digests]
-        wrong += [f"row {name}: {each} is not among the dependencies" for each in lacking]
-    return wrong
+    wrong = [f"{n} is not the subject that it was" for n in sorted(files) if subjects.get(n) != files[n]]
+    wrong += [f"its subject {n} is no file of the bundle" for n in sorted(subjects.keys() - files.keys())]
+    needed = ((name, given) for name, row in found.records.items() for given in row.inputs or [])
+    return wrong + [f"row {name}: {given.name} is not among the dependencies" for name, given in needed
+                    if given.sha256 not in digests]  # fmt: skip
 
 
 def claims(found: Evidence) -> list[str]:
@@ -281,43 +257,44 @@ def telemetry(found: Evidence) -> list[str]:
 
     The clock event reasons of each window are the series' own, so they cannot be removed from the row alone.
     """
-    wrong: list[str] = []
-    named = 0
-    for name, row in found.records.items():
-        told = (row.result.telemetry if row.result else None) or {}
-        if told.get("file"):
-            named += 1
-            wrong += [f"row {name}: {what}" for what in _sampled(found.bytes_of(str(told["file"])), told)]
+    observed = {
+        name: row.result.telemetry for name, row in found.records.items() if row.result and row.result.telemetry
+    }
+    named = {name: told for name, told in observed.items() if told.get("file")}
     if not named:
         raise Skip("no row names a series")
-    return wrong
+    return [f"row {name}: {what}" for name, told in named.items()
+            for what in _sampled(found.bytes_of(str(told["file"])), told)]  # fmt: skip
 
 
-def _sampled(content: bytes | None, told: dict[str, Any]) -> list[str]:
+def _sampled(content: bytes | None, observed: dict[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the series of one row."""
     if content is None:
-        return [f"{told['file']} is missing"]
-    columns = json.loads(content)["columns"]
-    times = columns["t_ms"]
+        yield f"{observed['file']} is missing"
+        return
+    columns: dict[str, list[int]] = json.loads(content)["columns"]
+    samples = observed["sampler"]["samples"]
     lengths = {len(values) for values in columns.values()}
-    if lengths != {told["sampler"]["samples"]}:
+    if lengths != {samples}:
         kept = ", ".join(map(str, sorted(lengths)))
-        return [f"the row states {told['sampler']['samples']} samples, the series has {kept}"]
-    marks = {mark["name"]: mark["t_ms"] for mark in told["marks"]}
-    wrong = []
+        yield f"the row states {samples} samples, the series has {kept}"
+        return
+    marks = {mark["name"]: mark["t_ms"] for mark in observed["marks"]}
     for name, (first, last) in WINDOWS.items():
-        if name not in told["windows"] or "reasons" not in columns:
-            continue
-        # times are rounded to a millisecond: a sample at an edge may be in or out
-        inner, outer = (
-            {reason for t, mask in zip(times, columns["reasons"], strict=True)
-             if marks[first] + edge <= t <= marks[last] - edge and mask >= 0 for reason in state.names(mask)}
-            for edge in (1, -1)
-        )  # fmt: skip
-        reasons = set(told["windows"][name].get("reasons", {}))
-        if not inner <= reasons <= outer:
-            wrong.append(f"the series has {', '.join(sorted(inner)) or 'no reason'} while {name}, the row says "
-                         f"{', '.join(sorted(reasons)) or 'none'}")  # fmt: skip
-    return wrong
+        if name in observed["windows"] and "reasons" in columns:
+            # times are rounded to a millisecond: a sample at an edge may be in or out
+            inner, outer = (_reasons(columns, marks[first] + edge, marks[last] - edge) for edge in (1, -1))
+            reasons = set(observed["windows"][name].get("reasons", {}))
+            if not inner <= reasons <= outer:
+                yield (f"the series has {', '.join(sorted(inner)) or 'no reason'} while {name}, the row says "
+                       f"{', '.join(sorted(reasons)) or 'none'}")  # fmt: skip
+
+
+def _reasons(columns: dict[str, list[int]], begin_ms: float, end_ms: float) -> set[str]:
+    """Return the clock event reasons of the samples between two times."""
+    samples = zip(columns["t_ms"], columns["reasons"], strict=True)
+    masks = {mask for t, mask in samples if begin_ms <= t <= end_ms and mask >= 0}
+    return {reason for mask in masks for reason in state.names(mask)}
 
 
 Check = Callable[[Evidence], list[str]]

@@ -1,7 +1,8 @@
 """The rows of a bundle that is a folder, read from its file when they are asked for.
 
 A row of a timed solution takes 100 kB in memory, so a run of 100,000 rows would need 10 GB. Kept are the place of each
-row, its status and the hash of its texts.
+row, its status and the hash of its texts. `settled` decides from a row's evidence whether its times are measurements: a
+file of rows holds observations, not rules, so that a new rule also holds for bundles that were measured before it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.bundle.validity import settled
+from repro.fingerprint import series
 
 # Rows that were read last and are kept whole.
-KEPT = 64
+_KEPT = 64
 
 
 @dataclass(frozen=True)
-class Place:
+class _Place:
     """Where a row stands: byte and length in the file; and what decides whether it is measured again."""
 
     at: int
@@ -35,7 +36,7 @@ class Lines(Mapping[str, dict[str, Any]]):
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, _Place] = {}
         self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._end = 0
         self._lock = threading.Lock()
@@ -63,27 +64,43 @@ class Lines(Mapping[str, dict[str, Any]]):
 
     def _put(self, row: dict[str, Any], at: int, length: int) -> None:
         self._kept.pop(row["row"], None)
-        self._places[row["row"]] = Place(at, length, row.get("status"), row.get("content"))
+        self._places[row["row"]] = _Place(at, length, row.get("status"), row.get("content"))
 
-    def place(self, name: str) -> Place | None:
+    def place(self, name: str) -> _Place | None:
         """Return where a row stands; None if there is none."""
         return self._places.get(name)
 
     def __getitem__(self, name: str) -> dict[str, Any]:
         with self._lock:
             place = self._places[name]
-            found = self._kept.pop(name, None)
-            if found is None:
+            row = self._kept.pop(name, None)
+            if row is None:
                 with self._file.open("rb") as stream:
                     stream.seek(place.at)
-                    found = settled(json.loads(stream.read(place.length)))
-            self._kept[name] = found
-            while len(self._kept) > KEPT:
+                    row = settled(json.loads(stream.read(place.length)))
+            self._kept[name] = row
+            while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
-            return found
+            return row
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
 
     def __len__(self) -> int:
         return len(self._places)
+
+
+def settled(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose times are marked as no measurement where its GPU was throttled while they were taken.
+
+    Each result then has `measurement` false, and the row's result has the reason as `no_measurement`. Verdicts on
+    correctness stay.
+    """
+    result = row.get("result")
+    if not isinstance(result, dict) or not isinstance(result.get("results"), list):
+        return row
+    why = series.throttled(result.get("telemetry"))
+    if not why:
+        return row
+    judged = [entry | {"measurement": False} if isinstance(entry, dict) else entry for entry in result["results"]]
+    return row | {"result": result | {"results": judged, "no_measurement": why}}

@@ -13,9 +13,9 @@ from repro.records.result import JudgeResult
 from repro.records.verdict import Verdict
 
 # Samples are stored with six decimals of a millisecond.
-ROUNDED_MS = 1e-6
+_ROUNDED_MS = 1e-6
 # The layouts of report.json that `report` reads. 1: the facts of the bundle. 2: a document, the facts under `reports`.
-REPORT_SCHEMAS = (1, 2)
+_REPORT_SCHEMAS = (1, 2)
 
 
 def statuses(found: Evidence) -> list[str]:
@@ -77,7 +77,7 @@ def times(found: Evidence) -> list[str]:
             samples = series.gated.device_ms if series else []
             if len(samples) != time.n:
                 wrong.append(f"{label}: the time states {time.n} samples, the row has {len(samples)}")
-            elif abs(statistics.median(samples) - time.median) > ROUNDED_MS:
+            elif abs(statistics.median(samples) - time.median) > _ROUNDED_MS:
                 wrong.append(f"{label}: {time.median} ms is not the median of its samples")
             if not time.ci95[0] <= time.median <= time.ci95[1]:
                 wrong.append(f"{label}: the median lies outside its interval")
@@ -94,37 +94,33 @@ def report(found: Evidence) -> list[str]:
     if found.report is None:
         raise Skip("no report was drawn")
     version = found.report.get("schema_version")
-    if version not in REPORT_SCHEMAS:
-        raise Skip(f"a report of schema {version}, this check knows {' and '.join(map(str, REPORT_SCHEMAS))}")
+    if version not in _REPORT_SCHEMAS:
+        raise Skip(f"a report of schema {version}, this check knows {' and '.join(map(str, _REPORT_SCHEMAS))}")
     # a bundle of several kinds of GPUs has a part for each
     parts = [found.report] if version == 1 else found.report["reports"]
     rows = [found.records[name] for name in found.plan if name in found.records]
-    wrong = []
     counts = {"planned": len(found.plan), "finished": sum(row.status == "done" for row in rows)}
-    for name, count in counts.items():
-        told = sum(part.get(name, 0) for part in parts)
-        if told != count:
-            wrong.append(f"{name} is {told} in the report and {count} in the rows")
+    drawn = {name: sum(part.get(name, 0) for part in parts) for name in counts}
+    wrong = [f"{name} is {drawn[name]} in the report and {count} in the rows"
+             for name, count in counts.items() if drawn[name] != count]  # fmt: skip
     judged = sorted(str((e.verdict, e.time_ms.median if e.time_ms else None)) for _, e, _ in _verdicts(found))
-    has_verdicts = any({"arms", "artifacts"} & part.keys() for part in parts)
-    drawn = (str((verdict, ms and float(ms))) for part in parts for verdict, ms in _told(part))
-    if has_verdicts and judged != sorted(drawn):
+    shown = sorted(str((verdict, ms and float(ms))) for part in parts for verdict, ms in _shown(part))
+    if any({"arms", "artifacts"} & part.keys() for part in parts) and judged != shown:
         wrong.append("verdicts or times are not those of the rows")
     return wrong
 
 
-def _told(report: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
-    """Yields (verdict, median) of every solution in a report."""
-    for arm in report.get("arms", []):
-        for entry in arm["entries"]:
-            if entry["verdict"] != "not measured":
-                yield entry["verdict"], entry["solution_ms"]
+def _shown(report: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """Yield (verdict, median) of every solution in a report."""
+    for entry in (entry for arm in report.get("arms", []) for entry in arm["entries"]):
+        if entry["verdict"] != "not measured":
+            yield entry["verdict"], entry["solution_ms"]
     for artifact in report.get("artifacts", []):
         for kernel in artifact["kernels"].values():
             yield kernel["verdict"], kernel["ms"]
-        for told in artifact.get("rounds", []):
-            if told["verdict"] != "not measured":
-                yield told["verdict"], (told["time_ms"] or {}).get("median")
+        for entry in artifact.get("rounds", []):
+            if entry["verdict"] != "not measured":
+                yield entry["verdict"], (entry["time_ms"] or {}).get("median")
 
 
 ABOUT_RECORDS: dict[str, Check] = {

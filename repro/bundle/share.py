@@ -1,318 +1,402 @@
-"""`repro bundle share`: a copy of a bundle without host, user, path, GPU and key, closed anew.
+"""`repro share`: a copy of a bundle without host, user, path, GPU and key, closed anew; and bundles packed as archives.
 
-Every identity becomes a salted hash. The same identity has the same hash in all bundles that are shared together; the
-salt is not kept. Files that are not text are left out, and so are reports other than report.md, which `repro report`
-draws again. Text that may be an identity, but has no known form, is listed.
+An allow-list decides what a copy holds. Of a record it keeps numbers, and the strings of the fields in `_STRINGS`; any
+other string becomes LEFT_OUT. Of free-form values it keeps the keys in `_KEYS`. Files of other kinds than those in
+`_RECORDS` and `_TEXTS` are left out. Whatever is kept is looked through for names of this user and host and for the
+forms of `_IDENTITY`: a string with one becomes LEFT_OUT, a text with one is left out, a name with one becomes a hash.
 """
 
 from __future__ import annotations
 
-import ast
-import contextlib
+import hashlib
 import json
+import pwd
 import re
-from collections.abc import Callable
+import secrets
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from os import getuid
 from pathlib import Path
 from typing import Any
 
 from repro import fingerprint
 from repro.bundle import seal, storage, verify
-from repro.bundle.checks import SOLUTIONS
 from repro.bundle.evidence import Evidence
-from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
-from repro.bundle.write import DRAWN, FINGERPRINTS, INPUTS, ROWS, plan_digest
-from repro.fingerprint import series
+from repro.bundle.storage import ARCHIVE
+from repro.bundle.write import CLAIMS, DRAWN, FINGERPRINTS, INPUTS, ROWS, SOLUTIONS, plan_digest
+from repro.fingerprint import classes, series
+from repro.records import migrate
+from repro.records.agent import AgentConfig, AgentRecord
+from repro.records.base import Record
+from repro.records.fingerprint import Fingerprint
 from repro.records.fixture import PUBLISHED
-from repro.records.manifest import Doubt, Shared, SharedCopy
+from repro.records.manifest import Manifest, Packed, Shared, SharedCopy
 from repro.records.row import Input
 from repro.system import jsonio
 
-Mask = Callable[[str], str]
-SOURCES = (".py",)
-# The one report that a copy keeps; the others are often larger than the rows.
-REPORT = "report.md"
-BRIEF = "left out of a brief copy"
-NOT_BRIEF_PARTS = {
-    "fixtures": "limits and distances of fixtures",
-    "self-test": "times, samples, distances and memory of cases",
-}
-OTHER_PARTS = "times of calls by the host's clocks"
-# Of each call, by the host's clocks. The judge alone reads them.
-HOST_CLOCKS = ("host_ms", "wall_ms", "seal_ms")
-# What a brief copy keeps of the trial with published inputs, and what it leaves out beside the trials.
-KEPT_OF_TRIALS = ("stress", "seed", "weights_sha256", "sensitivity", "cheats")
-NOT_BRIEF = ("neighbour", "telemetry", "dynamic", "trials_left_out", "reference_timing", "build_s", "cell_spent_s")
-# What a brief copy of a self-test keeps of a row and of its timing, and what it leaves out of a verdict.
-KEPT_OF_CASES, KEPT_OF_TIMING = ("results", "timing", "margin", "wall_s", "sizes"), ("status", "aa", "clock")
-NOT_BRIEF_VERDICT = ("distances", "speedup_all", "memory", "neighbour", "time_ms", "latency_ms", "hot_ms")
-# Text that may be an identity but has no form of its own: public addresses, hosts of links, random-looking words.
-HASHES = "left out of the copy, which keeps its hash"
-DOUBTS = {
-    "an address": re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"),
-    "a host": re.compile(r"(?<=://)[\w.-]+"),
-    "a random-looking word": re.compile(r"[A-Za-z0-9+]{24,}={0,2}"),
-}
-PUBLIC_HOSTS = frozenset("github.com arxiv.org slsa.dev in-toto.io json-schema.org www.apache.org pytorch.org "
-                         "docs.nvidia.com developer.nvidia.com nvidia.com".split())  # fmt: skip
+LEFT_OUT = "left out of the shared copy"
+_NOT_LISTED = "files of this kind may hold identities"
+_HASHES = "left out of the copy, which keeps its hash"
+_BRIEF = "left out of a brief copy"
+# Files of a packed bundle that are copied beside the archive, where the bundle has them.
+_BESIDE = (MANIFEST, "report.md")
+
+# Fields whose strings are hashes, times, the program's own words, or names of rows, files and implementations.
+_STRINGS = frozenset("""
+    agent argv arm arms baseline baseline_classes best_cheat bundle_id cases class clock clock_control code
+    code_sha256 compile_s confined content cut declared detail device dtype ended engine evidence exhausted file
+    files fingerprint_id finished floor_reason folder generator git_commit git_dirty inconsistent inputs job kb kept
+    kernel kind knowledge labels launched_late launches_not_hidden left_out measured_at missing mode model models
+    name ncu no_measurement not_kept not_run off_pin order order_of_cells original_bundle_id other_inputs
+    own_kernel_share_reason plan plan_digest precision_class price_as_of problem problem_sha256 problems proof
+    record refused refused_classes region repeat requirements rewritten row script_sha256 separation sha256 size
+    sku_id solution solutions source stamp started state status stop stopped taken time_reason timed_again tool
+    trial trials_left_out trust unused_files upstream usage verb verdict weights_sha256 word
+    """.split())  # fmt: skip
+# Keys of free-form values, and those of their strings that are kept. A key below one of `_NAMED` is a name.
+_KEYS = frozenset("""
+    after agent allocated allocator api arms artifacts before calls cell checksum64 class code columns
+    compile_timeout_s control_options cudnn_benchmark cudnn_tf32 default_dtype deltas device device_over_start_bytes
+    draws dtype eager_ms elements energy_mj engine_version failed_runs file grad honest idle image_id inputs
+    isolation job kind largest_change limits marks matmul_tf32 max max_blocks median memory_mhz min missing mode
+    modes name options order overrides p5 parity passes pcie_replays period_ms power_mw power_w precision profile
+    proof published_change python quick reasons remedy rep_ms repeats reserved rounds row_norms runs sampler samples
+    seconds seed seen sensitivity set sha256_head shape shipped size skipped sm_mhz solution solutions source
+    statistic status stress suite suites t_ms temperature_c threads timed timeout_s timer timing timing_budget_s
+    trust value variants verified violation_power_ns violation_thermal_ns warm warmup_ms warnings weights_change
+    weights_sha256 windows zero_share
+    """.split())  # fmt: skip
+_NAMED = frozenset("arms cheats columns deltas elements honest limits missing overrides reasons set skipped".split())
+# Fields with names that several files must spell alike.
+_ROW_NAMES = frozenset("row plan problem solution file kept name kernel job record folder files missing cases".split())
+# Fields that identify one unit: hashed again, so that only copies that were shared together can be linked.
+_UNITS = frozenset(("gpu_uuid_hash", "node"))
+# Fields of a fingerprint whose values may name a folder, an account or a registry.
+_PRIVATE_VALUES = frozenset(("repo_digests", "base_name", "container_id"))
+
+_RECORDS: tuple[tuple[str, type[Record]], ...] = (
+    (rf"{FINGERPRINTS}/[^/]+\.json", Fingerprint),
+    (r"agents/(?:(?!attempt-)[^/]+/)+job\.json", AgentRecord),
+)
+_TEXTS = re.compile(rf"{CLAIMS}|(?:{INPUTS}|{SOLUTIONS})/.+\.py")
+_SERIES = re.compile(r"telemetry/[^/]+\.json")
+
+_IDENTITY = re.compile(
+    r"""
+    -----BEGIN\ [A-Z\ ]*PRIVATE\ KEY-----
+    | \bsk-(?:ant-)?[\w-]{8,} | \b(?:gh[pousr]_|github_pat_|glpat-|hf_|xox[abprs]-|AIza|AKIA|ASIA)[\w-]{10,}
+    | \beyJ[\w-]{8,}\.[\w-]{8,} | (?i:\bbearer\s+[\w.~+/=-]{12,})
+    | \b[A-Z0-9_]*(?:SECRET|PASSWORD|PASSWD|CREDENTIALS?)["']?\s*[=:]\s*["']?[^\s"',;]{6,}
+    | \b[A-Z0-9_]*(?:KEY|TOKEN)["']?\s*[=:]\s*["']?(?=[^\s"',;]*\d)[^\s"',;]{6,}
+    | (?i:\b(?:api_?key|auth_?token|password|x-api-key)["']?\s*[=:]\s*["']?[^\s"',;]{6,})
+    | ://[^/\s:@]+:[^/\s@]+@                                                   # a password in an address
+    | \b[\w.+-]+@(?:[\w-]+\.)+[a-zA-Z]{2,}\b                                   # mail
+    | \b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b                 # the UUID of a GPU
+    | (?i:\bserial(?:[ _-]?(?:number|no))?["':=\#\s]+[a-z0-9-]*\d{4})
+    | (?<![\d.])(?:10|127|169\.254|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}(?![\d.])
+    | (?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}
+    | \b(?=[\w.-]*[\d-])[\w-]+(?:\.[\w-]+)*\.(?:local|internal|lan|corp|intra|localdomain)\b
+    | /(?:home|Users|root)/ | \b[A-Za-z]:\\ | (?<![\w)\]])~[a-z_][\w-]*/
+    | (?<![\w.~/*)\]}-])/(?!(?:usr|proc|dev|sys|etc|lib|lib64|bin|sbin|opt|results|job)\b)(?:[\w.@+~%=-]+/)+[\w.@+~%=-]*
+    """,
+    re.VERBOSE,
+)
+# Names of accounts and hosts that identify nobody.
+_COMMON = frozenset("root repro user users admin ubuntu debian ec2-user runner localhost nobody worker".split())
+
+
+def _sharer() -> list[str]:
+    """Return the names of this user and host."""
+    account, host = pwd.getpwuid(getuid()), socket.gethostname()
+    return [account.pw_name, host, host.partition(".")[0]]
+
+
+@dataclass
+class _Filter:
+    """What one copy keeps. hide: names beside those of `_sharer`."""
+
+    hide: Iterable[str] = ()
+    salt: bytes = field(default_factory=lambda: secrets.token_bytes(16))
+    replaced: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = {*self.hide, *(n for n in _sharer() if len(n) > 2 and n.lower() not in _COMMON)}
+        any_name = "|".join(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])" for name in sorted(names))
+        self._names = re.compile(any_name or r"(?!)", re.IGNORECASE)
+
+    def identifies(self, text: str) -> bool:
+        """Return whether a text has a name of the sharer or the form of an identity."""
+        return bool(self._names.search(text) or _IDENTITY.search(text))
+
+    def hashed(self, kind: str, value: str) -> str:
+        """Return what replaces an identity: equal for equal identities of one call of `share`."""
+        self.replaced.setdefault(kind, set()).add(value)
+        return f"{kind}-{hashlib.sha256(self.salt + value.encode()).hexdigest()[:12]}"
+
+    def name(self, text: str) -> str:
+        """Return a name of a row, a file or an implementation, or its hash."""
+        new = "/".join(self.hashed("name", part) if self.identifies(part) else part for part in text.split("/"))
+        return self.hashed("name", text) if self.identifies(new) else new
+
+    def value(self, value: Any, at: str = "", *, free: bool = False) -> Any:
+        """Return what a copy keeps of a value. at: its field. free: its keys are not those of a record."""
+        match value:
+            case Record():
+                return self._record(value)
+            case dict():
+                named = not free or at in _NAMED
+                return {self.name(key): self.value(inner, at if named else key, free=free)
+                        for key, inner in value.items() if named or key in _KEYS or key in classes.CLASS}  # fmt: skip
+            case list() | tuple():
+                return [self.value(inner, at, free=free) for inner in value]
+            case str() if value and at in _UNITS:
+                return self.hashed("uuid", value)
+            case str() if at in _ROW_NAMES:
+                return self.name(value)
+            case str() if value and ((at not in _STRINGS and not (free and at in _KEYS)) or self.identifies(value)):
+                return LEFT_OUT
+        return value
+
+    def _record(self, record: Record) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for name, info in type(record).model_fields.items():
+            if name in record.model_fields_set:
+                key = info.alias or name
+                kept[key] = self.value(getattr(record, name), key, free="Any" in str(info.annotation))
+        more = {key: value for key, value in (record.model_extra or {}).items() if key in _KEYS}
+        kept |= self.value(more, free=True)
+        return kept
 
 
 def share(
-    paths: list[Path], output: Path | None, salt: bytes, hide: list[str], *, texts: bool = True, brief: bool = False
+    paths: list[Path], output: Path | None = None, *, hide: Iterable[str] = (), texts: bool = True, brief: bool = False
 ) -> list[SharedCopy]:
-    """Copies bundles, each to `<output>/<name>`, and replaces their identities.
+    """Copy bundles, each to `<output>/<name>`, without identities.
 
-    texts: whether with what was judged. brief: without reports and telemetry; see `_brief`.
-    output: a folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
+    output: a folder, else `shared` beside each bundle. hide: names that must not be in it besides this user's and
+    host's. texts: whether with what was judged. brief: without telemetry and most of what no report shows.
     Raises UsageError for a path without a closed bundle or a target that exists, BundleError for a changed bundle.
     """
-    read = [verify.unchanged(path, "shared") for path in paths]
-    who = Identities(salt, hide)
-    for found in read:
-        _learn(found, who)
-    where = [output or found.path.absolute().parent / "shared" for found in read]
-    return [_copy(found, at, who, texts=texts, brief=brief) for found, at in zip(read, where, strict=True)]
+    bundles = [verify.unchanged(path, "shared") for path in paths]
+    kept = _Filter(hide)
+    return [_Copy(bundle, kept, texts=texts, brief=brief).write(output) for bundle in bundles]
 
 
-def _failed(path: Path) -> set[str]:
-    return set(verify.verify(path).failed)
+def pack(paths: list[Path], output: Path | None = None) -> list[Packed]:
+    """Pack bundles as archives, each into a folder `<output>/<name>` beside its manifest and report.
+
+    output: a folder, else `packed` beside each bundle. Raises UsageError for a path without a closed bundle or a target
+    that exists, BundleError for a changed bundle, PrerequisiteError where the folder cannot be written.
+    """
+    return [_pack(verify.unchanged(path, "packed"), output) for path in paths]
 
 
-def _learn(found: Evidence, who: Identities) -> None:
-    """Learns the identities in all files of a bundle: JSON by its fields, any other file as text."""
-    who.walk(found.manifest)
-    for name in found.files:
-        who.read(name)
-        text = _text(found, name)
-        for part in (text or "").split("\n") if name.endswith(".jsonl") else [text or ""]:
-            value: Any = None
-            if name.endswith((".json", ".jsonl")):
-                with contextlib.suppress(ValueError):
-                    value = json.loads(part)
-            who.walk(part if value is None else value)
-
-
-def _text(found: Evidence, name: str) -> str | None:
-    content = found.bytes_of(name) or b""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
-
-
-def masked(value: Any, mask: Mask, who: Identities) -> Any:
-    """Returns parsed JSON without identities: in fields, in strings, and in numbers that a field marks as one."""
-    if isinstance(value, dict):
-        return {mask(str(name)): masked(inner, mask, who) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [masked(inner, mask, who) for inner in value]
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, int) and not isinstance(value, bool) and who.names.get(str(value)) in ("serial", "id"):
-        return mask(str(value))
-    return value
-
-
-def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool, brief: bool) -> SharedCopy:
-    """Writes the copy of one bundle, whole or not at all."""
-    mask = who.masker()
-    machines = _machines(found, mask, who)
-    target = output / mask(found.name)
+def _pack(bundle: Evidence, output: Path | None) -> Packed:
+    target = (output or bundle.path.absolute().parent / "packed") / bundle.name
     with storage.whole(target) as half:
-        shared, closed_id, doubts = _write(found, half, machines, mask, who, texts=texts, brief=brief)
-    new = sorted(_failed(target) - _failed(found.files_in.source))
-    return SharedCopy(bundle=str(target), shared=shared, bundle_id=closed_id, not_judged=doubts, failed=new)
+        archive = storage.pack(bundle.files_in)
+        beside = {name: content for name in _BESIDE if (content := bundle.bytes_of(name)) is not None}
+        for name, content in {ARCHIVE: archive, **beside}.items():
+            jsonio.replace(half / name, content)
+    return Packed(bundle=str(target), bundle_id=bundle.manifest.get("bundle_id"), bytes=len(archive))
 
 
-def _machines(found: Evidence, mask: Mask, who: Identities) -> dict[str, dict[str, Any]]:
-    """Returns the fingerprints without identities, by their new ids. The old ids are to be replaced everywhere."""
-    machines = {}
-    for value in found.fingerprints.values():
-        new = masked(value, mask, who)
-        for classes, field in (("H", "sku_id"), ("HCV", "fingerprint_id")):
-            new[field] = fingerprint.digest(new["values"], classes)
-        who.exact |= {was: new[field] for field in ("sku_id", "fingerprint_id") if (was := value[field]) != new[field]}
-        machines[new["fingerprint_id"]] = new
-    return machines
+@dataclass
+class _Copy:
+    """One copy while it is written. kept: copied file -> its name in the copy; left_out: file or folder -> why."""
+
+    bundle: Evidence
+    filter: _Filter
+    texts: bool
+    brief: bool
+    kept: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def write(self, output: Path | None) -> SharedCopy:
+        """Write the copy, whole or not at all."""
+        bundle = self.bundle
+        target = (output or bundle.path.absolute().parent / "shared") / self.filter.name(bundle.name)
+        with storage.whole(target) as half:
+            for name in sorted(bundle.files):
+                if name not in (STATEMENT, ROWS) and not name.startswith(f"{FINGERPRINTS}/"):
+                    self._file(name, half)
+            machines = {old: self._machine(old, half) for old in bundle.fingerprints}
+            rows = [self._row(row, machines) for row in bundle.lines]
+            jsonio.replace(half / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
+            manifest = self._manifest()
+            inputs = {row["row"]: [Input(**given) for given in row.get("inputs", [])] for row in rows}
+            files = {name: seal.digest(half, name) or "" for name in seal.names(half)}
+            fresh = {machine["fingerprint_id"]: machine for machine in machines.values()}
+            seal.close(half, manifest, inputs, fresh, files)
+            jsonio.write(half / MANIFEST, manifest)
+        before, after = (set(verify.verify(path).failed) for path in (bundle.files_in.source, target))
+        return SharedCopy(bundle=str(target), shared=Shared(**manifest["shared"]), bundle_id=manifest["bundle_id"],
+                          failed=sorted(after - before))  # fmt: skip
+
+    def _file(self, name: str, half: Path) -> None:
+        """Copy one file if its kind is listed and it holds no identity; else say why not."""
+        content, new = self.bundle.bytes_of(name) or b"", self.filter.name(name)
+        if DRAWN.fullmatch(name):
+            self.left_out[name] = "`repro report` draws it again"
+        elif self.brief and name.startswith("telemetry/"):
+            self.left_out["telemetry"] = _BRIEF
+        elif _SERIES.fullmatch(name):
+            series = json.loads(content)
+            missing = self.filter.value({key: LEFT_OUT for key in series["missing"]})
+            self._keep(name, new, half, jsonio.render({
+                "schema_version": series["schema_version"],
+                "columns": {key: values for key, values in series["columns"].items() if key in _KEYS | {"reasons"}},
+                "missing": missing,
+            }))  # fmt: skip
+        elif record := next((record for pattern, record in _RECORDS if re.fullmatch(pattern, name)), None):
+            self._keep(name, new, half, jsonio.render(self.filter.value(record.model_validate(json.loads(content)))))
+        elif not _TEXTS.fullmatch(name):
+            self.left_out[new] = _NOT_LISTED
+        elif not self.texts and name != CLAIMS:
+            self.left_out[name.partition("/")[0]] = _HASHES
+        elif new != name or self.filter.identifies(content.decode(errors="replace")) or b"\0" in content:
+            self.left_out[new] = "it has an identity"
+        else:
+            self._keep(name, new, half, content)
+
+    def _keep(self, name: str, new: str, half: Path, content: bytes) -> None:
+        self.kept[name] = new
+        jsonio.replace(half / new, content)
+
+    def _machine(self, old: str, half: Path) -> dict[str, Any]:
+        """Write a fingerprint without identities; return it."""
+        record = Fingerprint.model_validate(self.bundle.fingerprints[old])
+        values = {}
+        for name, entry in record.values.items():
+            if name in classes.CLASS:
+                value, status = self._machine_value(name, entry.value), self._words(entry.status)
+                gone = value is None and entry.value is not None
+                values[name] = {"value": value, "source": self._words(entry.source),
+                                "status": f"absent: {LEFT_OUT}" if gone else status, "class": entry.klass}  # fmt: skip
+        new: dict[str, Any] = self.filter.value(record) | {"values": values}
+        for klass, field_name in (("H", "sku_id"), ("HCV", "fingerprint_id")):
+            new[field_name] = fingerprint.digest(values, klass)
+        jsonio.write(half / FINGERPRINTS / f"{new['fingerprint_id']}.json", new)
+        return new
+
+    def _machine_value(self, name: str, value: Any) -> Any:
+        """Return the value of a field of a fingerprint, None where it may be an identity."""
+        match value:
+            case dict():
+                inner = {key: self._machine_value(name, part) for key, part in value.items()}
+                return {key: part for key, part in inner.items() if part is not None}
+            case None | bool() | float():
+                return value
+            case _ if classes.CLASS[name] == "I":
+                return self.filter.hashed("uuid", str(value))
+            case str() if re.fullmatch(r"\d+(?:\.\d+)+", value):  # a version, and no address
+                return value
+        return None if name in _PRIVATE_VALUES or self.filter.identifies(json.dumps(value)) else value
+
+    def _words(self, text: str) -> str:
+        return LEFT_OUT if self.filter.identifies(text) else text
+
+    def _row(self, data: dict[str, Any], machines: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        """Return a row without identities, with the ids of the copied fingerprints."""
+        row: dict[str, Any] = self.filter.value(migrate.row(data))
+        if data.get("fingerprint_id") in machines:
+            row["fingerprint_id"] = machines[data["fingerprint_id"]]["fingerprint_id"]
+        for result in (row.get("result") or {}).get("results", []):
+            if result["verdict"] == "error":  # what a solution said of itself
+                result["reasons"] = [reason | {"detail": LEFT_OUT} for reason in result["reasons"]]
+        if not row.get("inputs"):
+            return self._shortened(row)
+        for given, was in zip(row["inputs"], data["inputs"], strict=True):
+            if "kept" in given and was["kept"] not in self.kept:
+                del given["kept"]
+                given |= {"not_kept": _HASHES, "withheld": True}
+        judged = [given for given in row["inputs"] if "kept" in given or "withheld" in given]
+        row["content"] = seal.content((given["name"], given["sha256"]) for given in judged)
+        return self._shortened(row)
+
+    def _manifest(self) -> dict[str, Any]:
+        was = Manifest.model_validate(self.bundle.manifest)
+        manifest: dict[str, Any] = self.filter.value(was)
+        if study := was.parameters.get("study"):
+            manifest["parameters"]["study"] = self.filter.value(AgentConfig.model_validate(study))
+        if was.claims and was.claims.file not in self.kept:
+            del manifest["claims"]
+        manifest["plan_digest"] = plan_digest(manifest["plan"], manifest["parameters"])
+        earlier = was.shared.left_out if was.shared else {}
+        told = Shared(
+            rewritten=[ROWS, MANIFEST, *sorted(new for new in self.kept.values() if new.endswith(".json"))],
+            left_out={**earlier, **self.left_out},
+            identities={kind: len(values) for kind, values in sorted(self.filter.replaced.items())},
+            original_bundle_id=(was.shared and was.shared.original_bundle_id) or was.bundle_id,
+        )
+        manifest["shared"] = told.to_json()
+        return manifest
+
+    def _shortened(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the row as a brief copy has it, where this is one."""
+        result = row.get("result")
+        if not self.brief or not result:
+            return row
+        if "problem_sha256" in result:
+            self.left_out["limits and distances of fixtures"] = _BRIEF
+            return row | {"result": _brief_fixture(result)}
+        if row.get("cases") is not None:
+            self.left_out["times, samples, distances and memory of cases"] = _BRIEF
+            return row | {"result": _brief_cases(result) | _throttling(result)}
+        self.left_out["times of calls by the host's clocks"] = _BRIEF
+        return row | {"result": _brief_samples(result) | _throttling(result)}
 
 
-def _write(
-    found: Evidence, folder: Path, machines: dict[str, dict[str, Any]], mask: Mask, who: Identities, *,
-    texts: bool, brief: bool,
-) -> tuple[Shared, str, list[Doubt]]:  # fmt: skip
-    """Writes the files of a copy. Returns what its manifest says of it, its bundle id, and what may be an identity."""
-    doubts = [Doubt(file="", what=f"the name {n!r} is also a word of bundles and was left") for n in who.doubtful()]
-    earlier = found.manifest.get("shared") or {}  # it may be a copy itself
-    left_out: dict[str, str] = dict(earlier.get("left_out", {}))
-    rewritten: list[str] = list(earlier.get("rewritten", []))
-    digests: dict[str, str] = {}
-    for name, machine in machines.items():
-        jsonio.write(folder / FINGERPRINTS / f"{name}.json", machine)
-    for name in sorted(found.files):
-        if name in (STATEMENT, ROWS) or name.startswith(f"{FINGERPRINTS}/"):
-            continue
-        if DRAWN.fullmatch(name) and (brief or name != REPORT):
-            left_out[name] = "`repro report` draws it again"
-            continue
-        if not texts and name.startswith((f"{INPUTS}/", f"{SOLUTIONS}/")):
-            left_out[name.partition("/")[0]] = HASHES
-            continue
-        if brief and name.startswith("telemetry/"):
-            left_out["telemetry"] = BRIEF
-            continue
-        text = _text(found, name)
-        if text is None:
-            left_out[mask(name)] = "it is not text, so it could hold identities"
-            continue
-        new = _masked_file(name, text, mask, who)
-        if new != text:
-            rewritten.append(mask(name))
-            if name.endswith(SOURCES) and not _same_code(text, new):
-                doubts.append(Doubt(file=mask(name), what="its code was changed, so it is not the measured one"))
-        jsonio.replace(folder / mask(name), new.encode())
-        digests[mask(name)] = seal.sha256(new.encode())
-    rows = _rows(found, digests, mask, who)
-    if brief:
-        left_out[NOT_BRIEF_PARTS.get(str(found.manifest.get("verb")), OTHER_PARTS)] = BRIEF
-        rows = [_brief(row) for row in rows]
-    jsonio.replace(folder / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
-    manifest = _manifest(found, mask, who)
-    shared = Shared(
-        rewritten=sorted({*rewritten}),
-        left_out=left_out,
-        identities={kind: len(values) for kind, values in sorted(who.replaced.items())},
-        original_bundle_id=earlier.get("original_bundle_id") or found.manifest.get("bundle_id"),
-    )
-    manifest["shared"] = shared.to_json()
-    if manifest.get("claims"):
-        manifest["claims"]["sha256"] = digests.get(manifest["claims"]["file"], manifest["claims"]["sha256"])
-    files = {name: seal.digest(folder, name) or "" for name in seal.names(folder)}
-    inputs = {row["row"]: [Input(**given) for given in row.get("inputs", [])] for row in rows}
-    seal.close(folder, manifest, inputs, machines, files)
-    jsonio.write(folder / MANIFEST, manifest)
-    doubts += [Doubt(file=name, what=doubt) for name in seal.names(folder) for doubt in _doubts(folder / name)]
-    return shared, manifest["bundle_id"], doubts
+# What a brief copy of a fixture leaves out beside the trials, and what it keeps of the trial with published inputs.
+_NOT_BRIEF = ("neighbour", "telemetry", "dynamic", "trials_left_out", "reference_timing", "build_s", "cell_spent_s")
+_BRIEF_TRIAL = ("stress", "seed", "weights_sha256", "sensitivity", "cheats")
+# What a brief copy of a self-test keeps of a row and of its timing, and what it leaves out of a verdict.
+_BRIEF_CASES, _BRIEF_TIMING = ("results", "timing", "margin", "wall_s", "sizes"), ("status", "aa", "clock")
+_NOT_BRIEF_VERDICT = ("distances", "speedup_all", "memory", "neighbour", "time_ms", "latency_ms", "hot_ms")
+# Of each call, by the host's clocks. The judge alone reads them.
+HOST_CLOCKS = ("host_ms", "wall_ms", "seal_ms")
 
 
-def _masked_file(name: str, text: str, mask: Mask, who: Identities) -> str:
-    """Returns a file without identities: JSON by its strings, so that no escape hides one, other files as text."""
-    with contextlib.suppress(ValueError):  # its name says JSON, its content is not
-        if name.endswith(".json"):
-            return jsonio.render(masked(json.loads(text), mask, who)).decode()
-        if name.endswith(".jsonl"):
-            lines = [masked(json.loads(line), mask, who) for line in text.split("\n") if line]
-            return "".join(jsonio.dumps(line) + "\n" for line in lines)
-    return mask(text)
+def _only(value: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: value[name] for name in names if name in value}
 
 
-def _rows(found: Evidence, digests: dict[str, str], mask: Mask, who: Identities) -> list[dict[str, Any]]:
-    """Returns the rows without identities, with the hashes of the copied sources."""
-    rows = []
-    for row in found.lines:
-        new = masked(row, mask, who)
-        for given in new.get("inputs", []):
-            if "kept" in given and given["kept"] not in digests:
-                kept = given.pop("kept")
-                binary = _text(found, kept) is None
-                given["not_kept"] = "it is not text and was left out of the copy" if binary else HASHES
-                given["withheld"] = True
-            given["sha256"] = digests.get(given.get("kept", ""), given["sha256"])
-        if new.get("inputs"):
-            judged = [given for given in new["inputs"] if "kept" in given or "withheld" in given]
-            new["content"] = seal.content((given["name"], given["sha256"]) for given in judged)
-        elif "inputs" not in new:  # schema 1: the content is the hash of the one kept solution
-            place = f"solutions/{new.get('arm')}/{new.get('repeat')}/{new.get('problem')}_"
-            for name in digests:
-                if name.startswith(place):
-                    new["content"] = seal.content([("solution_0.py", digests[name])])
-        rows.append(new)
-    return rows
+def _without(value: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: inner for name, inner in value.items() if name not in set(names)}
 
 
-def _brief(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row without telemetry and the host's clocks. Of a fixture it keeps what an audit shows, of a self-test
-    the verdicts, speedups and A/A controls."""
-    result = row.get("result") or {}
-    throttled = series.throttled(result.get("telemetry"))
-    if row.get("cases") is not None:
-        kept = {name: value for name, value in result.items() if name in KEPT_OF_CASES}
-        if isinstance(timing := kept.get("timing"), dict):
-            kept["timing"] = {name: value for name, value in timing.items() if name in KEPT_OF_TIMING}
-        kept["results"] = [
-            {name: value for name, value in each.items() if name not in NOT_BRIEF_VERDICT}
-            for each in kept.get("results", [])
-        ]
-        if throttled:
-            kept["telemetry"] = _throttling(result["telemetry"])
-        return row | {"result": kept} if result else row
-    if "trials" not in result or "problem_sha256" not in result:
-        kept = {name: value for name, value in result.items() if name != "telemetry"}
-        if throttled:
-            kept["telemetry"] = _throttling(result["telemetry"])
-        if "samples_ms" in result:
-            kept["samples_ms"] = {name: _device_times(each) for name, each in result["samples_ms"].items()}
-        return row | {"result": kept} if result else row
-    kept = {name: value for name, value in result.items() if name not in NOT_BRIEF}
+def _brief_fixture(result: dict[str, Any]) -> dict[str, Any]:
+    """Keep of a fixture what an audit shows."""
+    trials = {}
     shown = next((kind for kind in PUBLISHED if kind in result["trials"]), None)
-    if shown is None:
-        return row | {"result": kept | {"trials": {}}}
-    trial = {name: value for name, value in result["trials"][shown].items() if name in KEPT_OF_TRIALS}
-    trial["cheats"] = {name: value for name, value in trial.get("cheats", {}).items() if "legacy" in value}
-    return row | {"result": kept | {"trials": {shown: trial}}}
+    if shown is not None:
+        trial = _only(result["trials"][shown], _BRIEF_TRIAL)
+        cheats = {name: cheat for name, cheat in trial.get("cheats", {}).items() if "legacy" in cheat}
+        trials = {shown: trial | {"cheats": cheats}}
+    return _without(result, _NOT_BRIEF) | {"trials": trials}
 
 
-def _device_times(series: dict[str, Any]) -> dict[str, Any]:
-    return {
-        passes: {clock: ms for clock, ms in times.items() if clock not in HOST_CLOCKS}
-        if isinstance(times, dict)
-        else times
-        for passes, times in series.items()
-    }
+def _brief_cases(result: dict[str, Any]) -> dict[str, Any]:
+    """Keep of a self-test the verdicts, speedups and A/A controls."""
+    kept = _only(result, _BRIEF_CASES)
+    if "timing" in kept:
+        kept["timing"] = _only(kept["timing"], _BRIEF_TIMING)
+    return kept | {"results": [_without(case, _NOT_BRIEF_VERDICT) for case in kept.get("results", [])]}
 
 
-def _throttling(telemetry: dict[str, Any]) -> dict[str, Any]:
-    """Returns what makes a row's times no measurement: for what share of its timed samples the GPU was slowed."""
-    return {"windows": {"timing": {"reasons": telemetry["windows"]["timing"]["reasons"]}}}
+def _brief_samples(result: dict[str, Any]) -> dict[str, Any]:
+    """Keep everything but telemetry and the host's clocks."""
+    kept = _without(result, ("telemetry",))
+    for samples in kept.get("samples_ms", {}).values():
+        samples |= {name: _without(calls, HOST_CLOCKS) for name, calls in samples.items() if isinstance(calls, dict)}
+    return kept
 
 
-def _manifest(found: Evidence, mask: Mask, who: Identities) -> dict[str, Any]:
-    told = {name: value for name, value in found.manifest.items() if name not in ("files", "bundle_id")}
-    new: dict[str, Any] = masked(told, mask, who)
-    return new | {"plan_digest": plan_digest(new["plan"], new["parameters"])}
-
-
-def _same_code(old: str, new: str) -> bool:
-    """Returns whether two sources differ only in comments and string literals."""
-
-    def shape(text: str) -> str:
-        tree = ast.parse(text)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                node.value = ""
-        return ast.dump(tree)
-
-    try:
-        return shape(old) == shape(new)
-    except (SyntaxError, ValueError, RecursionError):
-        return False
-
-
-def _doubts(file: Path) -> list[str]:
-    """Returns each text of a shared file that could still be an identity, once."""
-    found: dict[str, None] = {}
-    for number, line in enumerate(file.read_text().split("\n"), 1):
-        for what, pattern in DOUBTS.items():
-            for match in pattern.finditer(line):
-                if _doubtful(what, match[0]):
-                    found.setdefault(f"{what}, line {number}: {match[0][:60]}")
-    return list(found)
-
-
-def _doubtful(what: str, text: str) -> bool:
-    if what == "a host":
-        return text not in PUBLIC_HOSTS and not re.fullmatch(r"[a-z]+-[0-9a-f]{12}", text)
-    if what == "an address":
-        return all(int(part) < 256 for part in text.split(".")) and int(text.split(".")[0]) > 16
-    counts = [sum(map(kind, text)) for kind in (str.isdigit, str.isupper, str.islower)]
-    return min(counts) >= 4
+def _throttling(result: dict[str, Any]) -> dict[str, Any]:
+    """Return what makes a row's times no measurement: for what share of its timed samples the GPU was slowed."""
+    observed = result.get("telemetry")
+    if observed is None or not series.throttled(observed):
+        return {}
+    return {"telemetry": {"windows": {"timing": {"reasons": observed["windows"]["timing"]["reasons"]}}}}

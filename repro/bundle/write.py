@@ -12,20 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from repro.bundle import seal, storage
-from repro.bundle.lines import Lines
+from repro.bundle.lines import Lines, settled
 from repro.bundle.origin import COMMAND, origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
-from repro.bundle.validity import settled
 from repro.errors import BundleError, UsageError
 from repro.records import migrate
 from repro.records.fingerprint import Fingerprint
 from repro.records.row import Input, Row
 from repro.system import jsonio, signals, stopwatch
 
-# 1: no inputs a row, no statement, no bundle id. 2: these.
 SCHEMA_VERSION = 2
-ROWS, FINGERPRINTS, INPUTS, CLAIMS = "rows.jsonl", "fingerprints", "inputs", "claims.toml"
+ROWS, FINGERPRINTS, INPUTS, SOLUTIONS, CLAIMS = "rows.jsonl", "fingerprints", "inputs", "solutions", "claims.toml"
 # What `repro report` draws from the rows.
 DRAWN = re.compile(r"report\.\w+|(?:figures|tables)/.*")
 
@@ -95,7 +93,7 @@ class Bundle:
             raise UsageError(f"{path} is not a bundle", why, "Restore it from a copy, or measure again.") from error
         if not isinstance(manifest, dict) or not {"plan", "plan_digest", "status", "verb"} <= manifest.keys():
             raise UsageError(f"{path} is not a bundle", f"its {MANIFEST} is of something else")
-        if manifest.get("schema_version") not in range(1, SCHEMA_VERSION + 1):
+        if manifest.get("schema_version") != SCHEMA_VERSION:
             why = f"its schema is {manifest.get('schema_version')!r}, this is schema {SCHEMA_VERSION}"
             raise UsageError(f"{path} cannot be read", why, "Use the release of repro that wrote it.")
         try:
@@ -139,7 +137,7 @@ class Bundle:
         closed = self.manifest.get("files", {})
         for name in ("error", "files", "bundle_id"):
             self.manifest.pop(name, None)
-        self.manifest |= {"schema_version": SCHEMA_VERSION, "status": "running", "finished": None}
+        self.manifest |= {"status": "running", "finished": None}
         self._attempt()
         self._save()  # before anything is removed that the closed manifest names
         for name in {"report.json", "report.md", *filter(DRAWN.fullmatch, closed)}:  # drawn from fewer rows
@@ -156,9 +154,8 @@ class Bundle:
     def _attempt(self) -> None:
         """Records in the manifest that this process's code writes from now on."""
         self.manifest.setdefault("origin", {name: value for name, value in origin().items() if name != "tool"})
-        first = {"started": self.manifest["started"], "tool": self.manifest["tool"]}
-        known = self.manifest.setdefault("attempts", [first])  # of schema 1, which did not record the code's hash
-        known.append({"started": stopwatch.utc(), **{name: origin()[name] for name in ("tool", "code_sha256")}})
+        code = {name: origin()[name] for name in ("tool", "code_sha256")}
+        self.manifest["attempts"].append({"started": stopwatch.utc(), **code})
 
     def _save(self) -> None:
         self._guard(lambda: jsonio.write(self.path / MANIFEST, self.manifest))
@@ -295,11 +292,8 @@ class Bundle:
 
     def _close(self, known: dict[str, str] | None) -> None:
         files = seal.hashes(self.path, known, self._touched)
-        if self.manifest["schema_version"] == 1:
-            self.manifest["files"] = files
-        else:
-            inputs = {name: [Input(**given) for given in row.get("inputs", [])] for name, row in self.rows.items()}
-            seal.close(self.path, self.manifest, inputs, self.fingerprints(), files)
+        inputs = {name: [Input(**given) for given in row.get("inputs", [])] for name, row in self.rows.items()}
+        seal.close(self.path, self.manifest, inputs, self.fingerprints(), files)
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

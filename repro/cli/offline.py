@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import secrets
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -347,12 +346,12 @@ def _bundle(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _pack(args: argparse.Namespace) -> int:
-    from repro.bundle import pack
+    from repro.bundle import share
 
     if args.hide or args.no_texts or args.brief:
         option = "--hide" if args.hide else "--no-texts" if args.no_texts else "--brief"
         raise UsageError(f"{option} is of `bundle share`", "packing changes nothing", "Share the bundle, then pack it.")
-    packed = pack.pack(args.bundle, args.output)
+    packed = share.pack(args.bundle, args.output)
     screen = Screen.of(args)
     for told in packed:
         screen.line(f"written: {told.bundle} (bundle id {told.bundle_id}, {told.bytes / 1e3:.0f} kB)")
@@ -364,17 +363,13 @@ def _pack(args: argparse.Namespace) -> int:
 def _share(args: argparse.Namespace) -> int:
     from repro.bundle import share
 
-    done = share.share(
-        args.bundle, args.output, secrets.token_bytes(16), args.hide, texts=not args.no_texts, brief=args.brief
-    )
+    done = share.share(args.bundle, args.output, hide=args.hide, texts=not args.no_texts, brief=args.brief)
     screen = Screen.of(args)
     for told in done:
         counts = ", ".join(f"{n} {kind}" for kind, n in told.shared.identities.items()) or "none"
         screen.line(f"written: {told.bundle} (bundle id {told.bundle_id}); identities replaced: {counts}")
         for name, why in told.shared.left_out.items():
             screen.item(f"left out {name}: {why}")
-        for doubt in told.not_judged:
-            screen.item(f"not judged: {doubt.file or 'all files'}: {doubt.what}")
         if told.failed:
             complain(f"in {told.bundle} alone these checks fail: {', '.join(told.failed)}")
     write_json(args.json, {"schema_version": 1, "bundles": [told.to_json() for told in done]})

@@ -51,20 +51,12 @@ class Shared(Record):
     original_bundle_id: str | None = Field(description="Of the original.")
 
 
-class Doubt(Record):
-    """Text of a copy that may be an identity."""
-
-    file: str = Field(description="Its file, or empty for all of them.")
-    what: str = Field(description="Text and place.")
-
-
 class SharedCopy(Record):
     """An entry of `bundle share --json`."""
 
     bundle: str = Field(description="The copy's folder.")
     shared: Shared = Field(description="What was rewritten and left out.")
     bundle_id: str = Field(description="Of the copy.")
-    not_judged: list[Doubt] = Field(description="What a person must look at.")
     failed: list[str] = Field(description="Checks that fail in the copy alone.")
 
 

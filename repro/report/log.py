@@ -29,7 +29,7 @@ def bundles(sources: list[Source]) -> Section:
         rows.append([source.letter, report.bundle, source.verb, report.status, report.started,
                      f"{report.finished} of {report.planned}", source.machine, stacks,
                      f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}", _trust(report),
-                     str(source.bundle.manifest.get("bundle_id", "")) or "none: schema 1"])  # fmt: skip
+                     str(source.bundle.manifest.get("bundle_id", "")) or "none"])  # fmt: skip
     text = [f"{s.letter} was stopped: {s.report.error}" for s in sources if s.report.error]
     return elements.section(
         "bundles", "Bundles", text=text, tables=[elements.table("bundles", "What was read", columns, rows)], paper=False

@@ -27,9 +27,6 @@ from repro.records.row import Input, Planned
 from repro.runs.rows import Row, _result
 from repro.system import jsonio
 
-# Two problems of a run on an H200 that was published when bundles had schema 1.
-SCHEMA_1 = ROOT / "tests" / "data" / "schema-1-run.tar.xz"
-
 
 def states(path: Path) -> dict[str, str]:
     return {check.check: check.state for check in verify.verify(path).checks}
@@ -71,14 +68,6 @@ def written(results: Path, verb: str = "run") -> Path:
 
 
 # -- what is written verifies
-
-
-def test_a_bundle_of_schema_1_verifies_and_says_what_it_lacks() -> None:
-    report = verify.verify(SCHEMA_1)
-    assert report.state == "ok" and report.schema_version == 1
-    skipped = {check.check: check.reasons for check in report.checks if check.state == "skipped"}
-    assert skipped["statement"] == ["no statement: written by schema 1"]
-    assert skipped["bundle id"] == ["no bundle id: written by schema 1"]
 
 
 def test_written_bundle_passes_every_check(tmp_path: Path) -> None:
@@ -246,12 +235,11 @@ def test_files_that_came_and_went_are_found(tmp_path: Path) -> None:
     assert found["hashes"].reasons[0].endswith("is missing") and "solutions" in found
 
 
-def test_calling_a_bundle_older_does_not_switch_checks_off(tmp_path: Path) -> None:
-    """One byte: schema 2 made schema 1, which had neither statement nor bundle id."""
+def test_a_bundle_of_another_schema_fails(tmp_path: Path) -> None:
     path = written(tmp_path)
-    file = path / "manifest.json"
-    file.write_bytes(file.read_bytes().replace(b'"schema_version": 2', b'"schema_version": 1'))
-    assert "bundle id" in failed(path)
+    for version in (1, 3):
+        close_anew(path, lambda told, version=version: told.update(schema_version=version))
+        assert "schema version" in failed(path)
 
 
 def test_nonsense_fails_its_check_without_failing_the_tool(tmp_path: Path, tool: Tool) -> None:
@@ -279,24 +267,6 @@ def test_a_folder_that_is_no_bundle_is_wrong_use(tool: Tool) -> None:
 @pytest.mark.parametrize("name", migrate.FILES)
 def test_every_record_refuses_an_empty_object(name: str) -> None:
     assert migrate.complaints(name, {})
-
-
-def test_an_unfinished_bundle_of_schema_1_is_gone_on_with_as_schema_2(tmp_path: Path) -> None:
-    subprocess.run(["tar", "-xf", SCHEMA_1, "-C", tmp_path], check=True)
-    (path,) = tmp_path.iterdir()
-    told = manifest(path)
-    lines = (path / "rows.jsonl").read_text().splitlines(keepends=True)
-    (path / "rows.jsonl").write_text("".join(lines[:-1]))
-    files = told["files"] | {"rows.jsonl": seal.digest(path, "rows.jsonl") or ""}
-    jsonio.write(path / "manifest.json", told | {"status": "interrupted", "files": files})
-    bundle = Bundle.resume(tmp_path, "run", told["plan"], told["parameters"])
-    assert bundle is not None and len(bundle.rows) == len(told["plan"]) - 1
-    bundle.add(json.loads(lines[-1]))
-    bundle.finish("complete")
-    after = manifest(path)
-    assert after["schema_version"] == 2
-    assert ["code_sha256" in attempt for attempt in after["attempts"]] == [False, True]
-    assert failed(path) == []
 
 
 def test_report_without_a_path_takes_the_newest_bundle_of_the_self_test_too(tool: Tool) -> None:
