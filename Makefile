@@ -97,6 +97,7 @@ export COMMAND
 
 $(REPRO): Makefile | $(VENV)/.$(NEEDS)
 	@printf '%s\n' "$$COMMAND" >$@ && chmod +x $@ && echo "the command: $@"
+	@printf '%s\n' "$(CURDIR)" >"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/repro.pth" # import repro
 	@$(PY) -m compileall -q repro # jobs write no bytecode: each would compile what it imports, for half a second
 
 setup: $(VENV)/.$(NEEDS) $(REPRO)

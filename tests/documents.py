@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import inspect
 import json
 import math
 import os
@@ -18,7 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from repro import config
+import repro
+from repro import config, face
 from repro.analysis import claims, published, records
 from repro.bundle.write import Bundle
 from repro.cli.main import GROUPS, parser
@@ -30,6 +32,7 @@ from repro.problems import catalogue
 from repro.records import wording
 from repro.records.base import NON_FINITE
 from repro.records.claim import ClaimOutcome, ClaimVerdict
+from repro.records.options import Options
 from repro.records.schema import RECORDS
 from repro.records.verdict import Ratio, Verdict
 from repro.report import audit, search
@@ -526,7 +529,68 @@ def audit_page() -> str:
     return audit.markdown(bundle, audit.rows(bundle))
 
 
+def api_page() -> str:
+    """docs/api.md: the names that `import repro` gives, with their docstrings."""
+    head = inspect.getdoc(face) or ""
+    title = "# From Python\n\nWritten by `make docs` from `repro/face.py`; the tests run every example.\n"
+    records = (
+        "## Records\n\n`Verdict`, and what else is returned, are the records that [json.md](json.md) describes: the same "
+        "fields, as attributes. `Options` says how solutions are judged and timed:\n"
+    )
+    options = [
+        [f"`{name}`", _default(field.default), field.description] for name, field in Options.model_fields.items()
+    ]
+    shown = {name: getattr(repro, name) for name in repro.__all__ if name not in ("Options", "Verdict", "__version__")}
+    in_order = sorted(shown.items(), key=lambda each: inspect.getsourcelines(each[1])[1])
+    parts = [_described(name, value) for name, value in in_order]
+    return "\n".join([title, _prose(head), "", *parts, records, table(options, ["option", "default", "meaning"]), ""])
+
+
+def _default(value: Any) -> str:
+    return f"`{', '.join(value)}`" if isinstance(value, tuple) else f"`{value}`"
+
+
+def _described(name: str, value: Any) -> str:
+    """The section of one name; a class has its methods in it."""
+    lines = [
+        f"## {name}",
+        "",
+        *([] if value is face.Problem else [_signature(name, value), ""]),
+        _prose(inspect.getdoc(value) or ""),
+        "",
+    ]
+    if inspect.isclass(value):
+        for member, found in vars(value).items():
+            function = found.__func__ if isinstance(found, staticmethod) else found
+            if inspect.isfunction(function) and not member.startswith("_"):
+                lines += [_signature(f".{member}", function), "", _prose(inspect.getdoc(function) or ""), ""]
+    return "\n".join(lines)
+
+
+def _signature(name: str, value: Any) -> str:
+    parameters = [each for each in inspect.signature(value).parameters.values() if each.name != "self"]
+    words, starred = [], False
+    for each in parameters:
+        if each.kind is each.KEYWORD_ONLY and not starred:
+            words, starred = [*words, "*"], True
+        words.append(each.name + ("" if each.default is each.empty else f"={each.default!r}"))
+    return f"**`{name}({', '.join(words)})`**"
+
+
+def _prose(text: str) -> str:
+    """A docstring as markdown: its examples and its indented code become blocks."""
+    lines, block = [], False
+    for line in text.splitlines():
+        code = line.startswith((">>> ", "... ", "    ")) or (block and bool(line.strip()))
+        if code != block:
+            lines.append("```python" if code else "```")
+        block = code
+        lines.append(line.removeprefix("    ") if code and not line.startswith((">>> ", "... ")) else line)
+    return "\n".join([*lines, "```"] if block else lines).replace("```\n\n```python\n", "\n")
+
+
 FILES: dict[str, Callable[[], str]] = {
+    "docs/api.md": api_page,
     "docs/kernelbench-audit.md": audit_page,
     "docs/speedups.svg": picture,
     "docs/optimise-82.svg": tree,

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
 MODELS = ("anthropic", "claude-code")
-# Candidates screened a round: on the CPU each takes seconds in Triton's interpreter.
-SCREEN_GPU, SCREEN_CPU = 40, 6
 
 
 def add(
@@ -47,7 +45,7 @@ def add(
     parser.add_argument("--directions", type=int, default=2, help="rewrites whose numbers are turned in a round")
     parser.add_argument(
         "--screen", type=int, default=None,
-        help=f"candidates that are judged quickly in a round (default: {SCREEN_GPU}, on the CPU {SCREEN_CPU})",
+        help="candidates that are judged quickly in a round (default: 40, on the CPU 6)",
     )  # fmt: skip
     parser.add_argument("--finalists", type=int, default=4, help="candidates that are judged in full in a round")
     parser.add_argument("--minutes", type=float, default=10.0, help="start no round after this many minutes")
@@ -99,7 +97,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     if "inbox" in names and not args.inbox.is_dir():
         raise UsageError(f"no such folder: {args.inbox}", "--inbox names the folder in which candidates appear")
     model = _model(args) if set(names) & set(MODELS) else ""
-    kernel = runner.read_kernel(args.kernel or _shipped(args.problem))
+    kernel = runner.read_kernel(args.kernel or runner.shipped_kernel(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
     engine, size = device.sized(args, progress)
     require_alike(engine, ": a search compares all times with each other.")
@@ -108,7 +106,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     problem = _problem(args.problem, size, dtype)
     if args.dtype not in (None, problem.dtype):
         raise UsageError(f"{args.problem} is {problem.dtype}, --dtype says {args.dtype}", "", "Leave out one of them.")
-    screen = args.screen or (SCREEN_GPU if engine.device == "cuda" else SCREEN_CPU)
+    screen = args.screen or runner.SCREEN[engine.device]
     options = Options(
         problem.key if not args.problem.endswith(".py") else args.problem, size, problem.dtype, engine.device,
         sha256(kernel.source.decode()), names, args.rounds, args.beam, args.directions, screen, args.finalists,
@@ -212,18 +210,6 @@ def _problem(spec: str, size: str, dtype: str) -> Problem:
     from repro.problems import catalogue
 
     return catalogue.resolve(spec, size=size, dtype=dtype)
-
-
-def _shipped(spec: str) -> Path:
-    """Return the input kernel that ships for a problem. Raises UsageError if there is none."""
-    from repro.artifacts import layout
-
-    bare = spec.partition("@")[0]
-    found = [a for a in layout.find(config.ARTIFACTS_DIR) if a.known == bare]
-    if not found:
-        _problem(spec, "smoke", "float32")  # raises where there is no such problem
-        raise UsageError(f"no input kernel ships for {spec}", "", "Name one by --from KERNEL.")
-    return found[0].path / layout.KERNELS["input_kernel"]
 
 
 def _conclude(finished: Finished, args: argparse.Namespace) -> int:

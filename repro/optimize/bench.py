@@ -13,7 +13,6 @@ from repro.engines.session import Session
 from repro.errors import EngineError
 from repro.optimize.kernel_source import sha256
 from repro.problems.catalogue import Problem
-from repro.records.job import Job
 from repro.records.options import Options, Trust
 from repro.records.profile import ProfileResult
 from repro.records.result import JudgeResult
@@ -25,7 +24,6 @@ from repro.studies import evaluation
 from repro.studies.evaluation import Submission
 
 # A request of a session: eight candidates that each compile, and a contest.
-REQUEST_S = 600.0
 PROFILE_S = 300.0
 # Sessions that may end before the run gives up.
 SESSIONS = 5
@@ -111,7 +109,7 @@ class EngineJudge:
         if self._session is None:
             self._sessions += 1
             self.progress.step("opening a session of the judge")
-            job = session_job(self.problem, self.results, self.engine, self.options)
+            job = evaluation.session_job(self.problem, self.results, self.engine, self.options)
             self._session = self._stack.enter_context(self.engine.session(job, self.progress.step))
         return self._session
 
@@ -125,12 +123,6 @@ class EngineJudge:
                 if self._sessions >= SESSIONS:
                     raise
                 self.progress.say(f"the judge's session ended and is opened again: {error}")
-
-
-def session_job(problem: Problem, results: Path, engine: Engine, options: Options) -> Job:
-    """Return the job of a session. Raises PrerequisiteError if the fixture is missing or refused."""
-    made = evaluation.job("session", problem, [], results, engine, options)
-    return replace(made, verb="session", timeout_s=REQUEST_S, options=made.options.but(passes=[]))
 
 
 def ensure_fixture(problem: Problem, results: Path, engine: Engine, progress: Progress) -> None:

@@ -28,6 +28,7 @@ from repro.optimize.live import Board
 from repro.optimize.loop import Search
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import INPUT, State
+from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import search
 from repro.records.options import Trust
@@ -36,6 +37,8 @@ from repro.studies import evaluation
 from repro.studies.evaluation import Submission
 from repro.system import jsonio
 
+# Candidates screened a round by device: on the CPU each takes seconds in Triton's interpreter.
+SCREEN = {"cuda": 40, "cpu": 6}
 BEST, ARCHIVE = "best.py", "search.tar.xz"
 # What an archive says of the machine.
 SHARED = ("gpu_name", "compute_capability", "driver", "cuda_runtime", "torch", "triton", "python", "repro")
@@ -121,6 +124,16 @@ def optimize(
         journal_sha256=hashlib.sha256((record.folder / journal.FILE).read_bytes()).hexdigest(),
     )  # fmt: skip
     return Finished(state, record.folder, run.stopped, run.measured, confirmed, exported, run.baselines_ms)
+
+
+def shipped_kernel(spec: str) -> Path:
+    """Return the input kernel that ships for a problem. Raises UsageError if there is none."""
+    bare = spec.partition("@")[0]
+    for artifact in layout.find(config.ARTIFACTS_DIR):
+        if artifact.known == bare:
+            return artifact.path / layout.KERNELS["input_kernel"]
+    catalogue.resolve(spec, size="smoke")  # raises where there is no such problem
+    raise UsageError(f"no input kernel ships for {spec}", "", "Name one by --from KERNEL.")
 
 
 def _profile(judge: bench.EngineJudge, kernel: Submission) -> Profiled:

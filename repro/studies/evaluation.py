@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from repro.runs.rows import Row
 
 ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1
+# Bound of one request to a session, seconds.
+REQUEST_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,12 @@ def job(
         files=files,
         timeout_s=options.job_timeout_s(len(submissions)),
     )
+
+
+def session_job(problem: Problem, results: Path, engine: Engine, options: Options) -> Job:
+    """Return the job of a session. Raises PrerequisiteError if the fixture is missing or refused."""
+    made = job("session", problem, [], results, engine, options)
+    return replace(made, verb="session", timeout_s=REQUEST_S, options=made.options.but(passes=[]))
 
 
 def ships(problem: Problem) -> bool:
