@@ -534,7 +534,7 @@ def api_page() -> str:
     head = inspect.getdoc(face) or ""
     title = "# From Python\n\nWritten by `make docs` from `repro/face.py`; the tests run every example.\n"
     records = (
-        "## Records\n\n`Verdict`, and what else is returned, are the records that [json.md](json.md) describes: the same "
+        "## Records\n\n`Verdict`, and what else is returned, are the records of [json.md](json.md): the same "
         "fields, as attributes. `Options` says how solutions are judged and timed:\n"
     )
     options = [
