@@ -13,7 +13,7 @@ from pathlib import Path
 from repro.errors import JudgeError
 
 # A process whose files cannot be read cannot be seen at rest, so honest solutions would be rejected.
-REMEDY = "Mount /proc without hidepid, or run as one user."
+_REMEDY = "Mount /proc without hidepid, or run as one user."
 
 
 def stat(path: str) -> list[str]:
@@ -105,7 +105,7 @@ def of_user_but(uid: int, strangers: set[tuple[int, int]]) -> list[int] | None:
                         found.append(identity[0])
                         continue
                 except PermissionError as error:  # it will not go away, and no solution caused it
-                    raise JudgeError("no process of another user can be read", str(error), REMEDY) from error
+                    raise JudgeError("no process of another user can be read", str(error), _REMEDY) from error
                 except (OSError, IndexError):
                     if Path(f"/proc/{identity[0]}").exists():
                         return None

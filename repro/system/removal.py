@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 # Opens a folder only as a starting point, which works whatever its mode.
-WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove(path: str | Path) -> None:
@@ -19,7 +19,7 @@ def remove(path: str | Path) -> None:
     folder = Path(os.path.abspath(path))
     above: list[tuple[tuple[int, int], list[str]]] = []  # for each parent: its identity and the names left in it
     with contextlib.suppress(OSError):
-        here, left = os.open(folder.parent, WAY & ~os.O_NOFOLLOW), [folder.name]
+        here, left = os.open(folder.parent, _WAY & ~os.O_NOFOLLOW), [folder.name]
         try:
             while left or above:
                 if left:
@@ -31,7 +31,7 @@ def remove(path: str | Path) -> None:
                     os.close(here)
                     here, left = inner, _empty(inner)
                     continue
-                outer = os.open("..", WAY, dir_fd=here)
+                outer = os.open("..", _WAY, dir_fd=here)
                 os.close(here)
                 here, (known, left) = outer, above.pop()
                 if _identity(here) != known:
@@ -45,7 +45,7 @@ def remove(path: str | Path) -> None:
 def _enter(name: str, parent: int) -> int | None:
     """Open a folder with all rights that its owner can have. Return None if it is none or closed to this user."""
     try:
-        found = os.open(name, WAY, dir_fd=parent)
+        found = os.open(name, _WAY, dir_fd=parent)
     except OSError:
         return None
     with contextlib.suppress(OSError):

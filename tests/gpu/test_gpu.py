@@ -495,7 +495,7 @@ def test_a_buffer_is_opened_by_another_process_and_nothing_beside_it(alone: None
             buffer.poison()
         torch.cuda.synchronize()
         ticket = mine.ticket()
-        assert ticket["fd"] is None and len(base64.b64decode(ticket["handle"])) == driver.HANDLE_BYTES
+        assert ticket["fd"] is None and len(base64.b64decode(ticket["handle"])) == driver._HANDLE_BYTES
         assert ticket["handle"] != other.ticket()["handle"]
         command = [sys.executable, "-c", OPENS, json.dumps(ticket)]
         env = os.environ | {"PYTHONPATH": str(config.ROOT)}

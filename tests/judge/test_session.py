@@ -455,7 +455,7 @@ def test_calls_not_launched_in_time_are_launched_late(judged: Judged, monkeypatc
     its solution's error, whenever that is reported."""
     bodies = {"late": (HONEST, LATE.format("")), "fails": (HONEST, LATE.format("raise ValueError('no')"))}
     for patience_s in (0.0, 60.0):
-        monkeypatch.setattr(timed_call, "LAUNCH_S", patience_s)
+        monkeypatch.setattr(timed_call, "_LAUNCH_S", patience_s)
         found, _ = judged(bodies, BRIEF)
         assert outcome(found["late"]) == CORRECT and found["late"].time_ms.n > 5
         assert outcome(found["fails"]) == ("error", "exception"), found["fails"]
@@ -472,13 +472,13 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(judged: Judged, monkeypatc
 
     monkeypatch.setattr(Idle, "ready", held_up)
     for patience_s in (0.0, 60.0):
-        monkeypatch.setattr(timed_call, "LAUNCH_S", patience_s)
-        for often in (timed_call.TURNS - 1, timed_call.TURNS):  # it is launched that often before the status says so
+        monkeypatch.setattr(timed_call, "_LAUNCH_S", patience_s)
+        for often in (timed_call._TURNS - 1, timed_call._TURNS):  # it is launched that often before the status says so
             busy[:] = [False, False, *[True] * often]
             found, whole = judged({"honest": HONEST}, TIMED)
             assert outcome(found["honest"]) == CORRECT and not busy
             again = whole.timing.timed_again or ""
-            assert ("flushes in a row" in again) is (often == timed_call.TURNS)
+            assert ("flushes in a row" in again) is (often == timed_call._TURNS)
             assert not (patience_s and whole.timing.launched_late), "launched in time is not late"
 
 
@@ -500,7 +500,7 @@ def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_lat
     assert outcome(found["honest"]) == outcome(found["other"]) == CORRECT
     assert whole.timing.launched_late == ["honest"]
     assert (
-        waited["honest"] == timed_call.CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
+        waited["honest"] == timed_call._CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
     )
     found, _ = judged({"honest": LAZY}, TIMED)
     assert outcome(found["honest"]) == ("incorrect", "timed_output_wrong")
@@ -558,7 +558,7 @@ def test_late_launches_gain_no_time() -> None:
 
 def compare_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No timed output is compared whole: of each, one secret row."""
-    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1 << 60)
+    monkeypatch.setattr(experiment, "_WHOLE_EVERY", 1 << 60)
     monkeypatch.setattr(sampling.Turns, "now", lambda self, every: False)
 
 
@@ -601,7 +601,7 @@ TURNED = "y = y.transpose(1, -1).contiguous().transpose(1, -1)"
 @pytest.mark.slow
 def test_outputs_in_any_memory_order_match_their_states(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every one compared whole: what lies in memory as channels last, or by columns, is as right as any."""
-    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1)
+    monkeypatch.setattr(experiment, "_WHOLE_EVERY", 1)
     turned = {"last": TURNED, "columns": TURNED.replace("(1, -1)", "(0, -1)"), "stacked": "y = torch.stack([y, y])[0]"}
     found, _ = judged({name: right(body) for name, body in turned.items()}, TIMED)
     assert {name: outcome(entry) for name, entry in found.items()} == dict.fromkeys(turned, CORRECT)
@@ -818,7 +818,7 @@ def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(
         return ready(self, implementation, variant, *values, **how)
 
     monkeypatch.setattr(timed_call.Launching, "ready", launching)
-    monkeypatch.setattr(timed_call, "LAUNCH_S", 0.0)  # nothing is launched in time
+    monkeypatch.setattr(timed_call, "_LAUNCH_S", 0.0)  # nothing is launched in time
     monkeypatch.setattr(client.WorkerProcess, "rest", lambda worker: not (
         worker.stopped and inside and inside.pop() == worker.name == "spills") and rest(worker))  # fmt: skip
     bodies = {"spills": (HONEST, LATE.format(""))}

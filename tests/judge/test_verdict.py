@@ -963,7 +963,7 @@ def test_an_honest_workers_word_is_kept_whole(tmp_path: Path) -> None:
     assert (found.memory, found.modes) == (memory, [worker.modes()])
 
 
-@pytest.mark.parametrize("ms", [FLOOR_MS * 0.85, 1e-3, sampling.MIN_MS])
+@pytest.mark.parametrize("ms", [FLOOR_MS * 0.85, 1e-3, sampling._MIN_MS])
 def test_a_time_below_the_floor_is_rejected(ms: float) -> None:
     """Impossible, not good: down to the smallest time that a worker may report."""
     found = result_of(ms)
@@ -1059,7 +1059,7 @@ def test_ceilings_are_measured_once_and_kept(gpu: Any) -> None:
     first, second = gpu.measure(), gpu.measure()
     assert gpu.measured == 1 and (first["cached"], second["cached"]) == (False, True)
     assert {k: v for k, v in first.items() if k != "cached"} == {k: v for k, v in second.items() if k != "cached"}
-    assert set(CEILINGS) == set(roofline.RATES) <= set(first)
+    assert set(CEILINGS) == set(roofline._RATES) <= set(first)
     assert first["measured_at"].endswith("+00:00") and first["clocks"] == {"sm_mhz": 1950}
     assert first["limits"] == {"max_sm_mhz": 1980, "power_limit_w": 700.0}
     json.loads(jsonio.dumps(first))
@@ -1089,8 +1089,8 @@ def change_entry(gpu: Any, **changes: Any) -> None:
         lambda gpu: change_entry(gpu, measured_s=time.time() + 86400),
         lambda gpu: change_entry(gpu, version=0),
         lambda gpu: change_entry(gpu, rates={"copy_tb_s": 4.0}),
-        lambda gpu: change_entry(gpu, rates=dict.fromkeys(roofline.RATES, math.nan)),
-        lambda gpu: change_entry(gpu, rates=dict.fromkeys(roofline.RATES, -1.0)),
+        lambda gpu: change_entry(gpu, rates=dict.fromkeys(roofline._RATES, math.nan)),
+        lambda gpu: change_entry(gpu, rates=dict.fromkeys(roofline._RATES, -1.0)),
         lambda gpu: change_entry(gpu, rates=None),
         lambda gpu: next(gpu.folder.iterdir()).write_text('{"version": 1'),
         lambda gpu: next(gpu.folder.iterdir()).write_text("[]"),

@@ -21,22 +21,22 @@ import torch
 
 from repro.judge.gpu import driver
 
-LANES, QUAD_BYTES, STATE_BYTES, ROOT_BYTES = 256, 16, 16, 32
-# A turn is one load of every lane. LEAST_TURNS is the least a segment has, MOST_SEGMENTS the most an output has.
-TURN_BYTES, LEAST_TURNS, MOST_SEGMENTS = LANES * QUAD_BYTES, 8, 4096
+LANES, QUAD_BYTES, STATE_BYTES, _ROOT_BYTES = 256, 16, 16, 32
+# A turn is one load of every lane. _LEAST_TURNS is the least a segment has, _MOST_SEGMENTS the most an output has.
+_TURN_BYTES, _LEAST_TURNS, _MOST_SEGMENTS = LANES * QUAD_BYTES, 8, 4096
 KEY_BYTES = 16
 Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def turns(nbytes: int) -> int:
     """Return how many turns a segment has in an output of `nbytes` bytes: a power of two."""
-    wanted = max(LEAST_TURNS, -(-nbytes // (TURN_BYTES * MOST_SEGMENTS)))
+    wanted = max(_LEAST_TURNS, -(-nbytes // (_TURN_BYTES * _MOST_SEGMENTS)))
     return 1 << (wanted - 1).bit_length()
 
 
 def segment_bytes(nbytes: int) -> int:
     """Return the bytes of a segment in an output of `nbytes` bytes."""
-    return turns(nbytes) * TURN_BYTES
+    return turns(nbytes) * _TURN_BYTES
 
 
 @functools.lru_cache(maxsize=2)
@@ -47,7 +47,7 @@ def _kernel(device: torch.device) -> driver.Digest:
 def prepare(device: torch.device) -> None:
     """Load the kernel, so that no timed call waits for that."""
     if device.type == "cuda":
-        states(torch.zeros(64, dtype=torch.uint8, device=device), LEAST_TURNS, 0, bytes(KEY_BYTES))
+        states(torch.zeros(64, dtype=torch.uint8, device=device), _LEAST_TURNS, 0, bytes(KEY_BYTES))
 
 
 def _rounds(s: list[Words]) -> None:
@@ -75,7 +75,7 @@ def states(flat: torch.Tensor, turns_: int, first: int, key: bytes) -> bytes:
     """
     if flat.device.type == "cuda":
         return _kernel(flat.device)(flat, turns_, first, key)
-    size = turns_ * TURN_BYTES
+    size = turns_ * _TURN_BYTES
     count = -(-flat.numel() // size)
     padded = np.zeros(count * size, dtype=np.uint8)
     padded[: flat.numel()] = flat.numpy()
@@ -103,7 +103,7 @@ def dense_bytes(value: torch.Tensor, order: list[int]) -> torch.Tensor:
 
 def root(states_: bytes, nbytes: int, key: bytes) -> str:
     """Return the hash (hexadecimal) of all states of an output of `nbytes` bytes."""
-    return hashlib.blake2b(nbytes.to_bytes(8, "little") + states_, digest_size=ROOT_BYTES, key=key).hexdigest()
+    return hashlib.blake2b(nbytes.to_bytes(8, "little") + states_, digest_size=_ROOT_BYTES, key=key).hexdigest()
 
 
 def of(flat: torch.Tensor, key: bytes) -> bytes:

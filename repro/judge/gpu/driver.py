@@ -17,21 +17,21 @@ import torch
 
 from repro.errors import JudgeError
 
-HANDLE_BYTES = 64
-LAZY_PEER_ACCESS = 1
+_HANDLE_BYTES = 64
+_LAZY_PEER_ACCESS = 1
 # Wait until the value at an address has reached a number (compared cyclically).
-AT_LEAST = 0
+_AT_LEAST = 0
 # Two blocks of 1024 threads fill the thread slots of a multiprocessor, so that nothing runs beside the gate.
-GATE_BLOCKS_PER_SM, GATE_THREADS = 2, 1024
+_GATE_BLOCKS_PER_SM, _GATE_THREADS = 2, 1024
 # Of a digest kernel: threads of a block, bytes of each load, bytes that a block writes.
-DIGEST_THREADS, READ_BYTES, STATE_BYTES = 256, 16, 16
+_DIGEST_THREADS, _READ_BYTES, STATE_BYTES = 256, 16, 16
 # Of the distance kernel: threads of a block, numbers that a block writes, most elements that it reads, and its dtypes.
-DISTANCE_THREADS, SUMS, SPAN = 256, 8, 1 << 14
+_DISTANCE_THREADS, _SUMS, _SPAN = 256, 8, 1 << 14
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 
 
 class _Handle(ctypes.Structure):
-    _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
+    _fields_ = (("reserved", ctypes.c_char * _HANDLE_BYTES),)
 
 
 @functools.cache
@@ -91,7 +91,7 @@ def open_handle(ticket: str, nbytes: int, device: torch.device) -> torch.Tensor:
     """Open the memory behind a ticket in this process, as a flat uint8 tensor."""
     address = ctypes.c_uint64()
     handle = _Handle.from_buffer_copy(base64.b64decode(ticket))
-    _check(_cuda().cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, LAZY_PEER_ACCESS), "opening an IPC handle")
+    _check(_cuda().cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, _LAZY_PEER_ACCESS), "opening an IPC handle")
     return _tensor(address.value, nbytes, device)
 
 
@@ -106,7 +106,7 @@ def wait_for(flag: torch.Tensor, number: int, stream: Any) -> None:
     Waiting occupies no multiprocessor, so other work on the GPU goes on.
     """
     address, handle = ctypes.c_uint64(flag.data_ptr()), ctypes.c_void_p(stream.cuda_stream)
-    code = _cuda().cuStreamWaitValue32_v2(handle, address, ctypes.c_uint32(number), ctypes.c_uint(AT_LEAST))
+    code = _cuda().cuStreamWaitValue32_v2(handle, address, ctypes.c_uint32(number), ctypes.c_uint(_AT_LEAST))
     _check(code, "having a stream wait")
 
 
@@ -145,8 +145,8 @@ class Gate:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._kernel = _Kernel("gate", device, GATE_THREADS)
-        self._blocks = GATE_BLOCKS_PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
+        self._kernel = _Kernel("gate", device, _GATE_THREADS)
+        self._blocks = _GATE_BLOCKS_PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
 
     def __call__(self, microseconds: float, stream: Any) -> None:
         """Enqueue the gate on a torch stream."""
@@ -157,15 +157,15 @@ class Digest:
     """Computes the states of segments of memory, in one kernel that reads it once."""
 
     def __init__(self, device: torch.device) -> None:
-        self._kernel = _Kernel("digest", device, DIGEST_THREADS)
+        self._kernel = _Kernel("digest", device, _DIGEST_THREADS)
         self._states = torch.empty(
             1 << 16, dtype=torch.uint8, device=device
         )  # ahead, so that no timed call allocates it
 
     def __call__(self, flat: torch.Tensor, turns: int, first: int, key: bytes) -> bytes:
         """Return `digests.states` of bytes on the device. Raises JudgeError if they are not aligned to 16 bytes."""
-        address, size = flat.data_ptr(), turns * DIGEST_THREADS * READ_BYTES
-        if address % READ_BYTES:
+        address, size = flat.data_ptr(), turns * _DIGEST_THREADS * _READ_BYTES
+        if address % _READ_BYTES:
             raise JudgeError("a digest of memory that is not aligned to 16 bytes", hex(address))
         count = -(-flat.numel() // size)
         if count * STATE_BYTES > self._states.numel():
@@ -182,22 +182,22 @@ class Comparison:
     """Adds up the distances of a chunk of output from its reference, in one kernel that reads both once."""
 
     def __init__(self, device: torch.device) -> None:
-        self._kernel = _Kernel("distance", device, DISTANCE_THREADS)
+        self._kernel = _Kernel("distance", device, _DISTANCE_THREADS)
 
     def __call__(
         self, ours: torch.Tensor, due: torch.Tensor, tolerances: list[float], step: int, first: int, bins: torch.Tensor
     ) -> torch.Tensor:
-        """Return the sums of `distance.cu` (rows, blocks of a row, SUMS), and add to `bins`.
+        """Return the sums of `distance.cu` (rows, blocks of a row, _SUMS), and add to `bins`.
 
         ours: (rows, columns), a dtype of KINDS; due: the same shape in fp64; both contiguous. tolerances: two.
         """
         rows, columns = due.shape
-        per_row = -(-columns // SPAN)
-        sums = torch.empty((rows, per_row, SUMS), dtype=torch.float64, device=due.device)
+        per_row = -(-columns // _SPAN)
+        sums = torch.empty((rows, per_row, _SUMS), dtype=torch.float64, device=due.device)
         u32, u64, f64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double
         self._kernel(
             torch.cuda.current_stream(due.device), rows * per_row,
-            u64(ours.data_ptr()), u32(KINDS[ours.dtype]), u64(due.data_ptr()), u64(columns), u32(per_row), u64(SPAN),
+            u64(ours.data_ptr()), u32(KINDS[ours.dtype]), u64(due.data_ptr()), u64(columns), u32(per_row), u64(_SPAN),
             *map(f64, tolerances), u64(step), u64(first), u64(sums.data_ptr()), u64(bins.data_ptr()),
         )  # fmt: skip
         return sums

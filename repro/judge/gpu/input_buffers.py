@@ -16,15 +16,15 @@ from repro.problems.meta import Leaf, leaves
 from repro.problems.plan import Plan
 
 # Least bytes of a staging buffer, and what of one output is fetched at once on a GPU.
-STAGING_BYTES, WINDOW_BYTES = 16 << 20, 256 << 20
-# Inputs lie at one of SPOTS secret places of their buffers, another one from call to call: what a solution remembers of
-# the last address is not this call's input, and addresses come back as they do in any program. Places are aligned as
-# torch aligns its own tensors on a GPU, where those of LARGE bytes and more have memory of their own.
-SPOTS, LARGE = 4, 10 << 20
-ALIGNMENT, PLACES = 512, 128
-LARGE_ALIGNMENT, LARGE_PLACES = 2 << 20, 16
+_STAGING_BYTES, _WINDOW_BYTES = 16 << 20, 256 << 20
+# Inputs lie at one of _SPOTS secret places of their buffers, another one from call to call: what a solution remembers
+# of the last address is not this call's input, and addresses come back as they do in any program. Places are aligned
+# as torch aligns its own tensors on a GPU, where those of _LARGE bytes and more have memory of their own.
+_SPOTS, _LARGE = 4, 10 << 20
+_ALIGNMENT, _PLACES = 512, 128
+_LARGE_ALIGNMENT, _LARGE_PLACES = 2 << 20, 16
 # Inputs are made again in pieces of this many bytes to be compared, on the CPU and on a GPU.
-CHECK_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
+_CHECK_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
 
 
 class Slots:
@@ -43,14 +43,14 @@ class Slots:
         whole = max(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         # A chunk is fetched with the whole segments in which it begins and ends, in one piece if it is contiguous.
         if device.type == "cuda":
-            chunk = max(chunk, min(whole, WINDOW_BYTES))
-        self.staging_bytes = max(STAGING_BYTES, chunk) + 2 * commitment.segment_bytes(whole)
+            chunk = max(chunk, min(whole, _WINDOW_BYTES))
+        self.staging_bytes = max(_STAGING_BYTES, chunk) + 2 * commitment.segment_bytes(whole)
         self.buffers: dict[str, SharedBuffer] = {}
         self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         for i in plan.tensors:
             self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i) + math.prod(_places(plan, i)), device)
         draw, steps = random.SystemRandom(), {i: _places(plan, i) for i in plan.tensors}
-        self.spots = {i: [step * n for n in draw.sample(range(count), SPOTS)] for i, (step, count) in steps.items()}
+        self.spots = {i: [step * n for n in draw.sample(range(count), _SPOTS)] for i, (step, count) in steps.items()}
         self.places = {i: spots[0] for i, spots in self.spots.items()}
 
     def fits(self, plan: Plan, spec: Any, rows: int | None) -> bool:
@@ -117,7 +117,7 @@ class Slots:
                 if not _equal(slot, made[i].contiguous().view(-1).view(torch.uint8)):
                     return False
                 continue
-            step = CHECK_BYTES[self.device.type] // recipe.dtype.itemsize
+            step = _CHECK_BYTES[self.device.type] // recipe.dtype.itemsize
             for start in range(0, recipe.numel, step):
                 part = torch.empty(min(step, recipe.numel - start), dtype=recipe.dtype, device=self.device)
                 again = recipe.fill(part, self.seed, start).view(torch.uint8)
@@ -139,7 +139,7 @@ class Slots:
 
 def _places(plan: Plan, i: int) -> tuple[int, int]:
     """Return how far apart the places of input i are, in bytes, and how many there are."""
-    return (LARGE_ALIGNMENT, LARGE_PLACES) if plan.nbytes(i) >= LARGE else (ALIGNMENT, PLACES)
+    return (_LARGE_ALIGNMENT, _LARGE_PLACES) if plan.nbytes(i) >= _LARGE else (_ALIGNMENT, _PLACES)
 
 
 def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:

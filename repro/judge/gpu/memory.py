@@ -8,7 +8,7 @@ from typing import Any
 import pynvml
 import torch
 
-PERIOD_S = 0.01
+_PERIOD_S = 0.01
 
 
 def handle(uuid: str) -> Any:
@@ -42,7 +42,7 @@ class DeviceMemory:
         return int(pynvml.nvmlDeviceGetMemoryInfo(self._handle).used)
 
     def _loop(self) -> None:
-        while not self._stop.wait(PERIOD_S):
+        while not self._stop.wait(_PERIOD_S):
             self.peak = max(self.peak or 0, self._used())
 
     def start(self) -> None:

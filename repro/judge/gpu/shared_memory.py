@@ -16,9 +16,9 @@ import torch
 from repro.judge.gpu import driver
 
 # The driver packs small allocations of a process into one piece of memory, and a handle opens the whole piece.
-GATE_BYTES = 2 << 20
+_GATE_BYTES = 2 << 20
 # Without seals a worker could shrink a shared file, and the judge's next access would end it by SIGBUS.
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Ticket(TypedDict):
@@ -55,7 +55,7 @@ class SharedBuffer:
         else:
             self.fd = os.memfd_create("repro-buffer", os.MFD_ALLOW_SEALING)
             os.ftruncate(self.fd, self.nbytes)
-            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, SEALS)
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
             self.bytes = _map(self.fd, self.nbytes)
 
     def ticket(self, fd: int | None = None) -> Ticket:
@@ -87,7 +87,7 @@ class Gate(SharedBuffer):
     """
 
     def __init__(self, device: torch.device) -> None:
-        super().__init__(GATE_BYTES, device)
+        super().__init__(_GATE_BYTES, device)
         self.device, self.number = device, 0
         self.bytes.zero_()
 

@@ -41,7 +41,7 @@ from repro.system.prctl import (
 )
 from repro.system.procfs import capabilities
 
-MAX_FILE_BYTES = 4 << 30
+_MAX_FILE_BYTES = 4 << 30
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -57,21 +57,21 @@ def _syscall(number: int, *values: int | ctypes._Pointer[ctypes.Structure] | Non
 
 # -- files, TCP and signals: Landlock ----------------------------------------------------------------------------------
 
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on x86_64 and aarch64
-RULESET_VERSION, RULE_PATH_BENEATH = 1, 1
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-MAKE_CHAR, MAKE_BLOCK, REFER, TRUNCATE, IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
-READ = EXECUTE | READ_FILE | READ_DIR
-OWN = (1 << 15) - 1 & ~(MAKE_CHAR | MAKE_BLOCK)  # everything up to TRUNCATE, except device nodes
-DEVICE = READ_FILE | WRITE_FILE | IOCTL_DEV | READ_DIR
-ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # rights that a rule for a file may contain
-NET_TCP = 1 << 0 | 1 << 1  # bind, connect
-SCOPE_SIGNAL = 1 << 1  # sockets are bounded by the seccomp filter
-OLDEST_ABI = 2  # version 1 forbids renaming between folders, which Triton's cache does
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on x86_64 and aarch64
+_RULESET_VERSION, _RULE_PATH_BENEATH = 1, 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_MAKE_CHAR, _MAKE_BLOCK, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_OWN = (1 << 15) - 1 & ~(_MAKE_CHAR | _MAKE_BLOCK)  # everything up to _TRUNCATE, except device nodes
+_DEVICE = _READ_FILE | _WRITE_FILE | _IOCTL_DEV | _READ_DIR
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # rights that a rule for a file may contain
+_NET_TCP = 1 << 0 | 1 << 1  # bind, connect
+_SCOPE_SIGNAL = 1 << 1  # sockets are bounded by the seccomp filter
+_OLDEST_ABI = 2  # version 1 forbids renaming between folders, which Triton's cache does
 
-SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/sys")
-OWN_THREADS = Path("/proc/self/task")
-DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "dxg")
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/sys")
+_OWN_THREADS = Path("/proc/self/task")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "dxg")
 
 
 class _Ruleset(ctypes.Structure):
@@ -85,13 +85,13 @@ class _PathBeneath(ctypes.Structure):
 
 def _abi() -> int:
     """Return the version of Landlock that this kernel supports. Raises OSError if it supports none."""
-    return _syscall(CREATE_RULESET, None, 0, RULESET_VERSION)
+    return _syscall(_CREATE_RULESET, None, 0, _RULESET_VERSION)
 
 
 def _ruleset(abi: int) -> _Ruleset:
     """Return all rights that this version handles; the kernel refuses unknown ones."""
     newest = {1: 12, 2: 13, 3: 14, 4: 14}.get(abi, 15)
-    return _Ruleset((2 << newest) - 1, NET_TCP if abi >= 4 else 0, SCOPE_SIGNAL if abi >= 6 else 0)
+    return _Ruleset((2 << newest) - 1, _NET_TCP if abi >= 4 else 0, _SCOPE_SIGNAL if abi >= 6 else 0)
 
 
 def _hidden() -> list[Path]:
@@ -123,31 +123,31 @@ def _around(path: Path, hidden: list[Path]) -> Iterator[Path]:
 def _rules(scratch: Path, readable: Iterable[Path]) -> Iterator[tuple[Path, int]]:
     """Yield (path, rights at and below it)."""
     hidden = _hidden()
-    for name in (*SYSTEM, sys.prefix, sys.base_prefix, *filter(None, sys.path)):
+    for name in (*_SYSTEM, sys.prefix, sys.base_prefix, *filter(None, sys.path)):
         path = Path(name).resolve()
-        yield from ((part, READ) for part in _around(path, hidden))
+        yield from ((part, _READ) for part in _around(path, hidden))
         if name in sys.path and any(folder.is_relative_to(path) for folder in hidden):
-            yield path, READ_DIR  # the import system lists it
-    yield config.PACKAGE, READ
-    yield from ((path, READ) for path in readable)
-    yield Path("/proc"), READ_FILE | READ_DIR
+            yield path, _READ_DIR  # the import system lists it
+    yield config.PACKAGE, _READ
+    yield from ((path, _READ) for path in readable)
+    yield Path("/proc"), _READ_FILE | _READ_DIR
     # The CUDA driver writes to /proc/self/task/*/comm and fails without that right, in child processes too. Root gets
     # only its own threads in /proc, because it owns /proc/sys even without capabilities.
-    yield OWN_THREADS if os.geteuid() == 0 else Path("/proc"), READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE
-    yield Path("/dev"), READ_DIR
-    for pattern in DEVICES:
-        yield from ((node, DEVICE) for node in Path("/dev").glob(pattern))
-    yield Path("/dev") / "shm", OWN
-    yield scratch, OWN
+    yield _OWN_THREADS if os.geteuid() == 0 else Path("/proc"), _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE
+    yield Path("/dev"), _READ_DIR
+    for pattern in _DEVICES:
+        yield from ((node, _DEVICE) for node in Path("/dev").glob(pattern))
+    yield Path("/dev") / "shm", _OWN
+    yield scratch, _OWN
 
 
 def _landlock(scratch: Path, readable: Iterable[Path]) -> str:
     """Apply the rules. Return what they cover. Raises OSError if the kernel refuses."""
     abi = _abi()
-    if abi < OLDEST_ABI:
+    if abi < _OLDEST_ABI:
         return f"not applied: ABI {abi} is too old"
     ruleset = _ruleset(abi)
-    fd = _syscall(CREATE_RULESET, ctypes.pointer(ruleset), ctypes.sizeof(ruleset), 0)
+    fd = _syscall(_CREATE_RULESET, ctypes.pointer(ruleset), ctypes.sizeof(ruleset), 0)
     left_out = []
     try:
         for path, access in _rules(scratch, readable):
@@ -158,15 +158,15 @@ def _landlock(scratch: Path, readable: Iterable[Path]) -> str:
                     left_out.append(f"{path} ({error.strerror})")
                 continue
             try:
-                allowed = access & ruleset.files & (-1 if path.is_dir() else ON_FILES)
+                allowed = access & ruleset.files & (-1 if path.is_dir() else _ON_FILES)
                 rule = _PathBeneath(allowed, at)
-                _syscall(ADD_RULE, fd, RULE_PATH_BENEATH, ctypes.pointer(rule), 0)
+                _syscall(_ADD_RULE, fd, _RULE_PATH_BENEATH, ctypes.pointer(rule), 0)
             except OSError as error:
                 left_out.append(f"{path} ({error.strerror})")
             finally:
                 os.close(at)
-        os.open(OWN_THREADS, os.O_PATH | os.O_CLOEXEC)  # kept open: else /proc may recreate the folder without its rule
-        _syscall(RESTRICT_SELF, fd, 0)
+        os.open(_OWN_THREADS, os.O_PATH | os.O_CLOEXEC)  # kept open: else /proc may make it anew without its rule
+        _syscall(_RESTRICT_SELF, fd, 0)
     finally:
         os.close(fd)
     covers = "files" + (", TCP" if ruleset.net else "") + (", signals" if ruleset.scoped else "")
@@ -177,19 +177,20 @@ def _landlock(scratch: Path, readable: Iterable[Path]) -> str:
 
 # -- system calls: seccomp ---------------------------------------------------------------------------------------------
 
-LOAD, JUMP_EQUAL, JUMP_GE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF: LD|W|ABS, JMP|J{EQ,GE,SET}|K, RET|K
-ALLOW, REFUSE = 0x7FFF0000, 0x00050000
-NR_OFFSET, ARCH_OFFSET, ARGS_OFFSET = 0, 4, 16  # struct seccomp_data; both machines are little-endian
-SECCOMP_SET_MODE_FILTER, MODE_FILTER = 1, 2
-TSYNC, SPEC_ALLOW = 1 << 0, 1 << 2  # apply to every thread; do not slow the processor down, which would affect times
-X32_BIT = 0x40000000
-NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
-AF_UNIX, AF_NETLINK = 1, 16
+# BPF: LD|W|ABS, JMP|J{EQ,GE,SET}|K, RET|K
+_LOAD, _JUMP_EQUAL, _JUMP_GE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
+_NR_OFFSET, _ARCH_OFFSET, _ARGS_OFFSET = 0, 4, 16  # struct seccomp_data; both machines are little-endian
+_SECCOMP_SET_MODE_FILTER, _MODE_FILTER = 1, 2
+_TSYNC, _SPEC_ALLOW = 1 << 0, 1 << 2  # apply to every thread; do not slow the processor down, which would affect times
+_X32_BIT = 0x40000000
+_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
+_AF_UNIX, _AF_NETLINK = 1, 16
 
 # name: numbers on x86_64 and aarch64. These reach memory and descriptors of other processes, the kernel itself, mounts
 # and namespaces, keys and clocks. io_uring runs system calls that no filter sees. Some signals hide their sender.
 # Connections to a container engine or a bus could act for the caller, and Landlock does not bound their sockets.
-DENIED = {
+_DENIED = {
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_getfd": (438, 438), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "bpf": (321, 280),
     "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273),
@@ -203,13 +204,13 @@ DENIED = {
 }  # fmt: skip
 # name: (numbers, argument that must be 0: the caller itself). Otherwise a worker could slow or end its user's
 # processes.
-ON_ITSELF_ALONE = {
+_ON_ITSELF_ALONE = {
     "prlimit64": ((302, 261), 0), "sched_setaffinity": ((203, 122), 0), "sched_setscheduler": ((144, 119), 0),
     "sched_setparam": ((142, 118), 0), "sched_setattr": ((314, 274), 0), "setpriority": ((141, 140), 1),
     "ioprio_set": ((251, 30), 1),
 }  # fmt: skip
-SOCKET, CLONE, CLONE3, KILL, TGKILL, SECCOMP = (41, 198), (56, 220), (435, 435), (62, 129), (234, 131), (317, 277)
-MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the tables, AUDIT_ARCH
+_SOCKET, _CLONE, _CLONE3, _KILL, _TGKILL, _SECCOMP = (41, 198), (56, 220), (435, 435), (62, 129), (234, 131), (317, 277)
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the tables, AUDIT_ARCH
 
 
 class _Program(ctypes.Structure):
@@ -223,34 +224,34 @@ def _bpf(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
 
 def _on_argument(number: int, argument: int, *tests: bytes) -> bytes:
     """Return a test of one system call: load an argument's lower half, run the tests, allow what passes them all."""
-    body = [_bpf(LOAD, ARGS_OFFSET + 8 * argument), *tests, _bpf(RETURN, ALLOW)]
-    return _bpf(JUMP_EQUAL, number, 0, sum(map(len, body)) // 8) + b"".join(body)
+    body = [_bpf(_LOAD, _ARGS_OFFSET + 8 * argument), *tests, _bpf(_RETURN, _ALLOW)]
+    return _bpf(_JUMP_EQUAL, number, 0, sum(map(len, body)) // 8) + b"".join(body)
 
 
 def filter_program(machine: str, untouchable: Iterable[int]) -> bytes:
     """Return the filter of one machine, an array of struct sock_filter. untouchable: ids that kill(2) may not name."""
-    column, arch = MACHINES[machine]
-    refuse, allow = _bpf(RETURN, REFUSE | errno.EPERM), _bpf(RETURN, ALLOW)
-    parts = [_bpf(LOAD, ARCH_OFFSET), _bpf(JUMP_EQUAL, arch, 1, 0), refuse, _bpf(LOAD, NR_OFFSET)]
-    parts += [_bpf(JUMP_GE, X32_BIT, 0, 1), refuse]
-    for numbers in DENIED.values():
-        parts += [_bpf(JUMP_EQUAL, numbers[column], 0, 1), refuse]
+    column, arch = _MACHINES[machine]
+    refuse, allow = _bpf(_RETURN, _REFUSE | errno.EPERM), _bpf(_RETURN, _ALLOW)
+    parts = [_bpf(_LOAD, _ARCH_OFFSET), _bpf(_JUMP_EQUAL, arch, 1, 0), refuse, _bpf(_LOAD, _NR_OFFSET)]
+    parts += [_bpf(_JUMP_GE, _X32_BIT, 0, 1), refuse]
+    for numbers in _DENIED.values():
+        parts += [_bpf(_JUMP_EQUAL, numbers[column], 0, 1), refuse]
     # A filter cannot read clone3's flags. If the call does not exist, the C library falls back to clone.
-    parts += [_bpf(JUMP_EQUAL, CLONE3[column], 0, 1), _bpf(RETURN, REFUSE | errno.ENOSYS)]
-    parts.append(_on_argument(CLONE[column], 0, _bpf(JUMP_SET, NAMESPACES, 0, 1), refuse))
-    known = [_bpf(JUMP_EQUAL, AF_UNIX, 2, 0), _bpf(JUMP_EQUAL, AF_NETLINK, 1, 0), refuse]
-    parts.append(_on_argument(SOCKET[column], 0, *known))
-    for numbers, argument in ON_ITSELF_ALONE.values():
-        parts.append(_on_argument(numbers[column], argument, _bpf(JUMP_EQUAL, 0, 1, 0), refuse))
-    tests = [part for pid in untouchable for part in (_bpf(JUMP_EQUAL, pid, 0, 1), refuse)]
-    parts += [_on_argument(numbers[column], 0, *tests) for numbers in (KILL, TGKILL)]
+    parts += [_bpf(_JUMP_EQUAL, _CLONE3[column], 0, 1), _bpf(_RETURN, _REFUSE | errno.ENOSYS)]
+    parts.append(_on_argument(_CLONE[column], 0, _bpf(_JUMP_SET, _NAMESPACES, 0, 1), refuse))
+    known = [_bpf(_JUMP_EQUAL, _AF_UNIX, 2, 0), _bpf(_JUMP_EQUAL, _AF_NETLINK, 1, 0), refuse]
+    parts.append(_on_argument(_SOCKET[column], 0, *known))
+    for numbers, argument in _ON_ITSELF_ALONE.values():
+        parts.append(_on_argument(numbers[column], argument, _bpf(_JUMP_EQUAL, 0, 1, 0), refuse))
+    tests = [part for pid in untouchable for part in (_bpf(_JUMP_EQUAL, pid, 0, 1), refuse)]
+    parts += [_on_argument(numbers[column], 0, *tests) for numbers in (_KILL, _TGKILL)]
     return b"".join(parts) + allow
 
 
 def _seccomp(shielded: Iterable[int], *, every_thread: bool = True) -> str:
     """Install the filter, in every thread or in this one and what it starts. Raises OSError."""
     machine = platform.machine()
-    if machine not in MACHINES:
+    if machine not in _MACHINES:
         return f"not applied: no table for {machine}"
     untouchable = [-1]
     for pid in {os.getppid(), *shielded} - {0}:
@@ -262,13 +263,13 @@ def _seccomp(shielded: Iterable[int], *, every_thread: bool = True) -> str:
     code = filter_program(machine, untouchable)
     program = _Program(len(code) // 8, code)
     try:
-        flags = (TSYNC if every_thread else 0) | SPEC_ALLOW
-        stray = _syscall(SECCOMP[MACHINES[machine][0]], SECCOMP_SET_MODE_FILTER, flags, ctypes.pointer(program))
+        flags = (_TSYNC if every_thread else 0) | _SPEC_ALLOW
+        stray = _syscall(_SECCOMP[_MACHINES[machine][0]], _SECCOMP_SET_MODE_FILTER, flags, ctypes.pointer(program))
         if stray == 0:
             return "applied" if every_thread else "applied: to this thread and its children"
     except OSError:
         pass
-    prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.addressof(program))
+    prctl(PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(program))
     return "applied: to this thread and its children"
 
 
@@ -303,7 +304,7 @@ def _limits() -> str:
     """Disable core files and bound file sizes. Processes are not bounded: the kernel counts them by user."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    size = MAX_FILE_BYTES if hard == resource.RLIM_INFINITY else min(MAX_FILE_BYTES, hard)
+    size = _MAX_FILE_BYTES if hard == resource.RLIM_INFINITY else min(_MAX_FILE_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     return "applied"
 

@@ -19,9 +19,9 @@ from repro.system.procfs import of_user
 FIRST_UID, LAST_UID = 61000, 65000
 # A launcher on the host ends processes in containers by user id too, and a container cannot see the host's users. From
 # this id on, ids are for containers only.
-CONTAINED_UID = 63000
-USERS = Path("/tmp/repro-users")  # noqa: S108  the same for every launcher, independent of TMPDIR
-UIDS_A_RANGE = 125  # each launcher locks whole ranges, so that no launcher ends another one's workers
+_CONTAINED_UID = 63000
+_USERS = Path("/tmp/repro-users")  # noqa: S108  the same for every launcher, independent of TMPDIR
+_UIDS_A_RANGE = 125  # each launcher locks whole ranges, so that no launcher ends another one's workers
 
 
 def become(uid: int) -> None:
@@ -70,20 +70,20 @@ def free(judge_uid: int | None, *, contained: bool = False) -> Iterator[int]:
 
     contained: inside a container, where ids for containers are used. Raises JudgeError when none is left.
     """
-    lowest, end = (CONTAINED_UID, LAST_UID) if contained else (FIRST_UID, CONTAINED_UID)
-    USERS.mkdir(mode=0o700, exist_ok=True)
-    if USERS.is_symlink() or USERS.stat().st_uid != os.geteuid():
-        raise JudgeError(f"{USERS} belongs to another user", "remove it: launchers lock the user ids they assign there")
+    lowest, end = (_CONTAINED_UID, LAST_UID) if contained else (FIRST_UID, _CONTAINED_UID)
+    _USERS.mkdir(mode=0o700, exist_ok=True)
+    if _USERS.is_symlink() or _USERS.stat().st_uid != os.geteuid():
+        raise JudgeError(f"{_USERS} belongs to another user", "remove it: launchers lock their user ids there")
     held = []
-    for first in range(lowest, end, UIDS_A_RANGE):
-        lock = os.open(USERS / str(first), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    for first in range(lowest, end, _UIDS_A_RANGE):
+        lock = os.open(_USERS / str(first), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
             continue
         held.append(lock)  # locked until this process ends
-        for uid in range(first, first + UIDS_A_RANGE):
+        for uid in range(first, first + _UIDS_A_RANGE):
             try:
                 pwd.getpwuid(uid)
             except KeyError:

@@ -43,7 +43,7 @@ from repro.system.procfs import capabilities, children, descendants, of_user
 from repro.system.procfs import kill as end
 
 _ACK_TIMEOUT_S = 10.0
-STOP, GO, KILL, REMOVE = b"S", b"C", b"K", b"R"
+STOP, GO, KILL, _REMOVE = b"S", b"C", b"K", b"R"
 # Errors that end one request only: the launcher reports them to the judge and serves the next request.
 _FAILURES = (OSError, JudgeError, KeyError, ValueError, StopIteration, subprocess.SubprocessError)
 SIGNALS = {STOP: signal.SIGSTOP, GO: signal.SIGCONT, KILL: signal.SIGKILL}
@@ -243,7 +243,7 @@ class Launcher:
         """Remove the folder of a dead worker, and end its warden."""
         if started.uid is None:
             removal.remove(started.scratch)
-        elif not started.signal(REMOVE):
+        elif not started.signal(_REMOVE):
             # The worker's processes are dead, but they may have stopped the warden, which would then never end.
             self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
             self._sweep(started.uid, lambda: users.clear(started.scratch))
@@ -264,7 +264,7 @@ def _serve_user(name: str, commands: int, answers: int) -> None:
     scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
     os.write(answers, scratch.encode())
     while command := os.read(commands, 1):
-        if command == REMOVE:
+        if command == _REMOVE:
             users.clear(scratch)
             os.write(answers, command)
             return

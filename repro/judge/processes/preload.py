@@ -11,7 +11,7 @@ from typing import Any
 from repro.system.procfs import descendants
 
 # Time in which processes that are asked to end do so.
-QUIET_TIMEOUT_S = 1.0
+_QUIET_TIMEOUT_S = 1.0
 
 
 def read_triton() -> None:
@@ -56,7 +56,7 @@ def quiet() -> None:
     compiling: Any = sys.modules.get("torch._inductor.async_compile")
     with contextlib.suppress(Exception):
         if compiling.AsyncCompile.process_pool.cache_info().currsize:
-            pool, deadline = compiling.AsyncCompile.process_pool(), time.monotonic() + QUIET_TIMEOUT_S
+            pool, deadline = compiling.AsyncCompile.process_pool(), time.monotonic() + _QUIET_TIMEOUT_S
             pool.quiesce()
             while len(descendants(pool.process.pid)) > 1 and time.monotonic() < deadline:  # their parent process stays
                 time.sleep(0.005)

@@ -45,17 +45,17 @@ from repro.system.stopwatch import Clock
 
 # One in this many timed outputs is compared whole, by chance, and a secret one of each group of this size. Of the
 # others one row is compared. The first whole comparison is in the first cycle, which runs whatever the budget.
-WHOLE_EVERY, WHOLE_EVERY_LARGE, LARGE_BYTES = 8, 20, 512 << 20
+_WHOLE_EVERY, _WHOLE_EVERY_LARGE, _LARGE_BYTES = 8, 20, 512 << 20
 # Blocks of the baselines alone, after all solutions have ended, and how much faster they may be then.
-ALONE_BLOCKS, DISTURBED = 8, sampling.HELD_UP
+_ALONE_BLOCKS, _DISTURBED = 8, sampling.HELD_UP
 DISTURBED_CODE = "baseline_disturbed"
-HOT_MS, HOT_CALLS = 30.0, 200
+_HOT_MS, _HOT_CALLS = 30.0, 200
 # Reasons with which a worker has ended.
-ENDED = ("timeout", "worker_exited", "segfault", "killed")
+_ENDED = ("timeout", "worker_exited", "segfault", "killed")
 # The reason of a pass that the options leave out.
-WITHOUT = "not requested for this run"
+_WITHOUT = "not requested for this run"
 # Workers keep their allocators' caches between calls if all memory in use is below this share of the GPU's.
-KEEP_SHARE = 0.75
+_KEEP_SHARE = 0.75
 
 
 class Blamed(Exception):
@@ -190,7 +190,7 @@ class Experiment:
             self.classes[variant] = implementation.classes[variant] = klass
         except SolutionError as error:
             self.left_out[variant] = f"{error.code}: {error.detail}"
-            if error.verdict in ("timeout", "error") and error.code in ENDED:
+            if error.verdict in ("timeout", "error") and error.code in _ENDED:
                 self.evaluation.workers.end(implementation)
                 if not tuned:
                     raise Blamed(implementation, error) from error
@@ -205,7 +205,7 @@ class Experiment:
         self.idle.settle()
         free, total = torch.cuda.mem_get_info()
         # Without its cache a worker must allocate outputs and workspace again at every call.
-        self.keep = free > (1 - KEEP_SHARE) * total
+        self.keep = free > (1 - _KEEP_SHARE) * total
 
     # -- one call -------------------------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class Experiment:
         evaluation, baseline = self.evaluation, implementation in self.baselines
         row, whole = evaluation.expected.own.random_row()
         if not implementation.trusted:
-            every = WHOLE_EVERY if self.slots.output_bytes < LARGE_BYTES else WHOLE_EVERY_LARGE
+            every = _WHOLE_EVERY if self.slots.output_bytes < _LARGE_BYTES else _WHOLE_EVERY_LARGE
             whole = whole or self.whole[implementation.name].now(every) or random.SystemRandom().randrange(every) == 0
         assert implementation.worker is not None
         implementation.worker.stop()
@@ -405,7 +405,7 @@ class Experiment:
                 if "profile" in self.options.passes:
                     self._profile(implementation)
                 else:
-                    implementation.profile = {"kernels": [], "reason": WITHOUT}
+                    implementation.profile = {"kernels": [], "reason": _WITHOUT}
             self.clock.lap("profile")
             if self.options.alone:
                 facts["alone"] = self._alone(runners, series)
@@ -442,7 +442,7 @@ class Experiment:
         named = {"control": "the A/A control", "hot": "times back to back (hot)", "profile": "the profile of kernels"}
         skipped = [name for name in PASSES if self.audited and name not in self.options.passes]
         modes = [mode for mode in baselines.MODES if skipped and mode not in self.options.modes]
-        return dict.fromkeys([*modes, *(named[name] for name in skipped)], WITHOUT)
+        return dict.fromkeys([*modes, *(named[name] for name in skipped)], _WITHOUT)
 
     def _hot(self, series: dict[str, Series]) -> None:
         """Time calls back to back on the same inputs, for every variant: a caller's view with data in the cache."""
@@ -453,7 +453,7 @@ class Experiment:
                 found = series.get(variant if implementation in self.baselines else implementation.name)
                 if found is None or not found.gated:
                     continue
-                calls = max(2, min(HOT_CALLS, math.ceil(HOT_MS / statistics.median(found.device_ms))))
+                calls = max(2, min(_HOT_CALLS, math.ceil(_HOT_MS / statistics.median(found.device_ms))))
                 message = {"op": "hot", "variant": variant, "inputs": told, "calls": calls}
                 with contextlib.suppress(SolutionError):
                     found.hot_ms = sampling.reported(implementation.ask(message, self.options.timeout_s).get("ms"))
@@ -478,10 +478,10 @@ class Experiment:
         solutions, self.solutions = self.solutions, []
         self.idle.alone()
         left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
-        found, _ = sampling.measure(left, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
+        found, _ = sampling.measure(left, self.options.timing_budget_s, warm=True, most=_ALONE_BLOCKS)
         ratio, ratios = sampling.held_up(series, found)
         self.solutions = solutions
-        if ratio > 1 + DISTURBED:
+        if ratio > 1 + _DISTURBED:
             detail = f"the baselines were {100 * (ratio - 1):.0f} % slower beside the solution"
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if detail := self.idle.masked(r.name for r in left):

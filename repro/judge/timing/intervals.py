@@ -9,19 +9,19 @@ import numpy as np
 
 from repro.records.verdict import Ratio, Summary
 
-RESAMPLES = 2000
-SEED = 20251121
+_RESAMPLES = 2000
+_SEED = 20251121
 # With fewer samples, their autocorrelation and the bootstrap of their t say nothing.
-TELLING = 12
+_TELLING = 12
 # A larger autocorrelation does not widen intervals further: such data is known to a few permille at best.
-MOST_CORRELATED = 0.6
-# How far below its median a solution's time counts: 5 %, or CAP_DEVIATIONS median deviations (3.4 standard deviations
+_MOST_CORRELATED = 0.6
+# How far below its median a solution's time counts: 5 %, or _CAP_DEVIATIONS median deviations (3.4 standard deviations
 # of a normal distribution).
-CAP, CAP_DEVIATIONS = 0.05, 5.0
+_CAP, _CAP_DEVIATIONS = 0.05, 5.0
 
 
 def _drawn(count: int) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(SEED).integers(0, count, (RESAMPLES, count))
+    return np.random.default_rng(_SEED).integers(0, count, (_RESAMPLES, count))
 
 
 def student(p: float, freedom: int) -> float:
@@ -40,10 +40,10 @@ def inflation(values: np.ndarray[Any, Any]) -> float:
     count = len(values)
     around = values - values.mean()
     power = float(around @ around)
-    if count < TELLING or power <= 0:
+    if count < _TELLING or power <= 0:
         return 1.0
     seen = float(around[1:] @ around[:-1]) / power
-    r = min(MOST_CORRELATED, max(0.0, seen + (1 + 4 * max(0.0, seen)) / count))
+    r = min(_MOST_CORRELATED, max(0.0, seen + (1 + 4 * max(0.0, seen)) / count))
     return math.sqrt((1 + r) / (1 - r))
 
 
@@ -75,7 +75,7 @@ def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
     if spread <= 1e-12 * max(1.0, abs(mean)):
         return mean, mean
     below = above = student(0.975, count - 1)
-    if count >= TELLING:
+    if count >= _TELLING:
         drawn = values[_drawn(count)]
         errors = drawn.std(axis=1, ddof=1)
         told = errors > 0
@@ -90,17 +90,17 @@ def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = F
     """Return the speedup over paired blocks: exp of the mean log ratio, and its 95 % interval (`mean_interval`).
 
     base_ms, ours_ms: one time (ms) a block, in the same order. Raises ValueError if they do not pair up. capped: our
-    times count as at least the median less CAP, or less CAP_DEVIATIONS median deviations if that is more. So a few
+    times count as at least the median less _CAP, or less _CAP_DEVIATIONS median deviations if that is more. So a few
     calls cannot make a speedup that the others do not have. The base's times are never changed, and few samples, whose
     deviation is unknown, are not capped.
     """
     if not base_ms or len(base_ms) != len(ours_ms):
         raise ValueError(f"{len(base_ms)} and {len(ours_ms)} blocks do not pair up")
     ours, under = np.asarray(ours_ms), 0
-    if capped and len(ours) >= TELLING:
+    if capped and len(ours) >= _TELLING:
         times = np.log(ours)
         middle = np.median(times)
-        least = middle - max(CAP, CAP_DEVIATIONS * float(np.median(np.abs(times - middle))))
+        least = middle - max(_CAP, _CAP_DEVIATIONS * float(np.median(np.abs(times - middle))))
         if under := int((times < least).sum()):
             ours = np.maximum(ours, math.exp(least))
     logs = np.log(np.asarray(base_ms) / ours)

@@ -21,15 +21,15 @@ from repro.judge.gpu.memory import handle
 from repro.judge.timing.sampling import CLOCK_SLACK_MS
 from repro.records import result as records
 
-# A flush that takes longer than BUSY_RATIO times that on an idle GPU, plus BUSY_MS, shared the GPU with other work.
+# A flush that takes longer than _BUSY_RATIO times that on an idle GPU, plus _BUSY_MS, shared the GPU with other work.
 # For shorter delays inputs are made again at most PATIENCE times.
-BUSY_RATIO, BUSY_MS, BUSY_TRIES, PATIENCE = 3.0, 0.5, 25, 5
+_BUSY_RATIO, _BUSY_MS, BUSY_TRIES, PATIENCE = 3.0, 0.5, 25, 5
 # Fewest first flushes that say anything of a variant; slacks by which slower flushes mean delayed baselines; flushes
 # of baselines that are remembered.
-TELLING, MASKED, RECENT = 4, 2.0, 15
+_TELLING, _MASKED, _RECENT = 4, 2.0, 15
 # Seconds of rest for each second of the call before, and at most. On an H200, 23 ms of fp32 attention vary by 3.1 %
 # (standard deviation) without rest, 1.2 % with 25 ms of rest, 0.37 % with 50 ms and 0.33 % with 100 ms.
-REST, MOST_S = 2.0, 0.25
+_REST, _MOST_S = 2.0, 0.25
 
 
 class PowerLimit:
@@ -57,7 +57,7 @@ class PowerLimit:
         """
         self.met = self.met or self.holds()
         if self.met:
-            rest_s = min(MOST_S, REST * busy_s)
+            rest_s = min(_MOST_S, _REST * busy_s)
             time.sleep(rest_s)
             self.rested_s, self.rests = self.rested_s + rest_s, self.rests + 1
 
@@ -79,7 +79,7 @@ class Idle:
         self.flusher: torch.Tensor | None = None
         self.quiet_ms = 0.0
         self.first_ms: dict[str, list[float]] = {}  # by variant: the first flush after its inputs were made
-        self.recent_ms: deque[float] = deque(maxlen=RECENT)  # of the last calls of baselines
+        self.recent_ms: deque[float] = deque(maxlen=_RECENT)  # of the last calls of baselines
         self.beside_ms: dict[str, list[float]] = {}  # `first_ms` before `alone`
         self.again = 0  # how often inputs were made again
 
@@ -100,7 +100,7 @@ class Idle:
 
     def _usual_ms(self) -> float:
         """Return the usual time of a flush, ms. The host may have slowed since `settle`, for baselines as well."""
-        return max(self.quiet_ms, statistics.median(self.recent_ms) if len(self.recent_ms) >= TELLING else 0.0)
+        return max(self.quiet_ms, statistics.median(self.recent_ms) if len(self.recent_ms) >= _TELLING else 0.0)
 
     def ready(
         self, name: str, fill: Callable[[], object], busy_s: float, *, trusted: bool, waiting: bool = False
@@ -126,7 +126,7 @@ class Idle:
             if not self.watched:
                 return 0.0
             early_ms = took_ms - self._usual_ms()
-            patient = attempt >= PATIENCE and took_ms <= BUSY_RATIO * self.quiet_ms + BUSY_MS
+            patient = attempt >= PATIENCE and took_ms <= _BUSY_RATIO * self.quiet_ms + _BUSY_MS
             if early_ms <= CLOCK_SLACK_MS or patient:
                 return max(0.0, early_ms)
             self.again += 1
@@ -135,8 +135,8 @@ class Idle:
 
     def crowded(self, name: str) -> bool:
         """Return whether most of a variant's last calls delayed the first flush beside them."""
-        last = self.first_ms.get(name, [])[-TELLING:]
-        return sum(ms > self._usual_ms() + CLOCK_SLACK_MS for ms in last) > TELLING / 2
+        last = self.first_ms.get(name, [])[-_TELLING:]
+        return sum(ms > self._usual_ms() + CLOCK_SLACK_MS for ms in last) > _TELLING / 2
 
     def forget(self, name: str) -> None:
         """Drop a variant's flush times, since it is launched in another way from now on."""
@@ -148,9 +148,9 @@ class Idle:
         Compares the median first flush after its inputs with that of `others`. Less than the clocks' slack cannot be
         detected.
         """
-        usual = [statistics.median(self.first_ms[n]) for n in others if len(self.first_ms.get(n, ())) >= TELLING]
+        usual = [statistics.median(self.first_ms[n]) for n in others if len(self.first_ms.get(n, ())) >= _TELLING]
         mine = self.first_ms.get(name, [])
-        if not usual or len(mine) < TELLING:
+        if not usual or len(mine) < _TELLING:
             return ""
         took_ms, usual_ms = statistics.median(mine), statistics.median(usual)
         if took_ms <= usual_ms + CLOCK_SLACK_MS:
@@ -165,9 +165,9 @@ class Idle:
         """Return why flushes before calls of the baselines `names` were slowed by solutions, or the empty string."""
         chosen = list(names)
         beside, now = ([ms for n in chosen for ms in of.get(n, [])] for of in (self.beside_ms, self.first_ms))
-        if min(len(beside), len(now)) < TELLING:
+        if min(len(beside), len(now)) < _TELLING:
             return ""
         took_ms, usual_ms = statistics.median(beside), statistics.median(now)
-        if took_ms <= usual_ms + MASKED * max(CLOCK_SLACK_MS, usual_ms):
+        if took_ms <= usual_ms + _MASKED * max(CLOCK_SLACK_MS, usual_ms):
             return ""
         return f"the GPU was busy for {took_ms - usual_ms:.3g} ms before calls of the baselines beside the solution"

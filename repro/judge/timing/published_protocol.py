@@ -67,7 +67,7 @@ _RULES = {
     # Inputs of full size are drawn on the CPU, six times.
     "kernelbench": _Rules("ModelNew", 42, False, False, True, 180.0),
 }
-# The published script's timer, and how it is told in results.
+# The published script's timer, and its description in results.
 _WARMUP_MS, _REP_MS = 500, 100
 PROTOCOL = {
     "timer": "triton.testing.do_bench",

@@ -31,17 +31,17 @@ from repro.records.result import Ceilings
 from repro.system import jsonio
 
 # Size of copied, read or written memory: starting and ending such a kernel is less than 0.3 % of its time of 1 ms.
-COPY_BYTES, COPY_SHARE = 2 << 30, 16
-MATMUL_SIZE = 8192
-BURST = 8
+_COPY_BYTES, _COPY_SHARE = 2 << 30, 16
+_MATMUL_SIZE = 8192
+_BURST = 8
 # A time below this fraction of what the ceilings allow is impossible. They are known to a few per cent.
-IMPOSSIBLE = 0.9
+_IMPOSSIBLE = 0.9
 # Changes with the measurement, so that older files are ignored.
-CACHE_VERSION = 2
-KEPT_S = 7 * 86400.0
+_CACHE_VERSION = 2
+_KEPT_S = 7 * 86400.0
 # Copies of the check of a kept entry: 24 ms at 4.3 TB/s.
-CHECK_REPEATS, CHECK_TOLERANCE = 3, 0.03
-RATES = ("copy_tb_s", "read_tb_s", "write_tb_s", "bf16_tflop_s", "fp16_tflop_s", "tf32_tflop_s", "fp32_tflop_s")
+_CHECK_REPEATS, _CHECK_TOLERANCE = 3, 0.03
+_RATES = ("copy_tb_s", "read_tb_s", "write_tb_s", "bf16_tflop_s", "fp16_tflop_s", "tf32_tflop_s", "fp32_tflop_s")
 Identity = dict[str, str | float | None]
 Clocks = dict[str, float | None]
 
@@ -54,27 +54,27 @@ class Entry:
     measured_s: float
     rates: dict[str, float]
     clocks: Clocks = field(default_factory=dict)
-    version: int = CACHE_VERSION
+    version: int = _CACHE_VERSION
 
 
 def _median_ms(call: Callable[[], Any], repeats: int) -> float:
-    """Return the median of `repeats` bursts of BURST calls, ms a call. A single call of 0.25 ms reads 3 % high."""
+    """Return the median of `repeats` bursts of _BURST calls, ms a call. A single call of 0.25 ms reads 3 % high."""
     call()
     samples: list[float] = []
     for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        for _ in range(BURST):
+        for _ in range(_BURST):
             call()
         end.record()
         end.synchronize()
-        samples.append(start.elapsed_time(end) / BURST)
+        samples.append(start.elapsed_time(end) / _BURST)
     return statistics.median(samples)
 
 
 def _copy_bytes(device: torch.device) -> int:
-    """Return COPY_BYTES, or less on a small GPU."""
-    return int(min(COPY_BYTES, torch.cuda.get_device_properties(device).total_memory // COPY_SHARE >> 20 << 20))
+    """Return _COPY_BYTES, or less on a small GPU."""
+    return int(min(_COPY_BYTES, torch.cuda.get_device_properties(device).total_memory // _COPY_SHARE >> 20 << 20))
 
 
 def _copy_tb_s(device: torch.device, repeats: int) -> float:
@@ -96,15 +96,15 @@ def _rates(device: torch.device) -> dict[str, float]:
     result["write_tb_s"] = size / _median_ms(lambda: source.fill_(1.0), 20) / 1e9
     source = wide = torch.empty(0)
     torch.cuda.empty_cache()
-    flop = 2.0 * MATMUL_SIZE**3
+    flop = 2.0 * _MATMUL_SIZE**3
     for name, dtype, tf32, repeats in (
         ("bf16_tflop_s", torch.bfloat16, False, 5),
         ("fp16_tflop_s", torch.float16, False, 5),
         ("tf32_tflop_s", torch.float32, True, 3),
         ("fp32_tflop_s", torch.float32, False, 1),
     ):
-        a = torch.randn(MATMUL_SIZE, MATMUL_SIZE, device=device, dtype=dtype)
-        b = torch.randn(MATMUL_SIZE, MATMUL_SIZE, device=device, dtype=dtype)
+        a = torch.randn(_MATMUL_SIZE, _MATMUL_SIZE, device=device, dtype=dtype)
+        b = torch.randn(_MATMUL_SIZE, _MATMUL_SIZE, device=device, dtype=dtype)
         with exact_float32():
             torch.backends.cuda.matmul.allow_tf32 = tf32
             result[name] = flop / _median_ms(functools.partial(torch.matmul, a, b), repeats) / 1e9
@@ -155,9 +155,9 @@ def _kept(path: Path, of: Identity, now_s: float) -> Entry | None:
             entry = Entry(**json.load(stream))
         if facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return None
-        whole = entry.version == CACHE_VERSION and entry.of == of
-        fresh = 0 <= now_s - float(entry.measured_s) <= KEPT_S
-        rates = {name: float(entry.rates[name]) for name in RATES}
+        whole = entry.version == _CACHE_VERSION and entry.of == of
+        fresh = 0 <= now_s - float(entry.measured_s) <= _KEPT_S
+        rates = {name: float(entry.rates[name]) for name in _RATES}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     usable = all(math.isfinite(rate) and rate > 0 for rate in rates.values())
@@ -180,9 +180,9 @@ def measure(device: torch.device) -> Ceilings:
     path, now_s = _file(of), time.time()
     entry = _kept(path, of, now_s)
     if entry is not None:
-        short = _copy_tb_s(device, CHECK_REPEATS)
+        short = _copy_tb_s(device, _CHECK_REPEATS)
         torch.cuda.empty_cache()
-        if abs(short / entry.rates["copy_tb_s"] - 1) > CHECK_TOLERANCE:
+        if abs(short / entry.rates["copy_tb_s"] - 1) > _CHECK_TOLERANCE:
             entry = None
     cached = entry is not None
     if entry is None:
@@ -191,7 +191,7 @@ def measure(device: torch.device) -> Ceilings:
         _keep(path, entry)
     told = {n: value for n, value in of.items() if n.startswith(("max_", "power_")) and not isinstance(value, str)}
     at = datetime.fromtimestamp(entry.measured_s, UTC).isoformat(timespec="seconds")
-    measured = {name: entry.rates[name] for name in RATES}
+    measured = {name: entry.rates[name] for name in _RATES}
     return Ceilings(**measured, cached=cached, measured_at=at, limits=told, clocks=entry.clocks)
 
 
@@ -246,4 +246,4 @@ def impossible_ms(problem: Problem, klass: str, ceilings: Mapping[str, float]) -
         return None
     fastest = max(ceilings[name] for name in ("copy_tb_s", "read_tb_s", "write_tb_s"))
     needed = problem.work.flop * problem.work.fast_algorithm
-    return IMPOSSIBLE * max(_bytes(problem) / fastest, needed / rate(klass, ceilings)) / 1e9
+    return _IMPOSSIBLE * max(_bytes(problem) / fastest, needed / rate(klass, ceilings)) / 1e9

@@ -22,43 +22,43 @@ from repro.judge.timing import intervals
 from repro.records import result as records
 
 # Fewest blocks before sampling may stop; blocks between checks of the stop rule (two in a row must agree); most blocks.
-MIN_BLOCKS, CHECK_BLOCKS, MAX_BLOCKS = 32, 8, 400
+_MIN_BLOCKS, _CHECK_BLOCKS, _MAX_BLOCKS = 32, 8, 400
 # Each cycle has one ungated block and one block with alternate inputs, at these positions.
-CYCLE, OPEN_AT, OTHER_AT = 8, 1, 2
+CYCLE, _OPEN_AT, _OTHER_AT = 8, 1, 2
 # Fewest blocks of a screening.
-LEAST = 3
+_LEAST = 3
 # Blocks that run first and are thrown away.
-WARM_BLOCKS = 2
+_WARM_BLOCKS = 2
 # Bounds of a time that a worker may report: a nanosecond and a day.
-MIN_MS, MAX_MS = 1e-6, 86_400_000.0
+_MIN_MS, MAX_MS = 1e-6, 86_400_000.0
 # Sampling stops at this half-width of a 95 % interval, of a median or a speedup, as a fraction of its value.
-PRECISION = 0.005
+_PRECISION = 0.005
 # A solution's clock may differ from the judge's by the larger of these, beyond what the trusted variants differ by.
-CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.15
+_CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.15
 # The longer a call, the longer its commitment takes, by 1.0 to 1.3 % of the difference on H100s; why is not known. A
 # solution slower than the trusted variants may take this share of the difference longer.
-SLOWER = 0.02
-# Conditions whose clocks are compared. With up to FEW calls no median is taken: the shortest is compared to the
+_SLOWER = 0.02
+# Conditions whose clocks are compared. With up to _FEW calls no median is taken: the shortest is compared to the
 # longest.
-CLOCKED, FEW = ("gated", "other"), 3
+_CLOCKED, _FEW = ("gated", "other"), 3
 # Clocks that disagree after fewer calls of a condition are compared again after this many: a delay of the host in one
 # or two calls is their median.
-ENOUGH = 8
+_ENOUGH = 8
 # Clocks that disagree by more than the slack, but by at most this factor of it, are measured once more.
-MARGINAL = 2.0
+_MARGINAL = 2.0
 # Two processes that run the same code differ in ways that blocks cannot average out, above all in memory placement.
 # Every speedup's interval includes this much more, in quadrature. It is the largest distance from 1 (0.086 %, rounded
 # up) of 34 A/A controls on H200s whose own interval was narrower than that distance. A normal distribution fitted to
 # all 34 gives 0.05 %, at most 0.07 %; their tails are heavier than normal.
 SYSTEMATIC = 0.001
-# The part of PRECISION that is left for the statistics of the blocks.
-STATISTICAL = math.sqrt(PRECISION**2 - SYSTEMATIC**2)
-CONTROL_PREFIX = "control "
+# The part of _PRECISION that is left for the statistics of the blocks.
+_STATISTICAL = math.sqrt(_PRECISION**2 - SYSTEMATIC**2)
+_CONTROL_PREFIX = "control "
 # How long a kernel holds the stream, microseconds, where calls cannot be launched before their inputs exist, as without
 # worker processes. Launches that take longer than this count as the GPU's time.
 GATE_US = 500.0
 # Fewest times needed on either side, and how much slower baselines may be beside a solution than alone.
-TELLING, HELD_UP = 4, 0.05
+_TELLING, HELD_UP = 4, 0.05
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Block:
     @property
     def condition(self) -> str:
         """Return `gated`, `open` or `other`."""
-        return {OPEN_AT: "open", OTHER_AT: "other"}.get(self.number % CYCLE, "gated")
+        return {_OPEN_AT: "open", _OTHER_AT: "other"}.get(self.number % CYCLE, "gated")
 
 
 @dataclass
@@ -164,9 +164,9 @@ class Runner:
 
 
 def _hidden_ms(series: Series) -> list[float]:
-    """Return device times, ms, of gated calls with hidden launches; none if they are under half or under TELLING."""
+    """Return device times, ms, of gated calls with hidden launches; none if they are under half or under _TELLING."""
     hidden = [s.device_ms for s in series.gated if s.hidden]
-    return hidden if len(hidden) >= max(TELLING, len(series.gated) / 2) else []
+    return hidden if len(hidden) >= max(_TELLING, len(series.gated) / 2) else []
 
 
 def visible(series: dict[str, Series]) -> list[str]:
@@ -199,28 +199,28 @@ def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float,
 
 
 def converged(series: dict[str, Series], candidates: list[str]) -> bool:
-    """Return whether the blocks determine all results to PRECISION, so that `speedup` can report them.
+    """Return whether the blocks determine all results to _PRECISION, so that `speedup` can report them.
 
     These are each candidate's median, its ratio to the fastest and to the first other variant, and the first variant's
     ratio to the control. Three times the width is enough for the candidate's ratios to the remaining variants.
     """
-    if not series or any(len(s.gated) < MIN_BLOCKS // 2 for s in series.values()):
+    if not series or any(len(s.gated) < _MIN_BLOCKS // 2 for s in series.values()):
         return False
     others = [name for name in series if name not in candidates]
     fastest = _fastest(series, others)
     for name in candidates:
         ours = series[name].device_ms
         summary = intervals.summary(ours)
-        if _half(summary.ci95) > STATISTICAL * summary.median:
+        if _half(summary.ci95) > _STATISTICAL * summary.median:
             return False
         for other in others:
-            wanted = STATISTICAL if other in (fastest, others[0]) else 3 * STATISTICAL
+            wanted = _STATISTICAL if other in (fastest, others[0]) else 3 * _STATISTICAL
             if not _known(series[other].device_ms, ours, wanted):
                 return False
     return all(
-        _known(series[others[0]].device_ms, series[other].device_ms, STATISTICAL)
+        _known(series[others[0]].device_ms, series[other].device_ms, _STATISTICAL)
         for other in others[1:]
-        if CONTROL_PREFIX in other
+        if _CONTROL_PREFIX in other
     )
 
 
@@ -241,7 +241,7 @@ def _half(interval: list[float]) -> float:
 
 
 def measure(
-    runners: list[Runner], budget_s: float, *, warm: bool, most: int = MAX_BLOCKS
+    runners: list[Runner], budget_s: float, *, warm: bool, most: int = _MAX_BLOCKS
 ) -> tuple[dict[str, Series], str]:
     """Run blocks until everything has converged, or until the budget or `most` blocks are reached.
 
@@ -254,8 +254,8 @@ def measure(
     series = {runner.name: Series() for runner in runners}
     candidates = [runner.name for runner in runners if runner.candidate]
     deadline = time.monotonic() + budget_s
-    status = _blocks(runners, series, candidates, deadline, -WARM_BLOCKS if warm else 0, most)
-    chosen = _deciding(runners, series) if status != "converged" and most >= MAX_BLOCKS else []
+    status = _blocks(runners, series, candidates, deadline, -_WARM_BLOCKS if warm else 0, most)
+    chosen = _deciding(runners, series) if status != "converged" and most >= _MAX_BLOCKS else []
     if chosen:
         left = {runner.name: series[runner.name] for runner in chosen}
         done = max(samples.blocks for samples in left.values())
@@ -273,7 +273,7 @@ def _deciding(runners: list[Runner], series: dict[str, Series]) -> list[Runner]:
 
 
 def screened(runners: list[Runner], budget_s: float, most: int) -> dict[str, Series]:
-    """Run up to `most` gated blocks, and at least LEAST, after one that is dropped. Nothing is compared."""
+    """Run up to `most` gated blocks, and at least _LEAST, after one that is dropped. Nothing is compared."""
     series = {runner.name: Series() for runner in runners}
     deadline = time.monotonic() + budget_s
     for number in range(-1, most):
@@ -281,7 +281,7 @@ def screened(runners: list[Runner], budget_s: float, most: int) -> dict[str, Ser
             sample = runner.run(Block(CYCLE * number))
             if number >= 0:
                 series[runner.name].gated.append(sample)
-        if number + 1 >= LEAST and time.monotonic() > deadline:
+        if number + 1 >= _LEAST and time.monotonic() > deadline:
             break
     return series
 
@@ -301,7 +301,7 @@ def _blocks(
             sample = runner.run(this)
             if block >= 0:
                 getattr(series[runner.name], this.condition).append(sample)
-        if block >= MIN_BLOCKS - CHECK_BLOCKS and block % CHECK_BLOCKS == 0:
+        if block >= _MIN_BLOCKS - _CHECK_BLOCKS and block % _CHECK_BLOCKS == 0:
             known = known + 1 if converged(series, candidates) else 0
             if known > 1:
                 return "converged"
@@ -312,14 +312,14 @@ def _blocks(
 
 def reported(value: Any) -> float:
     """Return a time that a worker reported, ms. Raises SolutionRejected if it is not a possible time."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not MIN_MS <= value < MAX_MS:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _MIN_MS <= value < MAX_MS:
         raise SolutionRejected("impossible_time", f"expected a positive time, got {str(value)[:40]}")
     return float(value)
 
 
 def slack_ms(device_ms: float) -> float:
     """Return how much longer than `device_ms` a call may take before the judge's clock shows it, ms."""
-    return max(CLOCK_SLACK_MS, CLOCK_SLACK * device_ms)
+    return max(CLOCK_SLACK_MS, _CLOCK_SLACK * device_ms)
 
 
 def _usual_ms(trusted: list[Series], condition: str, late: bool) -> float | None:
@@ -342,7 +342,7 @@ def _most_ms(trusted: list[Series], condition: str, value: Callable[[Sample], fl
     times = [[value(s) for s in getattr(series, condition)] for series in trusted if getattr(series, condition)]
     if not times:
         return None
-    return max(max(each) if len(each) < FEW else statistics.median(each) for each in times)
+    return max(max(each) if len(each) < _FEW else statistics.median(each) for each in times)
 
 
 def seal_slack_ms(ours: Series, trusted: list[Series], condition: str, sealing_ms: float) -> float:
@@ -350,13 +350,13 @@ def seal_slack_ms(ours: Series, trusted: list[Series], condition: str, sealing_m
     samples: list[Sample] = getattr(ours, condition)
     device = statistics.median(sample.device_ms for sample in samples)
     usual = _most_ms(trusted, condition, lambda sample: sample.device_ms)
-    return slack_ms(sealing_ms) + SLOWER * max(0.0, device - (device if usual is None else usual))
+    return slack_ms(sealing_ms) + _SLOWER * max(0.0, device - (device if usual is None else usual))
 
 
 def _spread_ms(trusted: list[Series], condition: str, value: Callable[[Sample], float]) -> float:
     """Return between which times the middle half of the trusted variants' calls lies: their distance, ms."""
     times = [value(s) for series in trusted for s in getattr(series, condition)]
-    if len(times) < FEW:
+    if len(times) < _FEW:
         return 0.0
     low, _, high = statistics.quantiles(times, n=4)
     return high - low
@@ -376,7 +376,7 @@ class Excess:
     """Unreported time of a solution beyond that of the trusted variants, by one clock of the judge.
 
     over_ms: how much longer. slack_ms: how much longer is allowed. message: text with a place for the number. unsure: a
-    busy host may be the reason, as it rests on fewer than FEW calls, or the trusted variants' own differ by more.
+    busy host may be the reason, as it rests on fewer than _FEW calls, or the trusted variants' own differ by more.
     """
 
     over_ms: float
@@ -393,7 +393,7 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
     calls are launched when their inputs exist.
     """
     found = {}
-    for condition in CLOCKED:
+    for condition in _CLOCKED:
         samples = getattr(ours, condition)
         usual, sealing = _usual_ms(trusted, condition, late), _sealing_ms(trusted, condition)
         if usual is None or sealing is None or not samples:
@@ -401,7 +401,7 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
         longer = _least_ms(samples, condition, lambda sample: sample.seal_ms) - sealing
         inputs = "" if condition == "gated" else f" with {condition} inputs"
         message = f"its output{inputs} took {{:.3g}} ms longer to seal than the baselines': work may run after the call"
-        few = len(samples) < FEW
+        few = len(samples) < _FEW
         noisy = _spread_ms(trusted, condition, lambda sample: sample.seal_ms) > slack_ms(sealing)
         allowed = seal_slack_ms(ours, trusted, condition, sealing)
         found[f"seal, {condition}"] = Excess(longer, allowed, message, few or noisy)
@@ -415,18 +415,18 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
 
 
 def ask_more(runners: list[Runner], series: dict[str, Series], late: Collection[str]) -> None:
-    """Add calls until there are ENOUGH of each condition in which the clocks of a candidate disagree.
+    """Add calls until there are _ENOUGH of each condition in which the clocks of a candidate disagree.
 
     The candidates in doubt and the trusted variants run in the same blocks. late: names of variants whose calls are
     launched late; no solution is compared with those that are trusted.
     """
     fixed = [r for r in runners if not r.candidate and r.name not in late]
     trusted = [series[r.name] for r in fixed]
-    for at, condition in ((0, "gated"), (OTHER_AT, "other")):
+    for at, condition in ((0, "gated"), (_OTHER_AT, "other")):
         chosen = [r for r in runners if r.candidate and _doubted(series[r.name], trusted, condition, r.name in late)]
         chosen += fixed if chosen else []
-        fewest = min((len(getattr(series[r.name], condition)) for r in chosen), default=ENOUGH)
-        for number in range(fewest, ENOUGH):
+        fewest = min((len(getattr(series[r.name], condition)) for r in chosen), default=_ENOUGH)
+        for number in range(fewest, _ENOUGH):
             for runner in random.sample(chosen, len(chosen)):
                 getattr(series[runner.name], condition).append(runner.run(Block(CYCLE * number + at)))
 
@@ -442,7 +442,7 @@ def marginal(found: dict[str, Excess]) -> bool:
     A process's placement on the host affects all of its calls, and more calls do not average it out.
     """
     over = [each for each in found.values() if each.over_ms > each.slack_ms]
-    return bool(over) and all(each.unsure or each.over_ms <= MARGINAL * each.slack_ms for each in over)
+    return bool(over) and all(each.unsure or each.over_ms <= _MARGINAL * each.slack_ms for each in over)
 
 
 def disagreement(
@@ -459,7 +459,7 @@ def disagreement(
         over_ms = statistics.fmean([found.over_ms, *both])
         if over_ms > found.slack_ms:
             return found.message.format(over_ms)
-    for condition in CLOCKED:
+    for condition in _CLOCKED:
         samples = getattr(ours, condition)
         if not samples or _usual_ms(trusted, condition, late) is None:
             continue
@@ -497,7 +497,7 @@ def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Ser
         return sample if counts == claimed else replace(sample, device_ms=counts, reported_ms=kept)
 
     gated = [judged(sample, usual, device - slack_ms(device)) for sample in ours.gated]
-    if len(ours.other) < FEW:
+    if len(ours.other) < _FEW:
         return replace(ours, gated=gated)
     there = max(usual, _usual_ms(trusted, "other", late) or usual)
     return replace(ours, gated=gated, other=[judged(sample, there, math.inf) for sample in ours.other])

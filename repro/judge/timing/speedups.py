@@ -15,16 +15,16 @@ from repro.judge.timing.sampling import SYSTEMATIC, Series, slack_ms
 from repro.records.verdict import Ratio, Speedup, SpeedWord
 
 # If a speedup falls by more than this with inputs other than the published ones, that lower speedup counts.
-INPUT_DEPENDENT = 0.05
+_INPUT_DEPENDENT = 0.05
 # A time's absolute uncertainty beside SYSTEMATIC, ms, which matters for short kernels only. 23 A/A controls of 5 to
 # 18 us, each known to 0.1 us, differed from 1 by 0.5 us (rms). 0.75 us for either side give a 95 % interval of that.
-SYSTEMATIC_MS = 0.00075
+_SYSTEMATIC_MS = 0.00075
 # Where the GPU waits for launches, a time is the host's, and part of its variation between calls stays the same during
 # a process's life (docs/judging.md). This share of either side's deviation explains the distance from 1 of A/A controls
 # on such hosts.
-HOST_SHARE = 0.45
+_HOST_SHARE = 0.45
 # Calls whose log times deviate by more than this vary as calls with visible launches do. Other kernels stay below 0.03.
-VARYING = 0.05
+_VARYING = 0.05
 
 
 def host_term(series: Series, *, trusted: bool = True) -> float:
@@ -38,7 +38,7 @@ def host_term(series: Series, *, trusted: bool = True) -> float:
         return 0.0
     spread = statistics.pstdev(math.log(time_ms) for time_ms in series.device_ms)
     hidden = 2 * sum(told) > len(told)
-    return 0.0 if hidden and (trusted or spread < VARYING) else HOST_SHARE * spread
+    return 0.0 if hidden and (trusted or spread < _VARYING) else _HOST_SHARE * spread
 
 
 def speedup(
@@ -53,7 +53,7 @@ def speedup(
     found = intervals.paired_ratio(base_ms[:count], ours_ms[:count], capped=not trusted)
     middle = math.log(found.ratio)
     base, ours = statistics.median(base_ms), statistics.median(ours_ms)
-    apart = (SYSTEMATIC, *(min(1.0, SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # at most 100 % each
+    apart = (SYSTEMATIC, *(min(1.0, _SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # at most 100 % each
 
     def interval(*terms: float) -> list[float]:
         low, high = (math.hypot(math.log(edge) - middle, *apart, *terms) for edge in found.ci95)
@@ -75,7 +75,7 @@ def gated(base: Series, ours: Series, *, trusted: bool = True) -> Ratio:
 def compare(base: Series, ours: Series) -> Speedup:
     """Return `speedup` over the gated blocks, with `other_inputs`, the speedup over the blocks with other inputs.
 
-    If the speedup there is lower by more than INPUT_DEPENDENT, it is returned instead, since a solution that is fast
+    If the speedup there is lower by more than _INPUT_DEPENDENT, it is returned instead, since a solution that is fast
     only on recognised inputs is not fast. The median block decides this.
     """
     ratio = gated(base, ours, trusted=False)
@@ -86,7 +86,7 @@ def compare(base: Series, ours: Series) -> Speedup:
     theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
     middle = statistics.median(math.log(b / o) for b, o in zip(theirs, mine, strict=True))
     other = speedup(theirs, mine, [host_term(base), host_term(ours, trusted=False)], trusted=False)
-    if middle < math.log(ratio.ratio * (1 - INPUT_DEPENDENT)):
+    if middle < math.log(ratio.ratio * (1 - _INPUT_DEPENDENT)):
         return Speedup(**other.to_json(), inputs="other", published_inputs=found)
     return found.model_copy(update={"other_inputs": other})
 

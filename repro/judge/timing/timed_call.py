@@ -22,12 +22,12 @@ from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.timing.sampling import GATE_US
 
 # How long the judge waits for a call to be launched. A call that waits for its own results is not launched by then.
-LAUNCH_S = 0.1
-# How often one call that keeps the judge from the GPU is launched again. After CROWDED calls in a row that do so, or
+_LAUNCH_S = 0.1
+# How often one call that keeps the judge from the GPU is launched again. After _CROWDED calls in a row that do so, or
 # that are not launched in time, a variant's calls are launched late.
-TURNS, CROWDED = BUSY_TRIES // PATIENCE, 2
+_TURNS, _CROWDED = BUSY_TRIES // PATIENCE, 2
 # The only baseline mode that may be launched late: the others use one stream.
-GRAPHS = "reduce_overhead"
+_GRAPHS = "reduce_overhead"
 
 
 class Call:
@@ -59,7 +59,7 @@ class Call:
             self.slots.spoil()
         self.worker.wake()
         self.worker.post({"op": "launch", "number": self.gate.next()}, self.timeout_s)
-        self.launched = self.worker.collected(LAUNCH_S, self.timeout_s) is not None
+        self.launched = self.worker.collected(_LAUNCH_S, self.timeout_s) is not None
 
     def hidden(self, launch_ms: float) -> bool:
         """Return whether the call was launched before the GPU began, so that its time is the GPU's alone.
@@ -110,7 +110,7 @@ class Launching:
         are made. A launch that does not end cannot be stopped either while it waits inside the driver, which makes room
         for spilled registers only on an idle GPU: its variant is launched late from then on.
         """
-        for turn in range(TURNS):
+        for turn in range(_TURNS):
             call = self._call(implementation, variant, gated)
             call.arm(variant)
             call.launch()
@@ -123,7 +123,7 @@ class Launching:
                 continue
             early_ms = self.idle.ready(variant, fill, busy_s, trusted=implementation.trusted, waiting=call.held)
             again = call.held and self._again(implementation, variant, call.launched, early_ms)
-            if not again or turn == TURNS - 1:
+            if not again or turn == _TURNS - 1:
                 break
             call.let_go()
         return call, early_ms
@@ -141,9 +141,9 @@ class Launching:
         """
         self._crowded[variant] = self._crowded.get(variant, 0) + 1 if early_ms is None else 0
         self._waited[variant] = 0 if launched else self._waited.get(variant, 0) + 1
-        if implementation.trusted and baselines.split(variant)[0] != GRAPHS:
+        if implementation.trusted and baselines.split(variant)[0] != _GRAPHS:
             return early_ms is None
-        often = CROWDED in (self._crowded[variant], self._waited[variant])
+        often = _CROWDED in (self._crowded[variant], self._waited[variant])
         if often or (early_ms is not None and self.idle.crowded(variant)):
             self.late.add(variant)
             self.idle.forget(variant)

@@ -47,7 +47,7 @@ def absorbed(s: list[int], w: list[int]) -> list[int]:
 
 def plainly(data: bytes, turns: int, first: int, key: bytes) -> bytes:
     """The states of all segments of some bytes, number by number."""
-    size, found = turns * commitment.TURN_BYTES, b""
+    size, found = turns * commitment._TURN_BYTES, b""
     k = [int.from_bytes(key[at : at + 4], "little") for at in range(0, 16, 4)]
     for number, begin in enumerate(range(0, len(data), size), first):
         segment = data[begin : begin + size].ljust(size, b"\0")
@@ -55,7 +55,7 @@ def plainly(data: bytes, turns: int, first: int, key: bytes) -> bytes:
         for lane in range(commitment.LANES):
             s = [k[0] ^ number & WORD, k[1] ^ lane, k[2], k[3]]
             for turn in range(turns):
-                at = turn * commitment.TURN_BYTES + lane * 16
+                at = turn * commitment._TURN_BYTES + lane * 16
                 s = absorbed(s, [int.from_bytes(segment[at + i : at + i + 4], "little") for i in range(0, 16, 4)])
             lanes.append(s)
         while len(lanes) > 1:
@@ -107,7 +107,7 @@ def test_a_state_depends_on_every_bit_its_place_and_the_key() -> None:
 def test_segments_follow_the_size_of_the_output() -> None:
     for nbytes, turns in ((1, 8), (128 << 20, 8), ((128 << 20) + 1, 16), (1 << 30, 64), (7516192768, 512)):
         assert commitment.turns(nbytes) == turns, nbytes
-        assert -(-nbytes // commitment.segment_bytes(nbytes)) <= commitment.MOST_SEGMENTS
+        assert -(-nbytes // commitment.segment_bytes(nbytes)) <= commitment._MOST_SEGMENTS
 
 
 def test_pieces_have_the_states_of_the_whole() -> None:
@@ -314,7 +314,7 @@ class Thread:
 
 def followed(memory: bytes, turns: int, first: int, key: bytes) -> bytes:
     """What the kernel writes, thread by thread."""
-    code, blocks = program("digest"), -(-len(memory) // (turns * commitment.TURN_BYTES))
+    code, blocks = program("digest"), -(-len(memory) // (turns * commitment._TURN_BYTES))
     out = bytearray(16 * blocks)
     words = [int.from_bytes(key[4 * i : 4 * i + 4], "little") for i in range(4)]
     parameters = (0, len(memory), turns, first & WORD, *words, 0)  # memory and states begin at address 0
@@ -322,7 +322,7 @@ def followed(memory: bytes, turns: int, first: int, key: bytes) -> bytes:
     for block in range(blocks):
         shared = bytearray(4096)
         threads = [Thread(code, values | {"%ctaid.x": block, "%tid.x": lane}, memory, shared, out).run()
-                   for lane in range(driver.DIGEST_THREADS)]  # fmt: skip
+                   for lane in range(driver._DIGEST_THREADS)]  # fmt: skip
         while threads:  # up to the next barrier, which all of them must meet
             running = [thread for thread in threads if next(thread, "ended") is None]
             assert running == threads or not running

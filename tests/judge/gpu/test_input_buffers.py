@@ -27,15 +27,15 @@ def test_every_input_moves_and_its_addresses_come_back() -> None:
         assert all(made.places[i] != before[i] for i in before)
         for i, place in made.places.items():
             seen[i].add(place)
-            assert place % input_buffers.ALIGNMENT == 0 and made.told()[i]["offset"] == place
-    assert {len(places) for places in seen.values()} == {input_buffers.SPOTS}
+            assert place % input_buffers._ALIGNMENT == 0 and made.told()[i]["offset"] == place
+    assert {len(places) for places in seen.values()} == {input_buffers._SPOTS}
     made.close()
 
 
 @pytest.mark.parametrize("large", [False, True])
 def test_large_inputs_are_aligned_as_torch_aligns_them(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those with memory of their own begin at a multiple of 2 MiB, in every program and so here."""
-    monkeypatch.setattr(input_buffers, "LARGE", 1 if large else 1 << 40)
+    monkeypatch.setattr(input_buffers, "_LARGE", 1 if large else 1 << 40)
     made = slots("L1_97")
     steps = {place % (2 << 20) == 0 for spots in made.spots.values() for place in spots if place}
     assert steps == {True} if large else False in steps

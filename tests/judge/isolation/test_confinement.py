@@ -140,8 +140,8 @@ def system(number: int, *args: int) -> None:
 
 def number(name: str) -> int:
     """A system call's number on this machine."""
-    numbers = confinement.DENIED.get(name) or confinement.ON_ITSELF_ALONE[name][0]
-    return numbers[confinement.MACHINES[platform.machine()][0]]
+    numbers = confinement._DENIED.get(name) or confinement._ON_ITSELF_ALONE[name][0]
+    return numbers[confinement._MACHINES[platform.machine()][0]]
 
 
 def read_byte(path: Path) -> bytes:
@@ -232,10 +232,16 @@ def check_sibling(scratch: Path, pid: str) -> None:
 
 def check_kernel(scratch: Path) -> None:
     """Namespaces, mounts, keys, tracing and clocks are closed, and a child is made all the same."""
-    for name in confinement.DENIED:
+    for name in confinement._DENIED:
         refused(system, number(name), 0, 0, 0, 0, 0)
     refused(
-        system, confinement.CLONE[confinement.MACHINES[platform.machine()][0]], 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0
+        system,
+        confinement._CLONE[confinement._MACHINES[platform.machine()][0]],
+        0x10000000 | signal.SIGCHLD,
+        0,
+        0,
+        0,
+        0,
     )
     refused(time.clock_settime, time.CLOCK_REALTIME, 0)
     assert subprocess.run(["unshare", "--user", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0
@@ -420,7 +426,7 @@ def landlock_here() -> int:
         return 0
 
 
-needs_landlock = pytest.mark.skipif(landlock_here() < confinement.OLDEST_ABI, reason="this kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(landlock_here() < confinement._OLDEST_ABI, reason="this kernel has no Landlock")
 
 
 def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
@@ -435,7 +441,7 @@ def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
         "seccomp",
     ]
     without = {name for name, said in applied.items() if not said.startswith("applied")}
-    assert without <= ({"landlock"} if landlock_here() < confinement.OLDEST_ABI else set()), applied
+    assert without <= ({"landlock"} if landlock_here() < confinement._OLDEST_ABI else set()), applied
     assert "not bound" not in applied["landlock"], "a thread ran before"
 
 
@@ -568,8 +574,8 @@ def test_rules_cover_everything_around_a_hidden_folder(tmp_path: Path) -> None:
 
 
 def test_the_scratch_folder_may_hold_no_device_node() -> None:
-    assert confinement.OWN & (confinement.MAKE_CHAR | confinement.MAKE_BLOCK | confinement.IOCTL_DEV) == 0
-    assert confinement.OWN & confinement.REFER and confinement.OWN & confinement.TRUNCATE
+    assert confinement._OWN & (confinement._MAKE_CHAR | confinement._MAKE_BLOCK | confinement._IOCTL_DEV) == 0
+    assert confinement._OWN & confinement._REFER and confinement._OWN & confinement._TRUNCATE
 
 
 def decide(program: bytes, arch: int, call: int, *args: int) -> int:
@@ -580,26 +586,26 @@ def decide(program: bytes, arch: int, call: int, *args: int) -> int:
     while True:
         kind, yes, no, value = code[at]
         at += 1
-        if kind == confinement.RETURN:
+        if kind == confinement._RETURN:
             return int(value)
-        if kind == confinement.LOAD:
+        if kind == confinement._LOAD:
             held = struct.unpack_from("<I", data, value)[0]
             continue
         met = {
-            confinement.JUMP_EQUAL: held == value,
-            confinement.JUMP_GE: held >= value,
-            confinement.JUMP_SET: bool(held & value),
+            confinement._JUMP_EQUAL: held == value,
+            confinement._JUMP_GE: held >= value,
+            confinement._JUMP_SET: bool(held & value),
         }
         at += yes if met[kind] else no
 
 
-REFUSED, ALLOWED = confinement.REFUSE | errno.EPERM, confinement.ALLOW
+REFUSED, ALLOWED = confinement._REFUSE | errno.EPERM, confinement._ALLOW
 
 
 @pytest.mark.parametrize("machine, read, exit_group", [("x86_64", 0, 231), ("aarch64", 63, 94)])
 def test_the_filter_of_both_machines(machine: str, read: int, exit_group: int) -> None:
     """Both tables are decided here, whichever machine this is."""
-    column, arch = confinement.MACHINES[machine]
+    column, arch = confinement._MACHINES[machine]
     program = confinement.filter_program(machine, [-1, 4321, -4321])
 
     def answer(call: int, *args: int) -> int:
@@ -607,19 +613,21 @@ def test_the_filter_of_both_machines(machine: str, read: int, exit_group: int) -
 
     assert len(program) % 8 == 0 and len(program) // 8 < 4096
     assert answer(read) == answer(exit_group) == ALLOWED
-    assert {answer(numbers[column]) for numbers in confinement.DENIED.values()} == {REFUSED}
-    assert decide(program, confinement.MACHINES["aarch64" if machine == "x86_64" else "x86_64"][1], read) == REFUSED
+    assert {answer(numbers[column]) for numbers in confinement._DENIED.values()} == {REFUSED}
+    assert decide(program, confinement._MACHINES["aarch64" if machine == "x86_64" else "x86_64"][1], read) == REFUSED
     assert decide(program, 0x40000003, read) == REFUSED, "32-bit calls"
-    assert answer(confinement.X32_BIT + read) == REFUSED
-    families = {family: answer(confinement.SOCKET[column], family) for family in (1, 2, 10, 16, 17, 38, 40)}
+    assert answer(confinement._X32_BIT + read) == REFUSED
+    families = {family: answer(confinement._SOCKET[column], family) for family in (1, 2, 10, 16, 17, 38, 40)}
     assert {family for family, said in families.items() if said == ALLOWED} == {1, 16}
-    assert answer(confinement.CLONE3[column]) == confinement.REFUSE | errno.ENOSYS
-    assert answer(confinement.CLONE[column], 0x003D0F00) == answer(confinement.CLONE[column], signal.SIGCHLD) == ALLOWED
-    assert {answer(confinement.CLONE[column], 1 << bit) for bit in (17, 25, 26, 27, 28, 29, 30)} == {REFUSED}
-    for call in (confinement.KILL[column], confinement.TGKILL[column]):
+    assert answer(confinement._CLONE3[column]) == confinement._REFUSE | errno.ENOSYS
+    assert (
+        answer(confinement._CLONE[column], 0x003D0F00) == answer(confinement._CLONE[column], signal.SIGCHLD) == ALLOWED
+    )
+    assert {answer(confinement._CLONE[column], 1 << bit) for bit in (17, 25, 26, 27, 28, 29, 30)} == {REFUSED}
+    for call in (confinement._KILL[column], confinement._TGKILL[column]):
         assert {answer(call, pid) for pid in (-1, 4321, -4321)} == {REFUSED}
         assert {answer(call, pid) for pid in (0, 1, 4322, 99999)} == {ALLOWED}
-    for numbers, argument in confinement.ON_ITSELF_ALONE.values():
+    for numbers, argument in confinement._ON_ITSELF_ALONE.values():
         assert answer(numbers[column], *([0] * argument)) == ALLOWED
         assert answer(numbers[column], *([0] * argument), 77) == REFUSED
 
@@ -633,14 +641,14 @@ def test_numbers_are_those_of_the_kernel_s_headers() -> None:
     for file in (header, generic):
         words = [line.split() for line in file.read_text().splitlines() if line.startswith("#define __NR")]
         tables.append({w[1].removeprefix("__NR_").removeprefix("__NR3264_"): w[2] for w in words if len(w) > 2})
-    named = {**confinement.DENIED, **{name: numbers for name, (numbers, _) in confinement.ON_ITSELF_ALONE.items()}}
+    named = {**confinement._DENIED, **{name: numbers for name, (numbers, _) in confinement._ON_ITSELF_ALONE.items()}}
     named |= {
-        "socket": confinement.SOCKET,
-        "clone": confinement.CLONE,
-        "clone3": confinement.CLONE3,
-        "kill": confinement.KILL,
+        "socket": confinement._SOCKET,
+        "clone": confinement._CLONE,
+        "clone3": confinement._CLONE3,
+        "kill": confinement._KILL,
     }
-    named |= {"tgkill": confinement.TGKILL, "seccomp": confinement.SECCOMP}
+    named |= {"tgkill": confinement._TGKILL, "seccomp": confinement._SECCOMP}
     for name, numbers in named.items():
         for table, ours in zip(tables, numbers, strict=True):
             assert table.get(name, str(ours)) == str(ours), name

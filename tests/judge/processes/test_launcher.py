@@ -968,25 +968,25 @@ def test_where_root_alone_may_enter_the_temporary_folder_workers_get_no_users(mo
 
 def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that ends its workers ends all of a user: two that gave out the same numbers killed each other's."""
-    monkeypatch.setattr(users, "USERS", tmp_path / "users")
+    monkeypatch.setattr(users, "_USERS", tmp_path / "users")
     first, second = users.free(None), users.free(None)
-    ours = [next(first) for _ in range(users.UIDS_A_RANGE + 3)]
-    theirs = [next(second) for _ in range(users.UIDS_A_RANGE + 3)]
+    ours = [next(first) for _ in range(users._UIDS_A_RANGE + 3)]
+    theirs = [next(second) for _ in range(users._UIDS_A_RANGE + 3)]
     assert not set(ours) & set(theirs)
-    third = users.free(ours[0] + 4 * users.UIDS_A_RANGE)
-    assert next(third) == ours[0] + 4 * users.UIDS_A_RANGE + 1, "the judge's own is given to nobody"
+    third = users.free(ours[0] + 4 * users._UIDS_A_RANGE)
+    assert next(third) == ours[0] + 4 * users._UIDS_A_RANGE + 1, "the judge's own is given to nobody"
 
 
 def test_users_in_containers_are_none_of_the_hosts() -> None:
     """Ending processes by user on the host ends them in every container: no number is given out twice."""
     host, container = users.free(None), users.free(None, contained=True)
     ours, theirs = next(host), next(container)
-    assert users.FIRST_UID <= ours < users.CONTAINED_UID <= theirs < users.LAST_UID
-    assert set(range(ours, users.CONTAINED_UID)).isdisjoint(range(theirs, users.LAST_UID))
+    assert users.FIRST_UID <= ours < users._CONTAINED_UID <= theirs < users.LAST_UID
+    assert set(range(ours, users._CONTAINED_UID)).isdisjoint(range(theirs, users.LAST_UID))
 
 
 def test_users_that_still_run_something_are_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What a killed launcher left behind must not meet a new worker."""
-    monkeypatch.setattr(users, "USERS", tmp_path / "users")
+    monkeypatch.setattr(users, "_USERS", tmp_path / "users")
     monkeypatch.setattr(users, "of_user", lambda uid: [1] if uid < users.FIRST_UID + 2 else [])
     assert next(users.free(None)) == users.FIRST_UID + 2

@@ -123,14 +123,14 @@ def held(generator: np.random.Generator, noise: str, count: int, correlated: flo
 def test_intervals_cover_what_they_should(noise: str, correlated: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """17, 25 and 97 blocks, which may follow each other: 95 of 100 intervals hold the truth, give or take what 900
     experiments tell, and correlation and skew of so few; none of it is what 400 more resamples would change."""
-    monkeypatch.setattr(intervals, "RESAMPLES", 400)
+    monkeypatch.setattr(intervals, "_RESAMPLES", 400)
     generator = np.random.default_rng(11)
     share = sum(held(generator, noise, count, correlated, 300) for count in (17, 25, 97)) / 900
     assert 0.925 <= share <= 0.985, share
 
 
 def test_over_all_kinds_of_noise_19_of_20_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "RESAMPLES", 400)
+    monkeypatch.setattr(intervals, "_RESAMPLES", 400)
     generator, kinds = np.random.default_rng(12), list(product(NOISE, (17, 25, 49, 97), (0.0, 0.1, 0.2)))
     share = sum(held(generator, *kind, 60) for kind in kinds) / (60 * len(kinds))
     assert 0.94 <= share <= 0.97, share
@@ -197,8 +197,8 @@ def scaled(values: list[float], factor: float) -> Series:
 
 def test_convergence_needs_samples_and_a_narrow_interval() -> None:
     assert sampling.converged({"mine": series(STEADY)}, ["mine"])
-    assert sampling.converged({"mine": series(STEADY[: sampling.MIN_BLOCKS // 2])}, ["mine"])
-    assert not sampling.converged({"mine": series(STEADY[: sampling.MIN_BLOCKS // 2 - 1])}, ["mine"]), "16 at least"
+    assert sampling.converged({"mine": series(STEADY[: sampling._MIN_BLOCKS // 2])}, ["mine"])
+    assert not sampling.converged({"mine": series(STEADY[: sampling._MIN_BLOCKS // 2 - 1])}, ["mine"]), "16 at least"
     assert not sampling.converged({}, []), "nothing is never enough"
     generator = np.random.default_rng(5)
     assert not sampling.converged({"mine": series(list(generator.normal(1, 0.2, 40)))}, ["mine"]), "5 permille"
@@ -212,7 +212,7 @@ def test_converged_results_are_within_the_precision() -> None:
         eager, ours = (series(list(20 * generator.lognormal(0, spread, 60))) for _ in range(2))
         if sampling.converged({"eager": eager, "mine": ours}, ["mine"]):
             told = speedups.speedup(eager.device_ms, ours.device_ms)
-            assert told.ci95[1] - told.ci95[0] <= 2.0001 * sampling.PRECISION * told.ratio
+            assert told.ci95[1] - told.ci95[0] <= 2.0001 * sampling._PRECISION * told.ratio
             ended += 1
     assert 10 < ended < 60
 
@@ -233,7 +233,7 @@ def test_variants_slower_than_the_fastest_may_be_known_three_times_worse() -> No
     """A ratio that is known to 1 %: enough of a baseline that is neither the first nor the fastest, not of those."""
     rough = [1.0 if block % 2 else 1.055 for block in range(40)]
     half = (lambda ci: (ci[1] - ci[0]) / 2)(intervals.paired_ratio(rough, STEADY).ci95)
-    assert sampling.PRECISION < half < 3 * sampling.PRECISION
+    assert sampling._PRECISION < half < 3 * sampling._PRECISION
     eager, slow = scaled(STEADY, 2), scaled(rough, 4)
     assert sampling.converged({"eager": eager, "slow": slow, "mine": series(STEADY)}, ["mine"])
     assert not sampling.converged({"slow": slow, "eager": eager, "mine": series(STEADY)}, ["mine"]), "the first"
@@ -279,7 +279,7 @@ def test_blocks_have_their_condition_in_turn_and_the_warm_up_is_thrown_away() ->
     assert len({tuple(name for name, _ in block) for block in taken}) > 1, "in random order"
     conditions = [{condition for _, condition in block} for block in taken]
     assert all(len(found) == 1 for found in conditions), "a block is the same for all"
-    kept = [found.pop() for found in conditions][sampling.WARM_BLOCKS :]
+    kept = [found.pop() for found in conditions][sampling._WARM_BLOCKS :]
     cycle = ["gated", "open", "other", *["gated"] * 5]
     assert kept == [cycle[position % 8] for position in range(len(kept))]
     for name, ms in names.items():
@@ -324,7 +324,7 @@ def test_measure_goes_on_until_everything_has_converged() -> None:
 
     found, status = sampling.measure([Runner("mine", run, candidate=True)], 60, warm=False)
     count = blocks(found["mine"])
-    assert status == "converged" and sampling.MIN_BLOCKS + sampling.CHECK_BLOCKS < count < sampling.MAX_BLOCKS
+    assert status == "converged" and sampling._MIN_BLOCKS + sampling._CHECK_BLOCKS < count < sampling._MAX_BLOCKS
 
 
 def test_open_ratios_get_more_blocks_with_their_variants_only() -> None:
@@ -334,12 +334,12 @@ def test_open_ratios_get_more_blocks_with_their_variants_only() -> None:
     def runner(name: str, ms: float, noise: float, **role: bool) -> Runner:
         return Runner(name, lambda block: steady(ms * float(generator.lognormal(0, noise))), **role)
 
-    control = f"{sampling.CONTROL_PREFIX}(eager again)"
+    control = f"{sampling._CONTROL_PREFIX}(eager again)"
     runners = [runner("eager", 4.0, 0.001), runner("slow", 9.0, 0.001), runner("fast", 2.0, 0.001),
                runner(control, 4.0, 0.001, control=True), runner("mine", 1.0, 0.5, candidate=True)]  # fmt: skip
     found, status = sampling.measure(runners, 0.05, warm=True)
     counts = {name: blocks(one) for name, one in found.items()}
-    assert status == "not_converged" and counts["slow"] < counts["mine"] <= sampling.MAX_BLOCKS
+    assert status == "not_converged" and counts["slow"] < counts["mine"] <= sampling._MAX_BLOCKS
     assert counts["eager"] == counts["fast"] == counts[control] == counts["mine"]
 
 
@@ -367,7 +367,7 @@ def test_a_noisy_kernel_takes_twice_the_budget_and_no_more() -> None:
 
     runners = [Runner("eager", slow), Runner("mine", slow, candidate=True)]
     begin = time.monotonic()
-    _, status = sampling.measure(runners, 0.3, warm=True, most=sampling.MAX_BLOCKS)
+    _, status = sampling.measure(runners, 0.3, warm=True, most=sampling._MAX_BLOCKS)
     assert status == "not_converged" and 0.55 < time.monotonic() - begin < 0.9
 
 
@@ -550,7 +550,7 @@ def test_clocks_on_a_busy_host_are_read_again_whatever_they_say() -> None:
     busy = Series(calls([0.035] * len(eager), eager))
     late = Series(calls([0.025] * 12, [5.2, 0.99, 1.19, 1.3, 1.29, 1.36, 2.7, 1.4, 1.38, 1.34, 1.4, 1.36]))
     first = sampling.excesses(late, [busy])
-    assert first["gated"].over_ms > sampling.MARGINAL * first["gated"].slack_ms and sampling.marginal(first)
+    assert first["gated"].over_ms > sampling._MARGINAL * first["gated"].slack_ms and sampling.marginal(first)
     assert sampling.disagreement(late, [busy], before=first), "late again"
     again = Series(calls([0.025] * 12, [0.9] * 12))
     assert sampling.disagreement(again, [busy], before=first) == "", "the new measurement decides"
@@ -574,16 +574,16 @@ def test_few_calls_in_doubt_are_followed_by_more(hides_ms: float) -> None:
         runner("eager", 2.0, candidate=False), runner("graphs", 2.0, candidate=False), runner("calm", 1.0),
         runner("ours", 1.0, more_ms=hides_ms),
     ]  # fmt: skip
-    found = {r.name: Series([r.run(Block(0))] * 10, [], [r.run(Block(sampling.OTHER_AT))] * 2) for r in runners}
+    found = {r.name: Series([r.run(Block(0))] * 10, [], [r.run(Block(sampling._OTHER_AT))] * 2) for r in runners}
     found["ours"].gated = found["calm"].gated
     found["ours"].other = [Sample(1.0, 1.0, 1.0 + USUAL + ms, 0.0) for ms in (0.9, 3.7)]
     trusted = [found["eager"]]
     assert sampling.disagreement(found["ours"], trusted) and not sampling.disagreement(found["calm"], trusted)
     ran.clear()
     sampling.ask_more(runners, found, {"graphs"})
-    assert sorted(ran) == [(name, "other") for name in ("eager", "ours") for _ in range(sampling.ENOUGH - 2)]
+    assert sorted(ran) == [(name, "other") for name in ("eager", "ours") for _ in range(sampling._ENOUGH - 2)]
     assert bool(sampling.disagreement(found["ours"], trusted)) == bool(hides_ms)
-    assert [len(found[name].other) for name in found] == [sampling.ENOUGH, 2, 2, sampling.ENOUGH]
+    assert [len(found[name].other) for name in found] == [sampling._ENOUGH, 2, 2, sampling._ENOUGH]
     ran.clear()
     sampling.ask_more(runners, found, {"graphs"})
     assert not ran, "enough calls decide"
@@ -807,7 +807,7 @@ def test_a_minority_of_slow_baseline_calls_is_a_slower_baseline() -> None:
 
 def test_a_time_of_a_nanosecond_is_a_number_like_others() -> None:
     """The shortest time that a worker may report, against a long one: a wide interval, no overflow."""
-    told = speedups.speedup([2.5] * 40, [sampling.MIN_MS] * 40)
+    told = speedups.speedup([2.5] * 40, [sampling._MIN_MS] * 40)
     assert told.ratio == pytest.approx(2.5e6)
     assert all(math.isfinite(edge) for edge in told.ci95) and told.at_least < 20
 
@@ -873,7 +873,7 @@ def test_a_speedup_the_judges_clock_does_not_confirm_is_not_fast() -> None:
     assert speedups.word(within(0.999, 1.001, at_least=0.1), 0.0) == "SAME"
     short, long = speedups.speedup([0.02] * 40, [0.01] * 40), speedups.speedup([20.0] * 40, [10.0] * 40)
     assert short.at_least == pytest.approx(0.02 / (0.01 + sampling.CLOCK_SLACK_MS))
-    assert long.at_least == pytest.approx(2.0 / (1 + sampling.CLOCK_SLACK))
+    assert long.at_least == pytest.approx(2.0 / (1 + sampling._CLOCK_SLACK))
     assert (speedups.word(short, 0.0), speedups.word(long, 0.0)) == ("UNCONFIRMED", "FAST")
 
 
