@@ -81,14 +81,14 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def lines_of(text: str) -> list[dict[str, Any]]:
     """Return the objects of lines, without an incomplete last line. Raises ValueError for another invalid line."""
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     texts = text.split("\n")
     for number, line in enumerate(texts):
         if not line:
             continue
         try:
-            found.append(json.loads(line))
+            objects.append(json.loads(line))
         except ValueError:
             if number < len(texts) - 1:
                 raise
-    return found
+    return objects

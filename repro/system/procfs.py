@@ -29,23 +29,23 @@ def _read(path: str) -> bytes:
 
 def processes() -> dict[int, tuple[int, str]]:
     """Return pid -> (parent, state) of every visible process. One that lost only its first thread is no zombie."""
-    found = {}
+    seen = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError, IndexError):
                 facts = stat(f"/proc/{entry}/stat")
                 state = "R" if facts[0] == "Z" and int(facts[17]) > 1 else facts[0]
-                found[int(entry)] = (int(facts[1]), state)
-    return found
+                seen[int(entry)] = (int(facts[1]), state)
+    return seen
 
 
 def descendants(root: int) -> list[int]:
     """Return `root` and every living process below it."""
     parents = {pid: parent for pid, (parent, state) in processes().items() if state != "Z"}
-    found = [root] if root in parents else []
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
+    pids = [root] if root in parents else []
+    for pid in pids:
+        pids += [child for child, parent in parents.items() if parent == pid]
+    return pids
 
 
 def place() -> str:
@@ -73,21 +73,21 @@ def children(pid: int) -> list[int]:
 
     The list is empty if the kernel does not tell (CONFIG_PROC_CHILDREN).
     """
-    found = list[int]()
+    pids = list[int]()
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
-            found += [int(child) for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
-    return found
+            pids += [int(child) for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
+    return pids
 
 
 def of_user(uid: int) -> list[int]:
     """Return every living process of a user."""
-    found = []
+    pids = []
     for pid, (_, state) in processes().items():
         with contextlib.suppress(OSError, IndexError):
             if state != "Z" and _status(pid, "Uid").split()[0] == str(uid):
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def of_user_but(uid: int, strangers: set[tuple[int, int]]) -> list[int] | None:
@@ -96,13 +96,13 @@ def of_user_but(uid: int, strangers: set[tuple[int, int]]) -> list[int] | None:
     strangers: (pid, inode) pairs of other users' processes, which are skipped; the inode tells a reused pid apart. It
     is updated: newly seen ones are added, ended ones removed. Raises JudgeError if /proc hides other users' processes.
     """
-    found, there = [], set[tuple[int, int]]()
+    pids, there = [], set[tuple[int, int]]()
     with os.scandir("/proc") as entries:
         for identity in [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdigit()]:
             if identity not in strangers:
                 try:
                     if _status(identity[0], "Uid").split()[0] == str(uid):
-                        found.append(identity[0])
+                        pids.append(identity[0])
                         continue
                 except PermissionError as error:  # it will not go away, and no solution caused it
                     raise JudgeError("no process of another user can be read", str(error), _REMEDY) from error
@@ -113,7 +113,7 @@ def of_user_but(uid: int, strangers: set[tuple[int, int]]) -> list[int] | None:
             there.add(identity)
     strangers.clear()
     strangers |= there
-    return found
+    return pids
 
 
 def forks() -> int:
@@ -150,15 +150,15 @@ def _on_cpu(where: str) -> bool:
 
 def moving(pid: int) -> list[str]:
     """Return a line about each thread of a process that is not stopped: its name, state and kernel function."""
-    found = []
+    threads = []
     with contextlib.suppress(OSError, IndexError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError, IndexError):
                 where = f"/proc/{pid}/task/{task}"
                 if (state := stat(f"{where}/stat")[0]) not in "TtZX":
-                    name, at = (_read(f"{where}/{each}").decode(errors="replace").strip() for each in ("comm", "wchan"))
-                    found.append(f"thread {name!r} is in state {state} ({at})")
-    return found
+                    name, at = (_read(f"{where}/{file}").decode(errors="replace").strip() for file in ("comm", "wchan"))
+                    threads.append(f"thread {name!r} is in state {state} ({at})")
+    return threads
 
 
 def dead(pid: int) -> bool:
@@ -193,7 +193,7 @@ def rewrite_start(words: list[str], environment: dict[str, str]) -> None:
     words_at, words_end, names_at, names_end = map(int, stat("/proc/self/stat")[45:49])  # proc(5): arg_start to env_end
     named = [f"{name}={value}" for name, value in environment.items()]
     for start, end, strings in ((words_at, words_end, words), (names_at, names_end, named)):
-        text = b"".join(os.fsencode(each) + b"\0" for each in strings)[: end - start - 1]
+        text = b"".join(os.fsencode(string) + b"\0" for string in strings)[: end - start - 1]
         ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 

@@ -45,14 +45,14 @@ def remove(path: str | Path) -> None:
 def _enter(name: str, parent: int) -> int | None:
     """Open a folder with all rights that its owner can have. Return None if it is none or closed to this user."""
     try:
-        found = os.open(name, _WAY, dir_fd=parent)
+        folder = os.open(name, _WAY, dir_fd=parent)
     except OSError:
         return None
     with contextlib.suppress(OSError):
-        os.chmod(f"/proc/self/fd/{found}", 0o700)
-    if os.access(".", os.X_OK, dir_fd=found):
-        return found
-    os.close(found)
+        os.chmod(f"/proc/self/fd/{folder}", 0o700)
+    if os.access(".", os.X_OK, dir_fd=folder):
+        return folder
+    os.close(folder)
     return None
 
 
@@ -77,5 +77,5 @@ def _empty(folder: int) -> list[str]:
 
 
 def _identity(folder: int) -> tuple[int, int]:
-    found = os.fstat(folder)
-    return found.st_dev, found.st_ino
+    facts = os.fstat(folder)
+    return facts.st_dev, facts.st_ino

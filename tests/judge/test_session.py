@@ -532,7 +532,7 @@ def launched(
                              collected=lambda *_: {} if next(told, True) else None)  # fmt: skip
     gate = SimpleNamespace(next=lambda: 1, open=lambda: None)
     implementation: Any = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
-    launching = timed_call.Launching(idle, cast(Any, SimpleNamespace(told=list, spoiled=True)), 1.0, held=True)
+    launching = timed_call.Launching(idle, cast(Any, SimpleNamespace(described=list, spoiled=True)), 1.0, held=True)
     calls = [launching.ready(implementation, variant, lambda: None, 0.0, gated=True)[0] for _ in range(times)]
     return [(each.held, each.gate_us) for each in calls]
 

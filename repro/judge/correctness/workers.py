@@ -115,7 +115,7 @@ class Workers:
 
     def call(self, implementation: Implementation, variant: str = "", timeout_s: float = 0.0) -> Json:
         """Return the answer to a call on the inputs in the buffers."""
-        message = {"op": "run", "variant": variant or implementation.variants[0], "inputs": self.slots.told()}
+        message = {"op": "run", "variant": variant or implementation.variants[0], "inputs": self.slots.described()}
         return self.ask(implementation, message, timeout_s)
 
     def release(self, implementation: Implementation) -> None:

@@ -35,31 +35,31 @@ class _Tensor:
         return math.prod(self.shape)
 
     @property
-    def each(self) -> int:
+    def segment(self) -> int:
         """Return the elements of a segment."""
         return commitment.segment_bytes(self.count * self.size) // self.size
 
     @property
     def strides(self) -> list[int]:
-        found, stride = [0] * len(self.shape), 1
+        strides, stride = [0] * len(self.shape), 1
         for dim in reversed(self.order):
-            found[dim], stride = stride, stride * self.shape[dim]
-        return found
+            strides[dim], stride = stride, stride * self.shape[dim]
+        return strides
 
     def runs(self, dims: int, rows: slice | None) -> list[tuple[int, int]]:
         """Return (start in memory, count) of each run of rows along the last of the first `dims` dimensions."""
         if rows is None or dims == 0:
             return [(0, 1)]
-        found, row = [], rows.start
+        runs, row = [], rows.start
         while row < rows.stop:
             left, base = row, 0
             for dim in reversed(range(dims)):
                 left, index = divmod(left, self.shape[dim])
                 base += index * self.strides[dim]
             count = min(rows.stop - row, self.shape[dims - 1] - row % self.shape[dims - 1])
-            found.append((base, count))
+            runs.append((base, count))
             row += count
-        return found
+        return runs
 
 
 class Seal:
@@ -71,7 +71,7 @@ class Seal:
     def __init__(self, dims: int, most: int) -> None:
         self.dims, self.most, self.key = dims, most, secrets.token_bytes(commitment.KEY_BYTES)
         self.roots: Any = None
-        self.told: Any = None
+        self.states: Any = None
         self._tensors: list[_Tensor] = []
 
     def open(self, leaves: list[tuple[tuple[int, ...], Leaf]], described: Any) -> None:
@@ -79,10 +79,14 @@ class Seal:
 
         Raises SolutionRejected if the states do not match the roots.
         """
-        roots, told, self._tensors = self.roots, self.told, []
-        if not isinstance(roots, list) or not isinstance(told, list) or not len(roots) == len(told) == len(leaves):
+        roots, texts, self._tensors = self.roots, self.states, []
+        if (
+            not isinstance(roots, list)
+            or not isinstance(texts, list)
+            or not len(roots) == len(texts) == len(leaves)
+        ):
             raise SolutionRejected("deferred_write", "the answer to a call has no digest for each output tensor")
-        for (path, leaf), root, text in zip(leaves, roots, told, strict=True):
+        for (path, leaf), root, text in zip(leaves, roots, texts, strict=True):
             item = described
             for index in path:
                 item = item["items"][index]
@@ -121,9 +125,9 @@ class Seal:
         if tensor.kept is not None and tensor.kept[0] <= first and end <= tensor.kept[0] + tensor.kept[1].numel():
             return tensor.kept
         tensor.kept = None
-        begin = first // tensor.each * tensor.each
-        end = min(tensor.count, -(-end // tensor.each) * tensor.each)
-        step = max(1, self.most // tensor.size // tensor.each) * tensor.each
+        begin = first // tensor.segment * tensor.segment
+        end = min(tensor.count, -(-end // tensor.segment) * tensor.segment)
+        step = max(1, self.most // tensor.size // tensor.segment) * tensor.segment
         copy: torch.Tensor | None = None
         for start in range(begin, end, step):
             part = fetch(start, min(step, end - start), tensor.order)
@@ -135,8 +139,8 @@ class Seal:
         return tensor.kept
 
     def _check(self, tensor: _Tensor, start: int, data: torch.Tensor) -> None:
-        number, turns = start // tensor.each, commitment.turns(tensor.count * tensor.size)
-        found = commitment.states(commitment.dense_bytes(data, [0]), turns, number, self.key)
+        number, turns = start // tensor.segment, commitment.turns(tensor.count * tensor.size)
+        states = commitment.states(commitment.dense_bytes(data, [0]), turns, number, self.key)
         at = number * commitment.STATE_BYTES
-        if found != tensor.states[at : at + len(found)]:
+        if states != tensor.states[at : at + len(states)]:
             raise SolutionRejected("deferred_write", "the output changed after the call was answered")

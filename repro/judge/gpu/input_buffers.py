@@ -63,7 +63,7 @@ class Slots:
         """Return a staging buffer for one worker: no other worker may see or change what it returns."""
         return SharedBuffer(self.staging_bytes, self.device)
 
-    def told(self) -> list[Input]:
+    def described(self) -> list[Input]:
         """Return the description of the inputs that a worker receives."""
         return [
             Input(

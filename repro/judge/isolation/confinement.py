@@ -96,12 +96,12 @@ def _ruleset(abi: int) -> _Ruleset:
 
 def _hidden() -> list[Path]:
     """Return folders of which only named parts may be read: the user's home, and the one of solutions and results."""
-    found = [config.ROOT]
+    folders = [config.ROOT]
     try:
-        found.append(Path(pwd.getpwuid(os.getuid()).pw_dir).resolve())
+        folders.append(Path(pwd.getpwuid(os.getuid()).pw_dir).resolve())
     except KeyError:
         pass
-    return found
+    return folders
 
 
 def _around(path: Path, hidden: list[Path]) -> Iterator[Path]:

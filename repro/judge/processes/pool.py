@@ -75,14 +75,14 @@ def wanted(device: str, dtype: str, solutions: int, options: Options) -> Counter
     Each solution takes one. If anything is timed, the baselines, max_autotune and the control take more; max_autotune
     takes two for float32, at fp32 and tf32. Empty where workers share descriptors or are no processes.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     if device == "cuda" and options.trust == "audited":
-        found[PLAIN] = solutions
+        counts[PLAIN] = solutions
         if options.timing:
-            found[COMPILES if len(options.modes) > 1 else PLAIN] += 1
-            found[COMPILES] += ("max_autotune" in options.modes) * (2 if dtype == "float32" else 1)
-            found[PLAIN] += "control" in options.passes
-    return +found
+            counts[COMPILES if len(options.modes) > 1 else PLAIN] += 1
+            counts[COMPILES] += ("max_autotune" in options.modes) * (2 if dtype == "float32" else 1)
+            counts[PLAIN] += "control" in options.passes
+    return +counts
 
 
 _lock = threading.Lock()

@@ -259,7 +259,7 @@ class Experiment:
         stress = input_cases.stress_of(self.evaluation.plan, kind)
         if not self.keep:  # memory is short and was released: allocate it again by a call on other inputs
             self.slots.fill(secret_seed(), stress)
-            message = {"op": "run", "variant": variant, "inputs": self.slots.told()}
+            message = {"op": "run", "variant": variant, "inputs": self.slots.described()}
             implementation.ask(message, self.options.timeout_s)
         self._others(implementation)
         self.slots.move()
@@ -329,7 +329,7 @@ class Experiment:
         if not evaluation.problem.aliases_input:  # else the output lies in them
             self.slots.spoil()
         look = implementation.ask({"op": "look"}, self.options.timeout_s)
-        seal.told = look.get("states")
+        seal.states = look.get("states")
         if baseline:
             evaluation.comparison.take(implementation, look.get("output"), row, seal)
             return
@@ -345,8 +345,8 @@ class Experiment:
                 return
         limits = evaluation.fixture.trials[kind].limits[klass]
         name = named(values, limits)
-        told = f"{name} {values[name]:.3g} over the limit {limits[name]:.3g} of class {klass}, {kind} inputs"
-        raise SolutionRejected("timed_output_wrong", told)
+        detail = f"{name} {values[name]:.3g} over the limit {limits[name]:.3g} of class {klass}, {kind} inputs"
+        raise SolutionRejected("timed_output_wrong", detail)
 
     # -- the whole ------------------------------------------------------------------------------------------------
 
@@ -430,8 +430,8 @@ class Experiment:
         """Return the series of a solution whose clocks match the judge's and that left the GPU idle. Raises Blamed."""
         late, before = implementation.name in self.launching.late, self.before.get(implementation.name)
         if why := sampling.disagreement(ours, trusted, late=late, before=before):
-            found = sampling.excesses(ours, trusted, late=late)
-            again = found if before is None and sampling.marginal(found) else None
+            excesses = sampling.excesses(ours, trusted, late=late)
+            again = excesses if before is None and sampling.marginal(excesses) else None
             raise Blamed(implementation, SolutionRejected("clocks_disagree", why), again)
         if why := self.idle.held_up(implementation.variants[0], self._variants()):
             raise Blamed(implementation, SolutionRejected("background_work", why))
@@ -447,21 +447,21 @@ class Experiment:
     def _hot(self, series: dict[str, Series]) -> None:
         """Time calls back to back on the same inputs, for every variant: a caller's view with data in the cache."""
         self.slots.fill(secret_seed(), None)  # the last inputs were overwritten
-        told = self.slots.told()
+        inputs = self.slots.described()
         for implementation in self.everyone:
             for variant in implementation.variants:
-                found = series.get(variant if implementation in self.baselines else implementation.name)
-                if found is None or not found.gated:
+                samples = series.get(variant if implementation in self.baselines else implementation.name)
+                if samples is None or not samples.gated:
                     continue
-                calls = max(2, min(_HOT_CALLS, math.ceil(_HOT_MS / statistics.median(found.device_ms))))
-                message = {"op": "hot", "variant": variant, "inputs": told, "calls": calls}
+                calls = max(2, min(_HOT_CALLS, math.ceil(_HOT_MS / statistics.median(samples.device_ms))))
+                message = {"op": "hot", "variant": variant, "inputs": inputs, "calls": calls}
                 with contextlib.suppress(SolutionError):
-                    found.hot_ms = sampling.reported(implementation.ask(message, self.options.timeout_s).get("ms"))
+                    samples.hot_ms = sampling.reported(implementation.ask(message, self.options.timeout_s).get("ms"))
             self._stop()
 
     def _profile(self, implementation: Implementation) -> None:
         try:
-            message = {"op": "profile", "variant": implementation.variants[0], "inputs": self.slots.told()}
+            message = {"op": "profile", "variant": implementation.variants[0], "inputs": self.slots.described()}
             implementation.profile = implementation.ask(message, self.options.timeout_s)
         except SolutionError as error:
             implementation.profile = {"kernels": [], "reason": f"{error.code}: {error.detail}"}
@@ -478,8 +478,8 @@ class Experiment:
         solutions, self.solutions = self.solutions, []
         self.idle.alone()
         left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
-        found, _ = sampling.measure(left, self.options.timing_budget_s, warm=True, most=_ALONE_BLOCKS)
-        ratio, ratios = sampling.held_up(series, found)
+        alone, _ = sampling.measure(left, self.options.timing_budget_s, warm=True, most=_ALONE_BLOCKS)
+        ratio, ratios = sampling.held_up(series, alone)
         self.solutions = solutions
         if ratio > 1 + _DISTURBED:
             detail = f"the baselines were {100 * (ratio - 1):.0f} % slower beside the solution"

@@ -78,8 +78,8 @@ def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
     if count >= _TELLING:
         drawn = values[_drawn(count)]
         errors = drawn.std(axis=1, ddof=1)
-        told = errors > 0
-        t = (drawn.mean(axis=1)[told] - mean) / (errors[told] / math.sqrt(count))
+        known = errors > 0
+        t = (drawn.mean(axis=1)[known] - mean) / (errors[known] / math.sqrt(count))
         low, high = np.percentile(t, [2.5, 97.5])
         below, above = max(below, float(high)), max(above, float(-low))
     error = spread / math.sqrt(count) * inflation(values)
@@ -105,8 +105,8 @@ def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = F
             ours = np.maximum(ours, math.exp(least))
     logs = np.log(np.asarray(base_ms) / ours)
     low, high = mean_interval(logs)
-    found = Ratio(ratio=math.exp(logs.mean()), ci95=[math.exp(low), math.exp(high)], blocks=len(logs))
-    return found.model_copy(update={"capped_blocks": under}) if under else found
+    ratio = Ratio(ratio=math.exp(logs.mean()), ci95=[math.exp(low), math.exp(high)], blocks=len(logs))
+    return ratio.model_copy(update={"capped_blocks": under}) if under else ratio
 
 
 def geometric_mean(ratios: list[dict[str, Any]]) -> dict[str, Any]:

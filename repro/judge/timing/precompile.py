@@ -52,7 +52,7 @@ class Ahead:
         """
         if variants and not self.asked:
             self.begin = time.monotonic()
-            self.inputs = self.evaluation.slots.told()
+            self.inputs = self.evaluation.slots.described()
             self.evaluation.workers.seat(
                 self.implementation
             )  # only this thread, with the CUDA context, can share memory
@@ -180,8 +180,8 @@ def wanted(evaluation: Evaluation, good: list[Implementation]) -> set[str]:
 
 
 def _names(evaluation: Evaluation, solutions: list[Implementation]) -> list[str]:
-    found = {class_of(s.distances, evaluation.fixture) for s in solutions if s.distances}
-    return baselines.names(evaluation.problem.dtype, {k for k in found if k is not None}, evaluation.options.modes)
+    classes = {class_of(s.distances, evaluation.fixture) for s in solutions if s.distances}
+    return baselines.names(evaluation.problem.dtype, {k for k in classes if k is not None}, evaluation.options.modes)
 
 
 def _eager(variant: str) -> bool:

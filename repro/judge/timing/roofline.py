@@ -189,10 +189,10 @@ def measure(device: torch.device) -> Ceilings:
         rates = _rates(device)
         entry = Entry(of, now_s, rates, _identity(device)[1])
         _keep(path, entry)
-    told = {n: value for n, value in of.items() if n.startswith(("max_", "power_")) and not isinstance(value, str)}
+    limits = {n: value for n, value in of.items() if n.startswith(("max_", "power_")) and not isinstance(value, str)}
     at = datetime.fromtimestamp(entry.measured_s, UTC).isoformat(timespec="seconds")
     measured = {name: entry.rates[name] for name in _RATES}
-    return Ceilings(**measured, cached=cached, measured_at=at, limits=told, clocks=entry.clocks)
+    return Ceilings(**measured, cached=cached, measured_at=at, limits=limits, clocks=entry.clocks)
 
 
 def rate(klass: str, ceilings: Mapping[str, float]) -> float:

@@ -146,8 +146,8 @@ class Series:
             for taken in (self.gated, self.open, self.other)
         )
         reported = {str(i): s.reported_ms for i, s in enumerate(self.gated) if s.reported_ms is not None}
-        told = {"reported_ms": reported} if reported else {}
-        return records.Series(gated=gated, open=latency, other=other, hot_ms=self.hot_ms, **told)
+        more = {"reported_ms": reported} if reported else {}
+        return records.Series(gated=gated, open=latency, other=other, hot_ms=self.hot_ms, **more)
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _hidden_ms(series: Series) -> list[float]:
 
 def visible(series: dict[str, Series]) -> list[str]:
     """Return the variants of which more than half of the gated calls were still launching when their inputs existed."""
-    return [name for name, found in series.items() if 2 * sum(bool(s.hidden) for s in found.gated) < len(found.gated)]
+    return [name for name, s in series.items() if 2 * sum(bool(sample.hidden) for sample in s.gated) < len(s.gated)]
 
 
 def _slower(beside_ms: list[float], alone_ms: list[float]) -> float:
@@ -189,7 +189,7 @@ def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float,
     """
 
     def ratios(times: Callable[[Series], list[float]]) -> dict[str, float]:
-        pairs = {name: (times(beside[name]), times(found)) for name, found in alone.items()}
+        pairs = {name: (times(beside[name]), times(samples)) for name, samples in alone.items()}
         return {name: _slower(b, a) for name, (b, a) in pairs.items() if a and b}
 
     every = ratios(lambda series: series.device_ms)
@@ -342,7 +342,7 @@ def _most_ms(trusted: list[Series], condition: str, value: Callable[[Sample], fl
     times = [[value(s) for s in getattr(series, condition)] for series in trusted if getattr(series, condition)]
     if not times:
         return None
-    return max(max(each) if len(each) < _FEW else statistics.median(each) for each in times)
+    return max(max(calls) if len(calls) < _FEW else statistics.median(calls) for calls in times)
 
 
 def seal_slack_ms(ours: Series, trusted: list[Series], condition: str, sealing_ms: float) -> float:
@@ -392,7 +392,7 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
     same for every variant. A solution that takes longer than the trusted variants did not report that time. late: its
     calls are launched when their inputs exist.
     """
-    found = {}
+    by_clock = {}
     for condition in _CLOCKED:
         samples = getattr(ours, condition)
         usual, sealing = _usual_ms(trusted, condition, late), _sealing_ms(trusted, condition)
@@ -404,14 +404,14 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
         few = len(samples) < _FEW
         noisy = _spread_ms(trusted, condition, lambda sample: sample.seal_ms) > slack_ms(sealing)
         allowed = seal_slack_ms(ours, trusted, condition, sealing)
-        found[f"seal, {condition}"] = Excess(longer, allowed, message, few or noisy)
+        by_clock[f"seal, {condition}"] = Excess(longer, allowed, message, few or noisy)
         device = statistics.median(s.device_ms for s in samples)
         inputs = "" if condition == "gated" else f", {condition} inputs"
         message = f"{{:.3g}} ms a call passed on the judge's clock beyond the reported time ({device:.4g} ms{inputs})"
         beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
         noisy = _spread_ms(trusted, condition, lambda sample: sample.unexplained_ms) > slack_ms(device)
-        found[condition] = Excess(beyond - usual, slack_ms(device), message, few or noisy)
-    return found
+        by_clock[condition] = Excess(beyond - usual, slack_ms(device), message, few or noisy)
+    return by_clock
 
 
 def ask_more(runners: list[Runner], series: dict[str, Series], late: Collection[str]) -> None:
@@ -432,17 +432,17 @@ def ask_more(runners: list[Runner], series: dict[str, Series], late: Collection[
 
 
 def _doubted(ours: Series, trusted: list[Series], condition: str, late: bool) -> bool:
-    found = excesses(ours, trusted, late=late)
-    return any(each.over_ms > each.slack_ms for clock, each in found.items() if clock.endswith(condition))
+    by_clock = excesses(ours, trusted, late=late)
+    return any(excess.over_ms > excess.slack_ms for clock, excess in by_clock.items() if clock.endswith(condition))
 
 
-def marginal(found: dict[str, Excess]) -> bool:
+def marginal(by_clock: dict[str, Excess]) -> bool:
     """Return whether the clocks disagree so little, in so few calls, or on so busy a host that it may be bad luck.
 
     A process's placement on the host affects all of its calls, and more calls do not average it out.
     """
-    over = [each for each in found.values() if each.over_ms > each.slack_ms]
-    return bool(over) and all(each.unsure or each.over_ms <= _MARGINAL * each.slack_ms for each in over)
+    over = [excess for excess in by_clock.values() if excess.over_ms > excess.slack_ms]
+    return bool(over) and all(excess.unsure or excess.over_ms <= _MARGINAL * excess.slack_ms for excess in over)
 
 
 def disagreement(
@@ -453,12 +453,12 @@ def disagreement(
     before: excesses measured with an earlier worker of the solution. Then the mean of both must be within the slack.
     Where the earlier ones are unsure, the new measurement decides, because one delay would decide the mean.
     """
-    for clock, found in excesses(ours, trusted, late=late).items():
+    for clock, excess in excesses(ours, trusted, late=late).items():
         earlier = before.get(clock) if before is not None else None
         both = [earlier.over_ms] if earlier is not None and not earlier.unsure else []
-        over_ms = statistics.fmean([found.over_ms, *both])
-        if over_ms > found.slack_ms:
-            return found.message.format(over_ms)
+        over_ms = statistics.fmean([excess.over_ms, *both])
+        if over_ms > excess.slack_ms:
+            return excess.message.format(over_ms)
     for condition in _CLOCKED:
         samples = getattr(ours, condition)
         if not samples or _usual_ms(trusted, condition, late) is None:

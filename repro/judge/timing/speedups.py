@@ -33,11 +33,11 @@ def host_term(series: Series, *, trusted: bool = True) -> float:
     It is 0 if most calls were launched before their inputs existed. A solution could falsely report that, so it also
     needs calls that vary little.
     """
-    told = [s.hidden for s in series.gated if s.hidden is not None]
-    if not told:
+    reports = [s.hidden for s in series.gated if s.hidden is not None]
+    if not reports:
         return 0.0
     spread = statistics.pstdev(math.log(time_ms) for time_ms in series.device_ms)
-    hidden = 2 * sum(told) > len(told)
+    hidden = 2 * sum(reports) > len(reports)
     return 0.0 if hidden and (trusted or spread < _VARYING) else _HOST_SHARE * spread
 
 
@@ -50,17 +50,17 @@ def speedup(
     tell from overhead were the solution's.
     """
     count = min(len(base_ms), len(ours_ms))  # a variant that decides nothing may have fewer blocks
-    found = intervals.paired_ratio(base_ms[:count], ours_ms[:count], capped=not trusted)
-    middle = math.log(found.ratio)
+    ratio = intervals.paired_ratio(base_ms[:count], ours_ms[:count], capped=not trusted)
+    middle = math.log(ratio.ratio)
     base, ours = statistics.median(base_ms), statistics.median(ours_ms)
     apart = (SYSTEMATIC, *(min(1.0, _SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # at most 100 % each
 
     def interval(*terms: float) -> list[float]:
-        low, high = (math.hypot(math.log(edge) - middle, *apart, *terms) for edge in found.ci95)
+        low, high = (math.hypot(math.log(edge) - middle, *apart, *terms) for edge in ratio.ci95)
         return [math.exp(middle - low), math.exp(middle + high)]
 
-    at_least = found.ratio * ours / (ours + slack_ms(ours))
-    widened = found.model_copy(update={"ci95": interval(*host_terms), "at_least": at_least})
+    at_least = ratio.ratio * ours / (ours + slack_ms(ours))
+    widened = ratio.model_copy(update={"ci95": interval(*host_terms), "at_least": at_least})
     if not any(host_terms):
         return widened
     return widened.model_copy(update={"host_term": round(math.hypot(*host_terms), 4), "blocks_ci95": interval()})
@@ -79,16 +79,16 @@ def compare(base: Series, ours: Series) -> Speedup:
     only on recognised inputs is not fast. The median block decides this.
     """
     ratio = gated(base, ours, trusted=False)
-    found = Speedup(**ratio.to_json(), inputs="published")
+    published = Speedup(**ratio.to_json(), inputs="published")
     pairs = list(zip(base.other, ours.other, strict=False))  # a variant that decides nothing may have fewer blocks
     if not pairs:
-        return found
+        return published
     theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
     middle = statistics.median(math.log(b / o) for b, o in zip(theirs, mine, strict=True))
     other = speedup(theirs, mine, [host_term(base), host_term(ours, trusted=False)], trusted=False)
     if middle < math.log(ratio.ratio * (1 - _INPUT_DEPENDENT)):
-        return Speedup(**other.to_json(), inputs="other", published_inputs=found)
-    return found.model_copy(update={"other_inputs": other})
+        return Speedup(**other.to_json(), inputs="other", published_inputs=published)
+    return published.model_copy(update={"other_inputs": other})
 
 
 def word(ratio: Ratio, noise: float) -> SpeedWord:

@@ -48,7 +48,7 @@ class Call:
 
     def arm(self, variant: str) -> None:
         """Have the worker do all that precedes the launch. Raises as `ask` does."""
-        message = {"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": self.gate_us}
+        message = {"op": "arm", "variant": variant, "inputs": self.slots.described(), "gate_us": self.gate_us}
         self.worker.ask(message, self.timeout_s)
 
     def launch(self) -> None:

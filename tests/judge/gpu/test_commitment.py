@@ -128,7 +128,7 @@ def sealed(output: Any, dims: int = 1, most: int = 1 << 24) -> tuple[Seal, dict[
     seal = Seal(dims, most)
     found = outputs.sealed(output, seal.key)
     seal.roots = [commitment.root(states, size, seal.key) for states, size in found]
-    seal.told = [base64.b64encode(states).decode() for states, _ in found]
+    seal.states = [base64.b64encode(states).decode() for states, _ in found]
     return seal, outputs.describe(output, [])
 
 
@@ -188,7 +188,7 @@ def test_an_honest_workers_bytes_match_its_states(name: str, dims: int, dtype: s
 def test_malformed_states_are_rejected_as_deferred_write(roots: Any, told: Any) -> None:
     value = torch.zeros(3, 40)
     seal, described = sealed(value)
-    seal.roots, seal.told = roots, told
+    seal.roots, seal.states = roots, told
     with pytest.raises(SolutionRejected) as caught:
         seal.open([((), leaf(value))], described)
     assert caught.value.code == "deferred_write"
@@ -197,7 +197,7 @@ def test_malformed_states_are_rejected_as_deferred_write(roots: Any, told: Any) 
 def test_states_must_match_their_root() -> None:
     value, later = torch.zeros(3, 40), torch.ones(3, 40)
     seal, described = sealed(value)
-    seal.told = [base64.b64encode(outputs.sealed(later, seal.key)[0][0]).decode()]
+    seal.states = [base64.b64encode(outputs.sealed(later, seal.key)[0][0]).decode()]
     with pytest.raises(SolutionRejected, match="digests changed after"):
         seal.open([((), leaf(value))], described)
 

@@ -27,7 +27,7 @@ def test_every_input_moves_and_its_addresses_come_back() -> None:
         assert all(made.places[i] != before[i] for i in before)
         for i, place in made.places.items():
             seen[i].add(place)
-            assert place % input_buffers._ALIGNMENT == 0 and made.told()[i]["offset"] == place
+            assert place % input_buffers._ALIGNMENT == 0 and made.described()[i]["offset"] == place
     assert {len(places) for places in seen.values()} == {input_buffers._SPOTS}
     made.close()
 

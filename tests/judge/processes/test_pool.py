@@ -213,7 +213,7 @@ def judged(
     """An evaluation of one solution, the baselines that compile meanwhile, and the workers that were ended."""
     ended: list[str] = []
     evaluation = SimpleNamespace(
-        slots=SimpleNamespace(told=list, fill=lambda *_: None),
+        slots=SimpleNamespace(described=list, fill=lambda *_: None),
         workers=SimpleNamespace(
             seat=lambda s: None, start=start, rebind=lambda _: None, load=lambda *_: None,
             end=lambda *s: ended.extend(x.name for x in s), solutions=[Implementation("s", None, "M", ["s"])],
