@@ -80,11 +80,7 @@ class Seal:
         Raises SolutionRejected if the states do not match the roots.
         """
         roots, texts, self._tensors = self.roots, self.states, []
-        if (
-            not isinstance(roots, list)
-            or not isinstance(texts, list)
-            or not len(roots) == len(texts) == len(leaves)
-        ):
+        if not isinstance(roots, list) or not isinstance(texts, list) or not len(roots) == len(texts) == len(leaves):
             raise SolutionRejected("deferred_write", "the answer to a call has no digest for each output tensor")
         for (path, leaf), root, text in zip(leaves, roots, texts, strict=True):
             item = described
