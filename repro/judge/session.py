@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -27,7 +27,7 @@ from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress
 from repro.judge.isolation import confinement
-from repro.judge.measurement import Measurement
+from repro.judge.measurement import Measured, Measurement
 from repro.judge.processes import pool
 from repro.judge.processes.wire import Json
 from repro.judge.source.bans import bans
@@ -54,6 +54,66 @@ NOT_TIMED = Timing(status="not_timed")
 Solution = tuple[str, Path, str]  # name, file, entry
 
 
+class Baselines:
+    """The workers of the torch baselines and of the A/A control, which outlive a solution.
+
+    compiling: those that compile while solutions are verified. late: baseline -> why it is left out for good.
+    """
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+        names = baselines.workers(evaluation.problem.dtype, tuple(evaluation.options.modes))
+        self.workers = [Implementation(name, None, "Model", []) for name in names]
+        self.control = Implementation(CONTROL, None, "Model", ["eager"], control=True)
+        self.compiling: list[Ahead] = []
+        self.late: dict[str, str] = {}
+
+    def precompile(self) -> None:
+        """Begin to compile on a GPU with room for it. Each distance of a solution shows what else is needed."""
+        evaluation = self.evaluation
+        if evaluation.slots.device.type == "cuda" and precompile.room(evaluation):
+            precompile.begin(evaluation, self.workers, self.compiling)
+            evaluation.trials.noted = lambda: precompile.foresee(evaluation, self.compiling)
+
+    def wait(self, good: list[Implementation]) -> None:
+        """Wait for the compilations that a timing of these solutions needs, and end the others."""
+        wanted, verified = precompile.wanted(self.evaluation, good), time.monotonic()
+        for worker in self.compiling:
+            if worker.implementation.name not in wanted:
+                worker.drop()
+        for worker in self.compiling:
+            if worker.implementation.name in wanted:
+                worker.wait(verified)
+            self.late |= worker.why
+
+    def compile_s(self) -> dict[str, float]:
+        """Return the seconds that each baseline compiled while solutions were verified."""
+        return {name: seconds for worker in self.compiling for name, seconds in worker.spent_s.items()}
+
+    def rest(self, *, ends: bool) -> None:
+        """Let the workers wait for the next timing without memory that they can allocate again.
+
+        They end if the session `ends`, or if they would leave too little memory for further solutions.
+        """
+        cuda = self.evaluation.slots.device.type == "cuda"
+        if ends or (cuda and not precompile.room(self.evaluation, RESTING_ROOM, 1)):
+            self.end()
+        else:
+            for implementation in (*self.workers, self.control):
+                if implementation.worker is not None:
+                    self.evaluation.workers.rest(implementation, release=True)
+
+    def end(self) -> None:
+        """End the workers."""
+        self.evaluation.workers.end(*self.workers, self.control)
+
+    def close(self) -> None:
+        """End the workers, and compilations that go on."""
+        for worker in self.compiling:
+            worker.drop()
+        self.end()
+
+
 class JudgeSession:
     """A warm judge of one problem on one device. Its methods belong to one thread.
 
@@ -78,12 +138,6 @@ class JudgeSession:
         self.judged: dict[str, verdict.Judged] = {}
         self.known: dict[str, Implementation] = {}  # solutions that were checked in full, by name
         self.planned: list[input_cases.Trial] = []  # the trials of the latest check
-        self.trusted = [
-            Implementation(name, None, "Model", []) for name in baselines.workers(problem.dtype, options.modes)
-        ]
-        self.control = Implementation(CONTROL, None, "Model", ["eager"], control=True)
-        self.compiling: list[Ahead] = []
-        self.late: dict[str, str] = {}  # baseline -> why it is left out for good
         self.screened: list[Implementation] = []  # those whose workers a later screening may take over
         self.clock, self.timed = Clock(), Clock()
         self.before_s: dict[str, float] = {}  # seconds by part of earlier timings
@@ -95,6 +149,7 @@ class JudgeSession:
         self.clock.lap("ceilings")
         try:
             self.evaluation = Evaluation(problem, fixture, options, progress, mark)
+            self.baselines = Baselines(self.evaluation)
         except BaseException:
             self.watch.stop()
             raise
@@ -104,8 +159,7 @@ class JudgeSession:
         try:
             if not self.single:
                 self._refill()
-                self.evaluation.expected.build()
-                self.clock.lap("reference")
+                self._build()
         except BaseException:
             self.close()
             raise
@@ -119,9 +173,7 @@ class JudgeSession:
     def close(self) -> None:
         """End every worker and free the buffers."""
         self.watch.stop()
-        for each in self.compiling:
-            each.drop()
-        self._end_baselines()
+        self.baselines.close()
         self.evaluation.workers.end(*self.screened)
         self.evaluation.close()
         if not self.single:
@@ -143,45 +195,59 @@ class JudgeSession:
         named = list(solutions)
         if len({name for name, _, _ in named}) < len(named):
             raise UsageError("two solutions have one name", ", ".join(name for name, _, _ in named))
-        kept = {n for n in keep if tier == "full" and n in self.known and self._correct(self.known[n])}
-        found = {n: self.known[n] if n in kept else _implementation(n, source, entry) for n, source, entry in named}
-        shared = tier == "screen" and self.options.shared and self.audited
-        self._replace(list(found.values()), [s for s in found.values() if not s.failed] if shared else [])
+        checked = self._chosen(named, set(keep) if tier == "full" else set())
+        new = list(checked.values())
+        running = [solution for solution in new if not solution.failed]
+        self._replace(new, running if tier == "screen" and self.options.shared and self.audited else [])
         try:
-            self._verify([s for s in found.values() if not s.failed], tier)
+            self._verify(running, tier)
         except BaseException:
-            self.evaluation.workers.end(*found.values())
+            self.evaluation.workers.end(*new)
             raise
-        self.candidates |= found
-        self.known |= found if tier == "full" else {}
-        self.judged |= {s.name: verdict.judge(s, self._fixture(tier)) for s in found.values()}
-        # they are not used any more
-        self.evaluation.workers.end(*[s for s in found.values() if self.judged[s.name].verdict != "correct"])
+        self._judge(checked, tier)
         self._refill()
-        plain = [entry.to_json() for entry in self._entries(list(found), {}, NOT_TIMED)]
-        if tier == "screen":
-            plain = [each | {"bits": s.bits} for each, s in zip(plain, found.values(), strict=True)]
-        return [Checked.model_validate(each) for each in plain]
+        entries = zip(self._entries(list(checked), {}, NOT_TIMED), new, strict=True)
+        return [_checked(entry, solution.bits if tier == "screen" else None) for entry, solution in entries]
+
+    def _chosen(self, named: list[Solution], keep: set[str]) -> dict[str, Implementation]:
+        """Return solutions by name: new ones, and those to keep that were correct."""
+        kept = {name: self.known[name] for name in keep if name in self.known and self._stays_correct(name)}
+        return {
+            name: kept[name] if name in kept else _implementation(name, source, entry) for name, source, entry in named
+        }
+
+    def _judge(self, checked: dict[str, Implementation], tier: CheckTier) -> None:
+        """Record the verdicts of checked solutions; end the workers of those that are not correct."""
+        self.candidates |= checked
+        self.known |= checked if tier == "full" else {}
+        fixture = self._fixture(tier)
+        self.judged |= {solution.name: verdict.judge(solution, fixture) for solution in checked.values()}
+        self.evaluation.workers.end(*[solution for solution in checked.values() if not self._is_correct(solution)])
 
     def _replace(self, new: list[Implementation], heirs: list[Implementation]) -> None:
         """Put new solutions in the place of those of the latest check, whose workers end.
 
         heirs: those that take over workers of earlier screenings; further ones of these workers rest meanwhile.
         """
-        known = [s for s in self.screened if s.worker is not None]
-        for old, heir in zip(known, heirs, strict=False):
-            self.evaluation.workers.pass_on(old, heir)
-        resting = known[len(heirs) :] if heirs else []
-        self.evaluation.workers.end(*[s for s in (*self.evaluation.workers.solutions, *known) if s not in resting])
-        for each in resting:
-            self.evaluation.workers.rebind(each)  # its name may be that of a new one
-            self._stop(each)
+        workers = self.evaluation.workers
+        screened = [solution for solution in self.screened if solution.worker is not None]
+        for old, heir in zip(screened, heirs, strict=False):
+            workers.pass_on(old, heir)
+        resting = screened[len(heirs) :] if heirs else []
+        workers.end(*[solution for solution in (*workers.solutions, *screened) if solution not in resting])
+        for solution in resting:
+            workers.rebind(solution)  # its name may be that of a new one
+            workers.rest(solution)
         self.screened = [*heirs, *resting]
-        self.evaluation.workers.solutions = new
+        workers.solutions = new
         self.clock.lap("ending")
 
-    def _correct(self, solution: Implementation) -> bool:
-        return verdict.judge(solution, self.fixture).verdict == "correct"
+    def _stays_correct(self, name: str) -> bool:
+        """Return whether a solution's last full check found it correct, whatever a timing said since."""
+        return verdict.judge(self.known[name], self.fixture).verdict == "correct"
+
+    def _is_correct(self, solution: Implementation) -> bool:
+        return self.judged[solution.name].verdict == "correct"
 
     def _fixture(self, tier: CheckTier) -> Fixture:
         """Return the fixture with the trials of a tier."""
@@ -198,25 +264,28 @@ class JudgeSession:
         self.clock.lap("problem")
         self.watch.mark()
         if self.single:
-            if running and self.options.timing and self.cuda and self.audited and precompile.room(evaluation):
-                precompile.begin(evaluation, self.trusted, self.compiling)
-                evaluation.trials.noted = lambda: precompile.foresee(evaluation, self.compiling)
-            evaluation.expected.build()
-            self.clock.lap("reference")
+            self._build(precompiles=bool(running) and self.options.timing and self.audited)
         evaluation.workers.start(*running)
         self._refill()
         self.clock.lap("workers")
         if tier == "screen" or (self.cuda and not self.single and len(running) > 1):
             evaluation.trials.compile_all(running, decides=tier == "screen")
             self.clock.lap("first calls")
-        due = [s for s in running if not s.distances]
+        due = [solution for solution in running if not solution.distances]
         evaluation.trials.verify(self.planned, due, screening=tier == "screen")
         peak = self.watch.mark()
-        for implementation in due:
-            implementation.memory = _peak(implementation, peak)
+        for solution in due:
+            solution.memory = _peak(solution, peak)
         if tier == "full":
             alternate_shape.look(evaluation, self.planned)
         self.clock.lap("trials")
+
+    def _build(self, *, precompiles: bool = False) -> None:
+        """Build the reference, after the baselines' compilation began."""
+        if precompiles:
+            self.baselines.precompile()
+        self.evaluation.expected.build()
+        self.clock.lap("reference")
 
     # -- timing -------------------------------------------------------------------------------------------------------
 
@@ -230,110 +299,77 @@ class JudgeSession:
         Raises UsageError for a solution without a verdict, and JudgeError if the baselines fail.
         """
         wanted = list(names)
-        for name in wanted:
-            solution = self.candidates.get(name)
-            if solution is None or (tier != "screen" and solution is not self.known.get(name)):
-                raise UsageError(f"{name} has no verdict in this session", "", f"Check it first, in the tier {tier}.")
-        good = [s for name in wanted if self.judged[(s := self.candidates[name]).name].verdict == "correct"]
+        good = [solution for solution in self._candidates(wanted, tier) if self._is_correct(solution)]
+        workers = self.evaluation.workers
         resting = self.screened if tier != "screen" else []
-        self.evaluation.workers.end(*[s for s in (*self.evaluation.workers.solutions, *resting) if s not in good])
-        self.evaluation.workers.solutions = good
-        options = {"screen": _screen, "quick": _quick, "full": lambda given: given}[tier](self.options)
-        self._await_baselines(good if tier == "full" else [])
+        workers.end(*[solution for solution in (*workers.solutions, *resting) if solution not in good])
+        workers.solutions = good
+        self.baselines.wait(good if tier == "full" else [])
+        self.clock.lap("waiting for torch.compile")
         for name, seconds in self.timed.laps.items():
             self.before_s[name] = self.before_s.get(name, 0.0) + seconds
         self.timed = Clock()
-        series: dict[str, Series] = {}
-        timing = NOT_TIMED
-        if good:
-            control = self.control if options.controlled else None
-            measurement = Measurement(
-                self.evaluation, good, self.judged, self.trusted, control, options, self.late, self.timed
-            )
-            try:
-                series, timing = measurement.run()
-            finally:
-                self._rest()
+        series, timing = self._measured(good, _TIERS[tier](self.options)) if good else ({}, NOT_TIMED)
         self.clock.lap("timing")
         return self.result(wanted, series, timing)
 
+    def _candidates(self, names: list[str], tier: Tier) -> list[Implementation]:
+        """Return solutions by name. Raises UsageError for one without a verdict of this tier."""
+        for name in names:
+            solution = self.candidates.get(name)
+            if solution is None or (tier != "screen" and solution is not self.known.get(name)):
+                raise UsageError(f"{name} has no verdict in this session", "", f"Check it first, in the tier {tier}.")
+        return [self.candidates[name] for name in names]
+
+    def _measured(self, good: list[Implementation], options: Options) -> Measured:
+        """Time correct solutions; afterwards the baselines' workers rest."""
+        baselines = self.baselines
+        control = baselines.control if options.controlled else None
+        measurement = Measurement(
+            self.evaluation, good, self.judged, baselines.workers, control, options, baselines.late, self.timed
+        )
+        try:
+            return measurement.run()
+        finally:
+            self.timed.lap()
+            baselines.rest(ends=self.single)
+            self.timed.lap("ending")
+
     def result(self, names: list[str], series: dict[str, Series], timing: Timing) -> JudgeResult:
         """Return the entries of some checked solutions with the times of `series`, and those of the baselines."""
-        ours = {self.candidates[name].name for name in names} | {CONTROL}
-        told = {
-            "compile_ahead_s": {name: s for each in self.compiling for name, s in each.spent_s.items()},
-            "clock": "CUDA events behind a gate, cold L2" if self.cuda else "host: not a measurement",
-        }
+        others = {self.candidates[name].name for name in names} | {CONTROL}
+        clock = "CUDA events behind a gate, cold L2" if self.cuda else "host: not a measurement"
         return JudgeResult(
             results=self._entries(names, series, timing),
-            baselines={n: verdict.baseline(x) for n, x in series.items() if n not in ours},
-            samples_ms={n: x.record() for n, x in series.items()},
-            timing=timing.model_copy(update=told),
+            baselines={name: verdict.baseline(times) for name, times in series.items() if name not in others},
+            samples_ms={name: times.record() for name, times in series.items()},
+            timing=timing.model_copy(update={"compile_ahead_s": self.baselines.compile_s(), "clock": clock}),
             ceilings=self.reached,
         )
 
     def _entries(self, names: list[str], series: dict[str, Series], timing: Timing) -> list[Verdict]:
-        found = [self.candidates[name] for name in names]
         return [
-            verdict.result(self.problem, s, self.judged[s.name], series, timing, self.reached, self.options.trust)
-            for s in found
-        ]
-
-    def _await_baselines(self, good: list[Implementation]) -> None:
-        """Wait for the compilations that a timing of these solutions needs, and end the others."""
-        wanted, verified = precompile.wanted(self.evaluation, good), time.monotonic()
-        for ahead in self.compiling:
-            if ahead.implementation.name not in wanted:
-                ahead.drop()
-        for ahead in self.compiling:
-            if ahead.implementation.name in wanted:
-                ahead.wait(verified)
-            self.late |= ahead.why
-        self.clock.lap("waiting for torch.compile")
+            verdict.result(self.problem, solution, self.judged[solution.name], series, timing, self.reached,
+                           self.options.trust)
+            for solution in (self.candidates[name] for name in names)
+        ]  # fmt: skip
 
     def room(self) -> int:
         """Return how many solutions have room beside each other, at most MOST_ROOM."""
         if not self.cuda:
             return CPU_ROOM
         slots = self.evaluation.slots
-        each = CONTEXT_BYTES + slots.staging_bytes + OUTPUTS * slots.output_bytes
-        return int(max(2, min(MOST_ROOM, torch.cuda.mem_get_info()[0] // each)))
+        one = CONTEXT_BYTES + slots.staging_bytes + OUTPUTS * slots.output_bytes
+        return int(max(2, min(MOST_ROOM, torch.cuda.mem_get_info()[0] // one)))
 
     def spent_s(self) -> dict[str, float]:
         """Return seconds by part since the session began: those of the session, and those of trials and timings."""
-        trials = {f"trials: {name}": s for name, s in self.evaluation.trials.parts.laps.items()}
-        timings = {name: self.before_s.get(name, 0.0) + self.timed.laps.get(name, 0.0)
-                   for name in {*self.before_s, *self.timed.laps}}  # fmt: skip
-        return self.clock.laps | trials | {f"timing: {name}": s for name, s in sorted(timings.items())}
-
-    # -- workers that outlive a solution ------------------------------------------------------------------------------
-
-    def _rest(self) -> None:
-        """Let the baselines' workers wait for the next timing without memory that they can allocate again.
-
-        They end if the session does, or if they would leave too little memory for further solutions.
-        """
-        self.timed.lap()
-        if self.single or (self.cuda and not precompile.room(self.evaluation, RESTING_ROOM, 1)):
-            self._end_baselines()
-        else:
-            for implementation in (*self.trusted, self.control):
-                if implementation.worker is not None:
-                    self._stop(implementation, release=True)
-        self.timed.lap("ending")
-
-    def _stop(self, implementation: Implementation, *, release: bool = False) -> None:
-        """Stop a worker until it is used again; end it if it cannot be stopped. release: it gives up its memory."""
-        try:
-            if release:
-                implementation.ask({"op": "release"}, self.options.timeout_s)
-            if implementation.worker is not None:
-                implementation.worker.stop()
-        except SolutionError:
-            self.evaluation.workers.end(implementation)
-
-    def _end_baselines(self) -> None:
-        self.evaluation.workers.end(*self.trusted, self.control)
+        trials = {f"trials: {name}": seconds for name, seconds in self.evaluation.trials.parts.laps.items()}
+        timings = {
+            f"timing: {name}": self.before_s.get(name, 0.0) + self.timed.laps.get(name, 0.0)
+            for name in sorted({*self.before_s, *self.timed.laps})
+        }
+        return self.clock.laps | trials | timings
 
     def _refill(self) -> None:
         """Start a worker for the next solution, which gets ready while others are judged. The CPU's start at once."""
@@ -357,36 +393,43 @@ def evaluate(
     clock = Clock()
     names = [name for name, _, _ in solutions]
     if fixture.refused:
-        return _whole(_unjudged(problem, fixture, solutions, options), fixture, clock, None)
+        return _with_facts(_unjudged(problem, fixture, solutions, options), fixture, clock, None)
     with JudgeSession(problem, fixture, options, progress, mark, single=True) as session:
         session.check(solutions)
-        found = session.time(names) if options.timing else session.result(names, {}, NOT_TIMED)
-        return _whole(found, fixture, clock, session)
+        result = session.time(names) if options.timing else session.result(names, {}, NOT_TIMED)
+        return _with_facts(result, fixture, clock, session)
 
 
-def _whole(found: JudgeResult, fixture: Fixture, clock: Clock, session: JudgeSession | None) -> JudgeResult:
+def _with_facts(result: JudgeResult, fixture: Fixture, clock: Clock, session: JudgeSession | None) -> JudgeResult:
     """Return a result with what the fixture and the session add. session: None if nothing was run."""
-    more = {
-        "trials": [Trial(kind=t.kind, seed=t.seed) for t in session.planned] if session else [],
+    facts: dict[str, object] = {
         "trials_left_out": fixture.trials_left_out,
         "margin": fixture.margin,
         "margins": fixture.margins,
-        "spent_s": session.clock.laps if session else {},
-        "trials_spent_s": session.evaluation.trials.spent_s if session else {},
-        "trials_parts_spent_s": session.evaluation.trials.parts.laps if session else {},
-        "timing_spent_s": session.timed.laps if session else {},
         "wall_s": clock.total(),
     }
-    return found.model_copy(update=more)
+    if session is not None:
+        trials = session.evaluation.trials
+        facts |= {
+            "trials": [Trial(kind=trial.kind, seed=trial.seed) for trial in session.planned],
+            "spent_s": session.clock.laps,
+            "trials_spent_s": trials.spent_s,
+            "trials_parts_spent_s": trials.parts.laps,
+            "timing_spent_s": session.timed.laps,
+        }
+    return result.model_copy(update=facts)
 
 
 def _unjudged(problem: Problem, fixture: Fixture, solutions: list[Solution], options: Options) -> JudgeResult:
     """Return the verdicts on a problem that cannot tell a cheat from the truth: nothing is run."""
     judged = verdict.unjudgeable(fixture)
     timing = NOT_TIMED.model_copy(update={"compile_ahead_s": {}, "clock": "none: nothing was timed"})
-    found = [_implementation(*each) for each in solutions]
-    results = [verdict.result(problem, s, judged, {}, timing, None, options.trust) for s in found]
-    return JudgeResult(results=results, baselines={}, samples_ms={}, timing=timing, ceilings=None)
+    implementations = [_implementation(*solution) for solution in solutions]
+    results = [verdict.result(problem, one, judged, {}, timing, None, options.trust) for one in implementations]
+    return JudgeResult(
+        results=results, baselines={}, samples_ms={}, timing=timing, ceilings=None, trials=[], spent_s={},
+        trials_spent_s={}, trials_parts_spent_s={}, timing_spent_s={},
+    )  # fmt: skip
 
 
 def _quick(options: Options) -> Options:
@@ -396,6 +439,14 @@ def _quick(options: Options) -> Options:
 
 def _screen(options: Options) -> Options:
     return options.but(modes=[], passes=[], timing_budget_s=SCREEN_BUDGET_S, max_blocks=SCREEN_BLOCKS, screening=True)
+
+
+_TIERS: dict[Tier, Callable[[Options], Options]] = {"screen": _screen, "quick": _quick, "full": lambda options: options}
+
+
+def _checked(entry: Verdict, bits: list[int] | None) -> Checked:
+    """Return the answer to a check. bits: digests of the output, of a screening."""
+    return Checked.model_validate(entry.to_json() | ({} if bits is None else {"bits": bits}))
 
 
 def _implementation(name: str, source: Path, entry: str) -> Implementation:

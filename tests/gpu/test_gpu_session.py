@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +103,7 @@ def test_further_solutions_of_a_session_take_seconds(key: str, tmp_path: Path) -
             found.append(entry)
             parts = {"timing": judge.timed.laps, "again": result.timing.timed_again or ""}
             told.append(spent | {"check_and_quick_time_s": both_s, "ms": timed.time_ms.median} | parts)
-    cold_options = replace(OPTIONS, timing=False)
+    cold_options = OPTIONS.but(timing=False)
     cold = session.evaluate(problem, fixture, [oracle(tmp_path, problem, 0)], cold_options).results[0]
     medians = {
         name: statistics.median(each[name] for each in told)

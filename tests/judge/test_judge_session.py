@@ -76,7 +76,7 @@ def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(
         if found[name].verdict == "correct":
             (timed,) = judge.time([name], "quick").results
             assert timed.time_ms.n > 0 and timed.speedup["eager"].ratio > 0
-    cold_options = OPTIONS.model_copy(update=dict(timing=False))
+    cold_options = OPTIONS.but(timing=False)
     solutions = [solution(tmp_path, name, body, top) for name, (body, top) in STREAM.items()]
     cold = session.evaluate(PROBLEM, smoke_fixture("L1_36"), solutions, cold_options).results
     assert {name: outcome(entry) for name, entry in found.items()} == {e.solution: outcome(e) for e in cold}
@@ -125,7 +125,7 @@ def test_baselines_are_classed_once_and_timed_beside_every_solution(
 
 
 def test_a_quick_timing_compiles_nothing(tmp_path: Path, smoke_fixture: Measured) -> None:
-    options = OPTIONS.model_copy(update=dict(modes=("eager", "compile")))
+    options = OPTIONS.but(modes=("eager", "compile"))
     with JudgeSession(PROBLEM, smoke_fixture("L1_36"), options) as judge:
         judge.check([solution(tmp_path, "mine")])
         assert set(judge.time(["mine"], "quick").baselines) == {"eager", "eager_fp32"}
@@ -196,7 +196,7 @@ def test_a_screening_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: P
 def test_screened_solutions_may_share_workers_and_get_the_verdicts_of_their_own_sources(
     smoke_fixture: Measured, tmp_path: Path
 ) -> None:
-    with JudgeSession(PROBLEM, smoke_fixture("L1_36"), OPTIONS.model_copy(update=dict(shared=True))) as judge:
+    with JudgeSession(PROBLEM, smoke_fixture("L1_36"), OPTIONS.but(shared=True)) as judge:
 
         def screened(*solutions: session.Solution, tier: CheckTier = "screen") -> tuple[dict[str, Checked], list[int]]:
             entries = {entry.solution: entry for entry in judge.check(solutions, tier)}

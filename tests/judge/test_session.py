@@ -40,7 +40,7 @@ from repro.system.stopwatch import Clock
 CPU = torch.device("cpu")
 VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
 TIMED = Options(device="cpu", timing=True, timeout_s=60, timing_budget_s=0.5, modes=("eager",))
-BRIEF = TIMED.model_copy(update=dict(timing_budget_s=0.0))  # one cycle of blocks
+BRIEF = TIMED.but(timing_budget_s=1e-6)  # one cycle of blocks
 
 Measured = Callable[[str], dict[str, Any]]
 
@@ -664,7 +664,7 @@ def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(judged: Judged, mon
         "        return (a * b.view(1, -1)).sum(1, keepdim=True) * (1.5 if ModelNew.first > {} else 1)"
     )
     bodies = {"sums": sums.format(1 << 60), "wrong": sums.format(57)}
-    found, _ = judged(bodies, TIMED.model_copy(update=dict(timing_budget_s=30.0, max_blocks=40)), key="L1_04@bf16")
+    found, _ = judged(bodies, TIMED.but(timing_budget_s=30.0, max_blocks=40), key="L1_04@bf16")
     assert outcome(found["sums"]) == CORRECT and found["sums"].time_ms.n > 9, found["sums"].reasons
     assert outcome(found["wrong"]) == ("incorrect", "timed_output_wrong"), found["wrong"]
     assert "over the limit" in found["wrong"].reasons[0].detail

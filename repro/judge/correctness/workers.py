@@ -122,6 +122,16 @@ class Workers:
         """Have a worker free its outputs and cached memory."""
         self.ask(implementation, {"op": "release"})
 
+    def rest(self, implementation: Implementation, *, release: bool = False) -> None:
+        """Stop a worker until it is used again; end it if it cannot be stopped. release: it gives up its memory."""
+        try:
+            if release:
+                self.release(implementation)
+            if implementation.worker is not None:
+                implementation.worker.stop()
+        except SolutionError:
+            self.end(implementation)
+
     def load(self, implementation: Implementation, name: str, state: Weights, timeout_s: float = 0.0) -> None:
         """Send the weights to a worker in pieces through the staging buffer, and have it load them, unless it holds
         those of this name. timeout_s bounds the loading."""

@@ -91,11 +91,6 @@ def _by_name(model: nn.Module, init: Sequence[Any], asked: set[str]) -> _Values:
     their names, constructor arguments, and values of layers. asked: the names of all parameters.
     """
     tensors = {name.replace(".", "_"): value for name, value in [*model.named_parameters(), *model.named_buffers()]}
-    attributes = {
-        name: _scalar(value)
-        for name, value in vars(model).items()
-        if isinstance(value, _PLAIN) and not name.startswith("_") and name != "training"
-    }
     values: _Values = {}
     for name, full in _layers(model).items():
         own = {name: tensors[name]} if name in tensors else {}
@@ -103,7 +98,14 @@ def _by_name(model: nn.Module, init: Sequence[Any], asked: set[str]) -> _Values:
     arguments = _constructor(model, init)
     values |= {name: value for name, value in arguments.items() if value is not None or name not in values}
     values |= {name: value for name, value in tensors.items() if name not in values or name not in _TENSORS}
-    return {name: value for name, value in (values | attributes).items() if value is not _UNKNOWN}
+    values |= _attributes(model)
+    return {name: value for name, value in values.items() if value is not _UNKNOWN}
+
+
+def _attributes(model: nn.Module) -> _Values:
+    """Return the model's own plain attributes."""
+    plain = {name: value for name, value in vars(model).items() if isinstance(value, _PLAIN) and name != "training"}
+    return {name: _scalar(value) for name, value in plain.items() if not name.startswith("_")}
 
 
 def bind(function: Callable[..., Any], model: nn.Module, count: int, init: Sequence[Any] = ()) -> Callable[..., Any]:
