@@ -28,7 +28,7 @@ PUBLISHED_BASELINES = ("eager", "compile")
 # Facts that a worker reports of itself and that decide nothing: their names, and the most characters kept of a text.
 PEAK = ("allocated", "reserved")
 MODES = ("grad", "cudnn_tf32", "matmul_tf32", "cudnn_benchmark", "default_dtype", "allocator", "threads")
-SAID_CHARS = 400
+FACT_CHARS = 400
 UNJUDGEABLE: Literal["unjudgeable"] = "unjudgeable"
 NOT_TIMED = "only correct solutions are timed"
 
@@ -73,7 +73,7 @@ def unjudgeable(fixture: Fixture) -> Judged:
 
 def _excesses(implementation: Implementation, fixture: Fixture) -> list[Reason]:
     """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most."""
-    found = []
+    reasons = []
     for kind, values in implementation.distances.items():
         if kind not in fixture.trials:
             continue
@@ -88,8 +88,8 @@ def _excesses(implementation: Implementation, fixture: Fixture) -> list[Reason]:
         if worst[name] > limits[name] or math.isnan(worst[name]):
             detail = f"{worst[name]:.3g} over the limit {limits[name]:.3g} of class {loosest}"
             numbers = {"value": worst[name], "limit": limits[name]}
-            found.append(Reason(code=CODES[name], trial=kind, detail=detail, klass=loosest, **numbers))
-    return found
+            reasons.append(Reason(code=CODES[name], trial=kind, detail=detail, klass=loosest, **numbers))
+    return reasons
 
 
 def baseline(series: sampling.Series) -> Baseline:
@@ -112,10 +112,34 @@ def result(
     trust: Trust,
 ) -> Verdict:
     """Return one entry of `results`; what is missing has its reason beside it."""
+    entry = _with_kernels(_untimed(problem, implementation, judged, trust), implementation)
+    entry = entry.model_copy(update={"measurement": reached is not None})
+    ours, klass = series.get(implementation.name), judged.precision_class
+    if klass is None or ours is None or not ours.gated:
+        return entry.model_copy(update={"time_reason": NOT_TIMED if klass is None else timing.status})
+    ratios = {name: _speedup(name, series[name], ours, timing) for name in timing.baseline_classes if name in series}
+    order = CLASSES[problem.dtype]
+    best = _best(order[: order.index(klass) + 1], timing, ratios)  # at least as precise as the solution
+    times = intervals.summary(ours.device_ms)
+    timed = {
+        "time_ms": times,
+        "latency_ms": _latency(ours),
+        "hot_ms": ours.hot_ms,
+        "modes": [_plain_facts(modes, MODES) for modes in implementation.modes],
+        "labels": sorted({*entry.labels, *_labels_of_times(ratios, timing, reached)}),
+        "speedup": {name: ratios[name] for name in PUBLISHED_BASELINES if name in ratios} | best,
+        "speedup_all": ratios,
+        "word": best["best_same_class"].word if best else None,
+    }
+    return _with_floor(problem, entry.model_copy(update=timed), klass, times.median, reached)
+
+
+def _untimed(problem: Problem, implementation: Implementation, judged: Judged, trust: Trust) -> Verdict:
+    """Return the entry of a solution without what a timing adds."""
     legacy = implementation.legacy
-    kind = next((k for k in ("native", "perturbed", *legacy) if k in legacy), "")
-    uid, confined = (implementation.hello.get(name) for name in ("uid", "confined"))
-    entry = Verdict(
+    kind = next((kind for kind in ("native", "perturbed", *legacy) if kind in legacy), "")
+    confined = implementation.hello.get("confined")
+    return Verdict(
         problem=problem.key,
         solution=implementation.name,
         verdict=judged.verdict,
@@ -123,7 +147,7 @@ def result(
         precision_class=judged.precision_class,
         rel_l2=judged.rel_l2,
         legacy=legacy.get(kind, {}),
-        distances={kind: [Distances(**each) for each in of] for kind, of in implementation.distances.items()},
+        distances={kind: [Distances(**one) for one in of] for kind, of in implementation.distances.items()},
         neighbour=implementation.neighbour,
         time_ms=None,
         latency_ms=None,
@@ -136,35 +160,22 @@ def result(
         findings=implementation.findings,
         labels=sorted({*labels_of(implementation.source), *_observed(implementation, judged.verdict)}),
         trust=trust,
-        separation=_separation(trust, uid),
+        separation=_separation(trust, implementation.hello.get("uid")),
         confined=confined if isinstance(confined, dict) else {},
-        measurement=reached is not None,
-        memory={n: _said(told, PEAK) if n == "solution" else told for n, told in implementation.memory.items()},
+        memory={
+            name: _plain_facts(facts, PEAK) if name == "solution" else facts
+            for name, facts in implementation.memory.items()
+        },
     )
-    entry = _with_kernels(entry, implementation)
-    ours, klass = series.get(implementation.name), judged.precision_class
-    if klass is None or ours is None or not ours.gated:
-        return entry.model_copy(update={"time_reason": NOT_TIMED if klass is None else timing.status})
-    ratio = {n: _speedup(n, series[n], ours, timing) for n in timing.baseline_classes if n in series}
-    labels = set(entry.labels)
-    if reached is not None and any(found.inputs == "other" for found in ratio.values()):
+
+
+def _labels_of_times(ratios: dict[str, Speedup], timing: Timing, reached: Ceilings | None) -> set[str]:
+    labels = set()
+    if reached is not None and any(ratio.inputs == "other" for ratio in ratios.values()):
         labels.add("input_dependent_time")
-    if any(_slowed(name, timing) > 1 for name in ratio):
+    if any(_slowed(name, timing) > 1 for name in ratios):
         labels.add("baselines_slower_beside_it")
-    order = CLASSES[problem.dtype]
-    best = _best(order[: order.index(klass) + 1], timing, ratio)  # at least as precise as the solution
-    times = intervals.summary(ours.device_ms)
-    timed = {
-        "time_ms": times,
-        "latency_ms": _latency(ours),
-        "hot_ms": ours.hot_ms,
-        "modes": [_said(modes, MODES) for modes in implementation.modes],
-        "labels": sorted(labels),
-        "speedup": {n: ratio[n] for n in PUBLISHED_BASELINES if n in ratio} | best,
-        "speedup_all": ratio,
-        "word": best["best_same_class"].word if best else None,
-    }
-    return _with_floor(problem, entry.model_copy(update=timed), klass, times.median, reached)
+    return labels
 
 
 def _slowed(name: str, timing: Timing) -> float:
@@ -175,14 +186,14 @@ def _slowed(name: str, timing: Timing) -> float:
 
 def _speedup(name: str, base: sampling.Series, ours: sampling.Series, timing: Timing) -> Speedup:
     """Return the speedup over one baseline, with its word and the ratio of latencies."""
-    found = speedups.compare(base, ours)
-    assert found.at_least is not None
-    found = found.model_copy(update={"at_least": found.at_least / _slowed(name, timing)})
-    found = found.model_copy(update={"word": speedups.word(found, speedups.noise(timing.aa))})
+    speedup = speedups.compare(base, ours)
+    assert speedup.at_least is not None
+    speedup = speedup.model_copy(update={"at_least": speedup.at_least / _slowed(name, timing)})
+    speedup = speedup.model_copy(update={"word": speedups.word(speedup, speedups.noise(timing.aa))})
     if not base.latency_ms or not ours.latency_ms:
-        return found
+        return speedup
     terms = [speedups.host_term(base), speedups.host_term(ours, trusted=False)]
-    return found.model_copy(update={"latency": speedups.speedup(base.latency_ms, ours.latency_ms, terms)})
+    return speedup.model_copy(update={"latency": speedups.speedup(base.latency_ms, ours.latency_ms, terms)})
 
 
 def _observed(implementation: Implementation, verdict: str) -> set[str]:
@@ -190,11 +201,11 @@ def _observed(implementation: Implementation, verdict: str) -> set[str]:
     return implementation.observed if verdict == "correct" else implementation.observed - {"shape_specialised"}
 
 
-def _said(told: object, names: tuple[str, ...]) -> dict[str, int | float | str | None]:
-    """Return the plain values of these names."""
-    known = [(name, told[name]) for name in names if name in told] if isinstance(told, dict) else []
+def _plain_facts(facts: object, names: tuple[str, ...]) -> dict[str, int | float | str | None]:
+    """Return the plain values of these names in what a worker reports."""
+    known = [(name, facts[name]) for name in names if name in facts] if isinstance(facts, dict) else []
     plain = {name: value for name, value in known if value is None or isinstance(value, int | float | str)}
-    return {name: value[:SAID_CHARS] if isinstance(value, str) else value for name, value in plain.items()}
+    return {name: value[:FACT_CHARS] if isinstance(value, str) else value for name, value in plain.items()}
 
 
 def _separation(trust: Trust, uid: object) -> Literal["user", "process", "none"]:
@@ -215,10 +226,10 @@ def _with_kernels(entry: Verdict, implementation: Implementation) -> Verdict:
 
 def _best(allowed: tuple[str, ...], timing: Timing, ratio: dict[str, Speedup]) -> dict[str, Speedup]:
     """Return the speedup over the fastest torch baseline of the allowed classes."""
-    same = {n: r for n, r in ratio.items() if timing.baseline_classes[n] in allowed}
+    same = {name: speedup for name, speedup in ratio.items() if timing.baseline_classes[name] in allowed}
     if not same:
         return {}
-    best = min(same, key=lambda n: same[n].ratio)
+    best = min(same, key=lambda name: same[name].ratio)
     return {"best_same_class": same[best].model_copy(update={"baseline": best})}
 
 
