@@ -46,7 +46,7 @@ AT_WORK = --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,$(if $(filter ray,$(CHOSEN)),ray,local))
 
-.PHONY: help setup image doctor fixtures run benchmark claims optimize searches report verify test test-all test-slow test-docker test-clock test-gpu check docs ptx clean requirements
+.PHONY: help setup image doctor fixtures run benchmark claims optimize searches report verify test test-all test-slow test-docker test-clock self-test test-gpu check docs ptx clean requirements
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -154,8 +154,13 @@ PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 test: $(VENV)/.dev
 	$(PYTEST) --dist worksteal -m "not (slow or docker or clock or gpu)" $(ARGS)
 
-# Everything that needs no GPU. Tests in containers fail without a Docker engine; ENGINE=local leaves them out.
-test-all: test test-slow $(if $(filter local,$(ENGINE)),,test-docker) test-clock
+# Everything that needs no GPU, each check over all problems, and every case of the self-test. Tests in containers fail
+# without a Docker engine; ENGINE=local leaves them out.
+test-all: export REPRO_TEST_WHOLE := 1
+test-all: test test-slow $(if $(filter local,$(ENGINE)),,test-docker) test-clock self-test
+
+self-test: ready
+	$(REPRO) evaluate --self-test --engine $(ENGINE) --device $(DEVICE) --results $(RESULTS) $(ARGS)
 
 # One process runs the tests of a file, because several of them look at what minutes of commands left. pytest exits with 5
 # where ARGS leaves no test.
