@@ -103,7 +103,7 @@ _IDENTITY = re.compile(
     """,
     re.VERBOSE,
 )
-# Names of accounts and hosts that identify nobody.
+# Common names of accounts and hosts, which identify no person.
 _COMMON = frozenset("root repro user users admin ubuntu debian ec2-user runner localhost nobody worker".split())
 
 

@@ -37,7 +37,7 @@ def widen(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 @functools.cache
-def mend() -> None:
+def mend() -> None:  # noqa: C901 (one patch after another, each of a few lines)
     """Patch the interpreter of this process. Raises AttributeError if Triton's functions have other names."""
     import triton.language as tl
     from triton.runtime import interpreter
