@@ -142,6 +142,12 @@ def ray_inner() -> str:
     return os.environ.get("RAY_INNER", "")
 
 
+def leave_ray() -> None:
+    """Remove from the environment what Ray sets for the process of a task: jobs hold GPUs and processors by leases."""
+    for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
+        os.environ.pop(name, None)
+
+
 def quiet_ray() -> None:
     """Has Ray report nothing to anyone, and keep its sockets in a short path. Call it before Ray is imported."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

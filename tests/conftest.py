@@ -149,9 +149,9 @@ def smoke_fixture(once: Callable[[str, Callable[[Path], None]], Path]) -> Callab
 
 
 def attempt(engine: Any, jobs: list[Any], timeout_s: float) -> tuple[list[Any], str]:
-    """The outcomes of an attempt, and how it ended."""
+    """The outcomes of jobs that are run once, and how their process ended."""
     found = []
-    running = engine.attempt(jobs, timeout_s, lambda _: None)
+    running = engine._attempt(jobs, timeout_s, lambda _: None)
     while True:
         try:
             found.append(next(running))

@@ -1,6 +1,6 @@
 """Where every command starts. A verb that an engine starts imports its own modules alone; all others go to `main`.
 
-An engine starts `job`, `session`, `agent` and `gateway`, each with a folder, and `node`.
+An engine starts `job`, `session`, `agent` and `gateway`, each with a folder.
 Help and messages do not list them. Their environment comes from the engine, so no `.env` is read.
 """
 
@@ -18,10 +18,11 @@ from repro.errors import UsageError
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
 
-def _job(folder: Path) -> int:
+def _job(folder: Path, temporary: Path | None = None) -> int:
+    """Run the jobs of a folder. temporary: a folder that the launcher removes at the end."""
     from repro.engines import job
 
-    job.serve(folder)
+    job.serve(folder, temporary)
     return 0
 
 
@@ -40,13 +41,6 @@ def _agent(folder: Path) -> int:
     return session.serve(folder)
 
 
-def _node(inner: Path) -> int:
-    """Serve a remote engine on this machine. inner: the name of the engine that runs the jobs here."""
-    from repro.engines import node
-
-    return node.main(str(inner))
-
-
 def _gateway(folder: Path) -> int:
     from repro.gateway import server
 
@@ -57,11 +51,10 @@ def _gateway(folder: Path) -> int:
 # New objects before a command looks for garbage: at Python's 700 that takes a tenth of a report's time. Jobs look as
 # often as ever: garbage may hold memory of the GPU.
 GARBAGE = 100_000
-# Each takes a folder, a node the name of an engine; a session also takes the folder that it removes.
+# Each takes a folder; a job and a session also take the folder that they remove.
 STARTED_BY_ENGINES: dict[str, Callable[..., int]] = {
     "job": _job,
     "session": _session,
-    "node": _node,
     "agent": _agent,
     "gateway": _gateway,
 }
@@ -78,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
         return command_line.main(words)
 
     def run(_: argparse.Namespace) -> int:
-        if len(words) != 2 and not (words[0] == "session" and len(words) == 3):
+        if len(words) != 2 and not (words[0] in ("job", "session") and len(words) == 3):
             raise UsageError(f"repro {words[0]} takes one folder")
         return serve(*map(Path, words[1:]))
 

@@ -349,7 +349,7 @@ def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     from repro.records.job import Job
 
     engine = device.chosen(args, progress)
-    (outcome,) = engine.run([Job("fingerprint", "fingerprint", device=engine.device, timeout_s=120)], progress.step)
+    (outcome,) = engine.submit([Job("fingerprint", "fingerprint", device=engine.device, timeout_s=120)], progress.step)
     if outcome.fingerprint is None:
         raise ReproError("no fingerprint", outcome.error)
     values = outcome.fingerprint.values

@@ -24,15 +24,16 @@ import docker
 import requests
 import urllib3
 from docker.constants import MINIMUM_DOCKER_API_VERSION
-from docker.errors import APIError, ContainerError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.transport import UnixHTTPAdapter
 from docker.types import DeviceRequest, Mount
 
 from repro import config
-from repro.engines import agent_docker, resources
-from repro.engines.agent import AgentJob, AgentOutcome, pack
+from repro.engines import resources
+from repro.engines.agent import pack
 from repro.engines.agent_docker import quietly
-from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, Slots, follow, inbox
+from repro.engines.agents import ContainedAgents
+from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, Slots, follow, inbox, known_gpus
 from repro.engines.resources import Lease
 from repro.engines.session import Session
 from repro.errors import EngineError, EngineGone, PrerequisiteError
@@ -110,8 +111,24 @@ def toolkit_version() -> str:
     return done.stdout.strip().split("\n")[0]
 
 
-class DockerEngine(Engine):
-    """Runs jobs in containers, one container for each call of `attempt`."""
+@contextlib.contextmanager
+def guard() -> Iterator[None]:
+    """Turn the SDK's exceptions into ours: the engine no longer answers, or it refuses."""
+    try:
+        yield
+    except GONE as error:
+        raise EngineGone("the Docker engine went away in the middle of a job", type(error).__name__,
+                         "Start it again and repeat the command with --resume.") from error  # fmt: skip
+    except APIError as error:
+        text = str(error.explanation or error)
+        if "could not select device driver" in text:
+            raise PrerequisiteError("the Docker engine cannot hand out a GPU", text,
+                                    "Install the NVIDIA Container Toolkit.") from error  # fmt: skip
+        raise EngineError("the Docker engine refused a job", text) from error
+
+
+class DockerEngine(ContainedAgents, Engine):
+    """Runs jobs in containers, one container for the jobs that are submitted together."""
 
     name = "docker"
     contained = True
@@ -125,10 +142,10 @@ class DockerEngine(Engine):
             raise PrerequisiteError(
                 f"the engine has no image {config.image()!r}", "", "Build it with `make image`."
             ) from None
-        self.version = str(info.get("ServerVersion", "?"))
+        self._version = str(info.get("ServerVersion", "?"))
         self.memory = int(info.get("MemTotal", 0))
         runtimes = info.get("Runtimes") or {}
-        self.runtime = "nvidia" if "nvidia" in runtimes else str(info.get("DefaultRuntime", "runc"))
+        self._runtime = "nvidia" if "nvidia" in runtimes else str(info.get("DefaultRuntime", "runc"))
         able = "nvidia" in runtimes or bool(info.get("CDISpecDirs")) or bool(resources.visible())
         self.device = "cpu" if device == "cpu" or gpus == "none" or not able else "cuda"
         if device == "cuda" and self.device != "cuda":
@@ -137,10 +154,18 @@ class DockerEngine(Engine):
                 "neither a runtime called nvidia nor a GPU on this host was found",
                 "Install the NVIDIA Container Toolkit, or use --device cpu --size smoke.",
             )
-        self.cpus = int(info.get("NCPU", 1))
+        self._cpus = int(info.get("NCPU", 1))
         self.gpus = self._leases(gpus)
-        self.shares = self.capacity().at_once()
-        self.facts = self._facts(info)
+        self._shares = self.capacity().at_once()
+        self._facts = self._container_facts(info)
+        self.description = {
+            "engine": "docker",
+            "isolation": "containers",
+            "version": self._version,
+            "runtime": self._runtime,
+            "image_id": self.image.id,
+            "repo_digests": [_without_host(name) for name in self.image.attrs.get("RepoDigests") or []],
+        }
         self.run_id = uuid.uuid4().hex[:12]
         self.stopping = threading.Event()
 
@@ -149,9 +174,9 @@ class DockerEngine(Engine):
         if self.device != "cuda":
             return []
         chosen = resources.select(gpus) or ["0"]
-        return resources.leases(chosen) if self.cpus == os.cpu_count() else [Lease(gpu) for gpu in chosen]
+        return resources.leases(chosen) if self._cpus == os.cpu_count() else [Lease(gpu) for gpu in chosen]
 
-    def _facts(self, info: dict[str, Any]) -> dict[str, str]:
+    def _container_facts(self, info: dict[str, Any]) -> dict[str, str]:
         """Return facts that a container cannot see of itself, without unknown ones."""
         labels = self.image.labels or {}
         version = self.client.version()
@@ -168,20 +193,10 @@ class DockerEngine(Engine):
         return {name: str(value) for name, value in told.items() if value}
 
     def capacity(self) -> Slots:
-        return Slots(tuple(str(lease.gpu) for lease in self.gpus), self.cpus, self.memory)
+        return Slots(known_gpus(self.gpus), self._cpus, self.memory)
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "engine": "docker",
-            "isolation": "containers",
-            "version": self.version,
-            "runtime": self.runtime,
-            "image_id": self.image.id,
-            "repo_digests": [_without_host(name) for name in self.image.attrs.get("RepoDigests") or []],
-        }
-
-    def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
-        with resources.hold(self.gpus, progress, self.stopping) as lease, self._guard():
+    def _attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
+        with resources.hold(self.gpus, progress, self.stopping) as lease, guard():
             self._clear(lease)
             return (yield from self._run(jobs, lease, timeout_s, progress))
 
@@ -195,38 +210,16 @@ class DockerEngine(Engine):
             if of.startswith(f"{place()}-") and not alive(of):
                 _removes(partial(container.remove, force=True, v=True))
 
-    def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        labels = {LABEL_RUN: self.run_id, LABEL_OWNER: owner()}
-        with resources.hold(self.gpus, progress, self.stopping) as lease:
-            room = agent_docker.Room(self.client, self.image.id, f"repro-{self.run_id}", labels, self.memory, lease,
-                                     self.stopping)  # fmt: skip
-            with self._guard():
-                return room.run(job, secrets, progress)
-
-    def look(self, program: str) -> str:
-        options = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"], "remove": True,
-                   "security_opt": ["no-new-privileges"],
-                   "labels": {LABEL_RUN: self.run_id, LABEL_OWNER: owner(), LABEL_ROLE: "job"}}  # fmt: skip
-        command = ["-c", program]
-        try:
-            with self._guard():
-                out: bytes = self.client.containers.run(self.image.id, command, entrypoint=["python"], **options)
-        except ContainerError as error:
-            raise EngineError("the image's Python failed", str(error.stderr)[-300:]) from error
-        return out.decode()
-
-    def halt(self) -> None:
+    def close(self, *, now: bool = False) -> None:
         self.stopping.set()
         for container in self._mine():
-            if container.labels.get(LABEL_ROLE) == "job":
+            if now:
+                quietly(partial(container.remove, force=True, v=True))
+            elif container.labels.get(LABEL_ROLE) == "job":
                 quietly(container.kill)
-
-    def kill(self) -> None:
-        self.stopping.set()
-        for container in self._mine():
-            quietly(partial(container.remove, force=True, v=True))
         volumes: list[Any] = []
-        quietly(lambda: volumes.extend(self.client.volumes.list(filters={"label": f"{LABEL_RUN}={self.run_id}"})))
+        filters = {"label": f"{LABEL_RUN}={self.run_id}"}
+        quietly(lambda: volumes.extend(self.client.volumes.list(filters=filters) if now else []))
         for volume in volumes:
             quietly(partial(volume.remove, force=True))
 
@@ -236,21 +229,6 @@ class DockerEngine(Engine):
         quietly(lambda: found.extend(self.client.containers.list(all=True, filters=filters, ignore_removed=True)))
         return found
 
-    @contextlib.contextmanager
-    def _guard(self) -> Iterator[None]:
-        """Turn the SDK's exceptions into ours: the engine no longer answers, or it refuses."""
-        try:
-            yield
-        except GONE as error:
-            raise EngineGone("the Docker engine went away in the middle of a job", type(error).__name__,
-                             "Start it again and repeat the command with --resume.") from error  # fmt: skip
-        except APIError as error:
-            text = str(error.explanation or error)
-            if "could not select device driver" in text:
-                raise PrerequisiteError("the Docker engine cannot hand out a GPU", text,
-                                        "Install the NVIDIA Container Toolkit.") from error  # fmt: skip
-            raise EngineError("the Docker engine refused a job", text) from error
-
     def _run(self, jobs: list[Job], lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
         with self._container(jobs, lease) as container:
             self._start(container)
@@ -258,11 +236,11 @@ class DockerEngine(Engine):
 
     @contextlib.contextmanager
     def session(self, job: Job, progress: Progress) -> Iterator[Session]:
-        with resources.hold(self.gpus, progress, self.stopping) as lease, self._guard():
+        with resources.hold(self.gpus, progress, self.stopping) as lease, guard():
             self._clear(lease)
             # its standard input ends with this process, and so does the session
             serves = {"command": ["session", JOB_FOLDER], "detach": False, "stdin_open": True}
-            with self._container([job], lease, **serves) as container, _Serving(container, self._guard) as process:
+            with self._container([job], lease, **serves) as container, _Serving(container) as process:
                 self._start(container)
                 session = Session(process, job.timeout_s + START_ALLOWANCE_S, progress)
                 yield session
@@ -270,7 +248,7 @@ class DockerEngine(Engine):
 
     def _start(self, container: Any) -> None:
         container.start()
-        if self.stopping.is_set():  # `halt` may have looked for containers before this one ran
+        if self.stopping.is_set():  # `close` may have looked for containers before this one ran
             quietly(container.kill)
 
     @contextlib.contextmanager
@@ -292,9 +270,9 @@ class DockerEngine(Engine):
     def _options(self, name: str, labels: dict[str, str], lease: Lease) -> dict[str, Any]:
         environment = {
             "REPRO_IMAGE_ID": self.image.id,
-            "REPRO_ENGINE_VERSION": self.version,
-            "REPRO_RUNTIME": self.runtime,
-            "REPRO_CONTAINER": jsonio.dumps(self.facts),
+            "REPRO_ENGINE_VERSION": self._version,
+            "REPRO_RUNTIME": self._runtime,
+            "REPRO_CONTAINER": jsonio.dumps(self._facts),
             "REPRO_SAMPLE_MS": config.sample_text(),
         }
         gpu = lease.gpu
@@ -316,7 +294,7 @@ class DockerEngine(Engine):
             "security_opt": ["no-new-privileges"],
             "pids_limit": PIDS_LIMIT,
             "cpuset_cpus": lease.cpuset,
-            "mem_limit": int(self.memory * MEMORY_SHARE / self.shares) or None,
+            "mem_limit": int(self.memory * MEMORY_SHARE / self._shares) or None,
             "shm_size": SHM_BYTES,
             "init": True,
             "ipc_mode": "private",
@@ -344,10 +322,10 @@ class DockerEngine(Engine):
 
 
 class _Serving:
-    """The process of a session, in its container. guard: turns the SDK's exceptions into ours."""
+    """The process of a session, in its container."""
 
-    def __init__(self, container: Any, guard: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
-        self.container, self.guard = container, guard
+    def __init__(self, container: Any) -> None:
+        self.container = container
         self.socket = container.attach_socket(params={"stdin": 1, "stream": 1})
         self.output = self._output()
 
@@ -368,14 +346,14 @@ class _Serving:
         return self.output
 
     def _output(self) -> Iterator[str]:
-        with self.guard():
+        with guard():
             yield from _lines(self.container)
 
     def kill(self) -> None:
         quietly(self.container.kill)
 
     def ending(self) -> str:
-        with self.guard():
+        with guard():
             return _ending(self.container)
 
 

@@ -138,9 +138,9 @@ def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
     return [Job.from_json(json.loads(line)) for line in (folder / JOBS).read_text().splitlines()]
 
 
-def serve(folder: Path) -> None:
+def serve(folder: Path, temporary: Path | None = None) -> None:
     """Run the jobs of a folder; a failed job does not stop the next one."""
-    jobs = begin(folder)
+    jobs = begin(folder, temporary)
     ahead = Ahead(jobs, folder)
     from repro.records.fingerprint import Fingerprint
     from repro.records.job import ENDED, OUTCOMES, Outcome

@@ -8,15 +8,14 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from repro import config
-from repro.engines import agent_local, resources
-from repro.engines.agent import AgentJob, AgentOutcome
+from repro.engines import resources
+from repro.engines.agents import LocalAgents
 from repro.engines.base import (
     START_ALLOWANCE_S,
     Attempt,
@@ -25,6 +24,7 @@ from repro.engines.base import (
     Slots,
     follow,
     inbox,
+    known_gpus,
     no_folder,
     temporary_folder,
 )
@@ -32,14 +32,15 @@ from repro.engines.resources import Lease
 from repro.engines.session import Session
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
-from repro.system import signals
-from repro.system.procfs import descendants, kill
+from repro.system import removal, signals
+from repro.system.procfs import alive, descendants, kill, owner, place
 
+_FOLDER = "repro-job-"
 # A disk with less free space than this counts as full.
-FULL_BYTES = 64 << 10
+_FULL_BYTES = 64 << 10
 
 
-class LocalEngine(Engine):
+class LocalEngine(LocalAgents, Engine):
     """Runs `repro job FOLDER` in a temporary folder. docs/judging.md says what it does not isolate."""
 
     name = "local"
@@ -56,25 +57,23 @@ class LocalEngine(Engine):
             raise PrerequisiteError(
                 "torch is not installed here", "", "Run `make setup ENGINE=local` or `pip install .` in a checkout."
             )
+        self.description = {"engine": "local", "isolation": "processes", "python": platform.python_version()}
         self.stopping = threading.Event()
-        self.children: set[subprocess.Popen[str]] = set()
+        self._children: set[subprocess.Popen[str]] = set()
+        _sweep()
 
     def capacity(self) -> Slots:
         # without a container, a solution that fills the memory or the disk would harm the job beside it
-        return Slots(tuple(str(lease.gpu) for lease in self.gpus), len(os.sched_getaffinity(0)))
+        return Slots(known_gpus(self.gpus), len(os.sched_getaffinity(0)))
 
-    def describe(self) -> dict[str, Any]:
-        return {"engine": "local", "isolation": "processes", "python": platform.python_version()}
-
-    def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
+    def _attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
         with self._folder(jobs, progress) as (folder, lease):
             return (yield from self._serve(folder, lease, timeout_s, progress))
 
     @contextlib.contextmanager
     def session(self, job: Job, progress: Progress) -> Iterator[Session]:
         with self._folder([job], progress) as (folder, lease):
-            command = [*config.COMMAND, "session", str(folder), str(folder.parent)]
-            child = self._start(command, folder, lease, serves=True)
+            child = self._start("session", folder, lease, serves=True)
             try:
                 session = Session(_Serving(child, folder), job.timeout_s + START_ALLOWANCE_S, progress)
                 yield session
@@ -85,7 +84,7 @@ class LocalEngine(Engine):
     @contextlib.contextmanager
     def _folder(self, jobs: list[Job], progress: Progress) -> Iterator[tuple[Path, Lease]]:
         """Make a folder with the files of some jobs, and hold a GPU for them."""
-        with temporary_folder("repro-job-") as root:
+        with temporary_folder(f"{_FOLDER}{owner()}-") as root:
             folder, scratch = root / "job", root / "tmp"
             try:
                 # only the job's process may read its files; workers of any user write their temporary files beside them
@@ -103,33 +102,23 @@ class LocalEngine(Engine):
                     raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
                 yield folder, lease
 
-    def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        with resources.hold(self.gpus, progress, self.stopping) as lease:
-            return agent_local.Room(lease, self.stopping).run(job, secrets, progress)
-
-    def look(self, program: str) -> str:
-        command = [sys.executable, "-P", "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, env=config.job_env({}), check=False)
-        if done.returncode:
-            raise EngineError("the environment's Python failed", done.stderr[-300:])
-        return done.stdout
-
-    def halt(self) -> None:
+    def close(self, *, now: bool = False) -> None:
         self.stopping.set()
-        for child in list(self.children):
+        for child in list(self._children):
             _kill(child)
+        if now:
+            kill(descendants(os.getpid())[1:])
 
-    def kill(self) -> None:
-        self.halt()
-        kill(descendants(os.getpid())[1:])
+    def _start(self, verb: str, folder: Path, lease: Lease, *, serves: bool = False) -> subprocess.Popen[str]:
+        """Start a process of a job's folder, with standard input if it serves requests.
 
-    def _start(self, command: list[str], folder: Path, lease: Lease, *, serves: bool = False) -> subprocess.Popen[str]:
-        """Start a process of a job's folder, with standard input if it serves requests."""
-        # temporary files lie beside the job's folder, so that they are removed with it in every case
+        Temporary files lie beside the job's folder, so that they are removed with it in every case: if this process is
+        killed, by the launcher.
+        """
         environment = config.job_env({"CUDA_VISIBLE_DEVICES": lease.gpu or "", "TMPDIR": str(folder.parent / "tmp")})
         with (folder / "stderr").open("wb") as stderr, resources.confined(lease.cpus):
             child = subprocess.Popen(
-                command,
+                [*config.COMMAND, verb, str(folder), str(folder.parent)],
                 stdin=subprocess.PIPE if serves else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -138,14 +127,14 @@ class LocalEngine(Engine):
                 start_new_session=True,
                 text=True,
             )
-        self.children.add(child)
-        if self.stopping.is_set():  # `halt` may have looked for children before this one was there
+        self._children.add(child)
+        if self.stopping.is_set():  # `close` may have looked for children before this one was there
             _kill(child)
         return child
 
     def _end(self, child: subprocess.Popen[str]) -> None:
         _kill(child)
-        self.children.discard(child)
+        self._children.discard(child)
         for stream in (child.stdin, child.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):  # an unsent request
@@ -154,7 +143,7 @@ class LocalEngine(Engine):
     def _serve(self, folder: Path, lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
         """Run the job process to its end."""
         file = folder / OUTCOMES
-        child = self._start([*config.COMMAND, "job", str(folder)], folder, lease)
+        child = self._start("job", folder, lease)
         late = threading.Event()
 
         def expire() -> None:
@@ -170,6 +159,13 @@ class LocalEngine(Engine):
             timer.cancel()
             self._end(child)
         return f"timed out after {timeout_s:.0f} s and was killed" if late.is_set() else _ending(child, folder)
+
+
+def _sweep() -> None:
+    """Remove folders of jobs whose engine was killed, on this machine."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}{place()}-*"):
+        if not alive(folder.name.removeprefix(_FOLDER).rpartition("-")[0]):
+            removal.remove(folder)
 
 
 class _Serving:
@@ -205,7 +201,7 @@ def _ending(child: subprocess.Popen[str], folder: Path) -> str:
     if code == 0:
         return ""
     tail = (folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-    if shutil.disk_usage(folder).free < FULL_BYTES:  # the process could not write its reason then
+    if shutil.disk_usage(folder).free < _FULL_BYTES:  # the process could not write its reason then
         tail = [f"No space left in {folder.parent}"]
     how = f"signal {signals.name(-code)}" if code < 0 else f"exit code {code}"
     return f"the job's process ended with {how}" + (f": {tail[0]}" if tail else "")

@@ -79,7 +79,7 @@ def require_alike(engine: Engine, rest: str) -> None:
 
     rest: of the remedy, which begins with the choice of one kind.
     """
-    found = sorted(Counter(engine.kinds().values()).items())
-    if len(found) > 1:
-        told = ", ".join(f"{count} of {kind}" for kind, count in found)
-        raise PrerequisiteError("the GPUs are of different kinds", told, f"Choose one kind with --gpus{rest}")
+    kinds = Counter(kind for kind in engine.capacity().gpus.values() if kind)
+    if len(kinds) > 1:
+        counts = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
+        raise PrerequisiteError("the GPUs are of different kinds", counts, f"Choose one kind with --gpus{rest}")

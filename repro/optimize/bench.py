@@ -93,7 +93,7 @@ class EngineJudge:
         kernel = Submission("input_kernel", source, entry)
         made = evaluation.job("profile", self.problem, [kernel], self.results, self.engine, self.options)
         job = replace(made, verb="profile", timeout_s=PROFILE_S, dtypes=(self.problem.dtype,))
-        (outcome,) = self.engine.run([job], self.progress.step)
+        (outcome,) = self.engine.submit([job], self.progress.step)
         entries = outcome.result.profiles if isinstance(outcome.result, ProfileResult) else []
         found = next((e for e in entries if e.dtype == self.problem.dtype), None)
         if found is None:
@@ -141,7 +141,7 @@ def confirm(
     options = Options(trust=trust, timing_budget_s=FINAL_BUDGET_S)
     submissions = [replace(submission, name=role) for role, submission in kernels.items()]
     job = evaluation.job("confirm", problem, submissions, results, engine, options)
-    (outcome,) = engine.run([job], progress.step)
+    (outcome,) = engine.submit([job], progress.step)
     if not isinstance(outcome.result, JudgeResult):
         return Confirmation(error=outcome.error or outcome.status)
     result = outcome.result

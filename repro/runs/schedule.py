@@ -67,7 +67,7 @@ class Schedule:
         self._board = Board(bundle.path, progress)
         self._plan: list[str] = bundle.manifest["plan"]
         self._ended = set(done)
-        bundle.manifest["engine"] = engine.describe() | {"device": engine.device}
+        bundle.manifest["engine"] = engine.description | {"device": engine.device}
         if (changed := sum(map(bundle.done, self._plan)) - len(self._ended)) > 0:
             progress.say(f"judged again, since their files changed: {changed} of the rows that are measured")
 
@@ -108,11 +108,11 @@ class Schedule:
                 if heard():
                     self.progress.say("interrupted: stopping, and keeping what is done; interrupt again to kill it")
                 self.stopping.set()
-                self.engine.halt()
+                self.engine.close()
             if heard() > 1 and late == float("inf"):
                 self.progress.say("interrupted again: killing everything")
                 late = time.monotonic() + LAST_S
-                self.engine.kill()
+                self.engine.close(now=True)
         pool.shutdown(wait=False)
         return failure
 
@@ -183,7 +183,7 @@ def _outcomes(engine: Engine, jobs: list[Job], step: Step) -> Generator[Outcome]
     """Yield the engine's outcomes. If it refuses a job, the jobs without an outcome fail, but not the run."""
     seen = set()
     try:
-        with contextlib.closing(engine.run(jobs, step)) as outcomes:
+        with contextlib.closing(engine.submit(jobs, step)) as outcomes:
             for outcome in outcomes:
                 seen.add(outcome.job)
                 yield outcome

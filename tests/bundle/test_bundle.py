@@ -78,9 +78,9 @@ def fsync(number):
 
 class Slow(Engine):
     name, device, halted = "local", "cpu", threading.Event()
-    def describe(self): return {}
-    def halt(self): self.halted.set()
-    def attempt(self, jobs, timeout_s, progress):
+    description = {}
+    def close(self, *, now=False): self.halted.set()
+    def _attempt(self, jobs, timeout_s, progress):
         yield Outcome(jobs[0].id, "done", {"cell_spent_s": {"judge": 1}}, wall_s=0.0)
         os.kill(os.getpid(), signal.SIGINT)
         self.halted.wait()

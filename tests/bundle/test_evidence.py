@@ -291,10 +291,9 @@ from repro.runs.rows import Row
 
 class Slow(Engine):
     name, device = "local", "cpu"
-    def __init__(self): pass
-    def describe(self): return {"engine": "local"}
-    def attempt(self, jobs, timeout_s, progress): ...
-    def run(self, jobs, progress):
+    description = {"engine": "local"}
+    def _attempt(self, jobs, timeout_s, progress): ...
+    def submit(self, jobs, progress):
         for job in jobs:
             time.sleep(0.01)
             yield Outcome(job.id, "done", {"telemetry": {"of": job.id * 500}}, wall_s=0.0)

@@ -112,7 +112,7 @@ def test_a_session_in_a_container_answers_and_leaves_nothing(image: None, smoke_
                 pytest.fail("it was opened")
         with pytest.raises(EngineError, match="exit code 137"):
             with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
-                engine.halt()
+                engine.close()
                 session.check([submission("good")])
     filters = ["--quiet", "--filter", f"label=repro.run={engine.run_id}"]
     for kind in (["ps", "--all"], ["volume", "ls"]):
@@ -141,7 +141,7 @@ def test_a_session_that_cannot_be_opened_says_why(engine: LocalEngine, tool: Too
 def test_an_engine_without_sessions_says_so() -> None:
     class Other(Engine):
         name, device = "other", "cpu"
-        attempt = describe = None  # type: ignore[assignment]
+        _attempt = None  # type: ignore[assignment]
 
     with pytest.raises(PrerequisiteError, match="no session runs on the engine other"):
         Other().session(Job("x", "session"), lambda _: None)
@@ -151,7 +151,7 @@ def test_an_engine_without_sessions_says_so() -> None:
 def test_a_job_process_that_dies_ends_the_session(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
     with pytest.raises(EngineError, match="SIGKILL"):
         with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
-            engine.halt()
+            engine.close()
             session.check([submission("good")])
     assert left(tool) == []
 

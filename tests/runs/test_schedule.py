@@ -44,22 +44,20 @@ class Simulated(Engine):
     name, device = "local", "cuda"
 
     def __init__(self, gpus: tuple[str, ...] = GPUS, job_s: float = 0.05) -> None:
-        self.gpus, self.job_s = gpus, job_s
+        self.names, self.job_s = gpus, job_s
         self.held: list[tuple[str, str, float, float]] = []
         self.stopping = threading.Event()
+        self.description = {"engine": "local", "isolation": "none"}
         self.failing: Callable[[str], Any] = lambda job: None
 
     def capacity(self) -> Slots:
-        return Slots(self.gpus, 4, 32 << 30)
+        return Slots(dict.fromkeys(self.names, ""), 4, 32 << 30)
 
-    def describe(self) -> dict[str, Any]:
-        return {"engine": "local", "isolation": "none"}
-
-    def halt(self) -> None:
+    def close(self, *, now: bool = False) -> None:
         self.stopping.set()
 
-    def attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
-        with resources.hold([Lease(gpu) for gpu in self.gpus], progress, self.stopping) as lease:
+    def _attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
+        with resources.hold([Lease(gpu) for gpu in self.names], progress, self.stopping) as lease:
             for job in jobs:
                 begin = time.monotonic()
                 self.failing(job.id)
@@ -150,7 +148,7 @@ def test_the_cpu_runs_as_many_jobs_as_are_asked_for_or_fit(tmp_path: Path) -> No
         engine = Simulated(())
         go(tmp_path / str(jobs), engine, 6, jobs=jobs)
         assert (overlaps(engine.held) > 0) == bool(most)
-    assert (Slots(cpus=2).at_once(10), Slots(GPUS, 64).at_once(10), Slots().at_once(10)) == (2, 2, 1)
+    assert (Slots(cpus=2).at_once(10), Slots(dict.fromkeys(GPUS, ""), 64).at_once(10), Slots().at_once(10)) == (2, 2, 1)
     found = [Slots(cpus=cpus, memory=gib << 30).at_once() for cpus, gib in ((2, 23), (4, 23), (64, 512), (2, 4))]
     assert found == [2, 2, 8, 1]
 
@@ -192,7 +190,7 @@ def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path)
 def test_an_engine_is_chosen_by_its_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.FACTORIES, "simulated", lambda gpus, device: Simulated(tuple(gpus.split(","))))
     engine = choose("simulated", gpus="GPU-x", device="cuda", say=print)
-    assert engine.capacity().gpus == ("GPU-x",)
+    assert list(engine.capacity().gpus) == ["GPU-x"]
     with pytest.raises(UsageError, match="no engine 'slurm': there are auto, docker, local, ray, simulated"):
         choose("slurm", gpus="all", device="cpu", say=print)
 
@@ -207,7 +205,7 @@ class Losing(Simulated):
         super().__init__()
         self.losses, self.late, self.began = losses, late, list[str]()
 
-    def attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
+    def _attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
         for job in jobs:
             self.began.append(job.id)
             lost = self.began.count(job.id) <= self.losses.get(job.id, 0)
@@ -320,17 +318,17 @@ def test_ctrl_c_ends_both_jobs_and_keeps_the_rows_before(tmp_path: Path, state: 
 
 
 def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path: Path) -> None:
-    """The job ignores `halt`, as a container does whose engine is slow, and ends when it is killed."""
+    """The job ignores a first `close`, as a container does whose engine is slow, and ends when it is killed."""
     killed = threading.Event()
 
     class Deaf(Simulated):
-        def halt(self) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
+        def close(self, *, now: bool = False) -> None:
+            if now:
+                killed.set()
+            else:
+                os.kill(os.getpid(), signal.SIGINT)
 
-        def kill(self) -> None:
-            killed.set()
-
-        def attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
+        def _attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
             os.kill(os.getpid(), signal.SIGINT)
             killed.wait(20)
             yield Outcome(jobs[0].id, "failed", error="killed")

@@ -30,14 +30,12 @@ class Paused(Engine):
 
     def __init__(self) -> None:
         self.running, self.go = threading.Barrier(3), threading.Event()
+        self.description = {"engine": "local", "isolation": "none"}
 
     def capacity(self) -> Slots:
-        return Slots(("a", "b"))
+        return Slots({"a": "", "b": ""})
 
-    def describe(self) -> dict[str, Any]:
-        return {"engine": "local", "isolation": "none"}
-
-    def attempt(self, jobs: list[Job], timeout_s: float, progress: Any) -> Attempt:
+    def _attempt(self, jobs: list[Job], timeout_s: float, progress: Any) -> Attempt:
         if jobs[0].id == "row0":
             yield Outcome("row0", "failed", error="no space left")
             return ""

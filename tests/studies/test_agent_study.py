@@ -327,9 +327,7 @@ class Stub(Engine):
         self.together, self.most = 0, 0
         self.judging: Callable[[str], None] = lambda row: None
         self._lock = threading.Lock()
-
-    def describe(self) -> dict[str, Any]:
-        return {"engine": "local", "isolation": "none"}
+        self.description = {"engine": "local", "isolation": "none"}
 
     def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Callable[[str], None]) -> AgentOutcome:
         with self._lock:
@@ -344,7 +342,7 @@ class Stub(Engine):
             with self._lock:
                 self.together -= 1
 
-    def attempt(self, wanted: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Any:
+    def _attempt(self, wanted: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Any:
         self.judging(wanted[0].id)
         self.judged.append(wanted[0].id)
         source = next(v for k, v in wanted[0].files.items() if k.startswith("solution"))
@@ -510,7 +508,7 @@ def test_interrupted_at_any_stage_and_resumed_the_table_is_the_same(stage: str, 
 
     engine = Stub(answers if stage == "agent" else None)
     engine.judging = slow if stage == "judge" else engine.judging
-    engine.halt = halted.set  # type: ignore[method-assign]
+    engine.close = lambda **_: halted.set()  # type: ignore[method-assign]
 
     with pytest.raises(Interrupted) as caught:
         go(engine, stub_results, chosen)

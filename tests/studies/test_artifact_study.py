@@ -241,14 +241,12 @@ class Batches:
 
     def __init__(self) -> None:
         self.folders: list[dict[str, bytes]] = []
-
-    def describe(self) -> dict[str, Any]:
-        return {}
+        self.description: dict[str, Any] = {}
 
     def capacity(self) -> Slots:
         return Slots()
 
-    def run(self, jobs: list[Job], progress: Any) -> Iterator[Outcome]:
+    def submit(self, jobs: list[Job], progress: Any) -> Iterator[Outcome]:
         self.folders.append(inbox(jobs))
         yield from (Outcome(job.id, "failed", error="not run") for job in jobs)
 
