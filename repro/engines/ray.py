@@ -12,7 +12,6 @@ import contextlib
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -112,15 +111,11 @@ class RayEngine(Engine):
 
     def _alike(self, nodes: dict[str, Node], product: str) -> dict[str, Node]:
         """Return the nodes with GPUs of a product, this process's code and the most common image or packages."""
-        stacks = Counter(tuple(sorted(node.stack.items())) for node in nodes.values())
-        ours = [stack for stack in stacks if dict(stack)["repro"] == code()]
-        common = dict(max(ours, key=lambda stack: (stacks[stack], stack), default=(("repro", code()),)))
+        ours: list[tuple[tuple[str, str], ...]]
+        ours = [tuple(sorted(node.stack.items())) for node in nodes.values() if node.stack["repro"] == code()]
+        common = dict(max(ours, key=lambda stack: (ours.count(stack), stack), default=(("repro", code()),)))
         for ray_id, node in nodes.items():
-            other = not node.gpus or any(product.lower() not in kind.lower() for kind in node.gpus.values())
-            why = difference(node.stack, common) or (
-                f"its GPUs are not {product}" if product != "all" and other else ""
-            )
-            if why:
+            if why := difference(node.stack, common) or _other_product(node, product):
                 self._left_out[ray_id] = f"{node.host}: {why}"
         return {ray_id: node for ray_id, node in nodes.items() if ray_id not in self._left_out}
 
