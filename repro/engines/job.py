@@ -13,13 +13,13 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro import config, fingerprint
-from repro.engines.problem_ahead import Ahead, Settled
+from repro.engines.settled import settle
 from repro.errors import ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge.processes import launcher, pool
@@ -28,65 +28,149 @@ from repro.problems.catalogue import Problem
 from repro.system import importing, jsonio, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the launcher needs no pydantic
+    from repro.records.fingerprint import Fingerprint
     from repro.records.fixture import Fixture
-    from repro.records.job import Job
+    from repro.records.job import Job, Outcome
     from repro.records.row import Result
 
 Progress = Callable[[str], None]
 
 
-def run(
-    job: Job, folder: Path, settle: Callable[[Job], Settled], progress: Progress, mark: Progress = lambda _: None
-) -> Result:
-    """Run one job in this process. settle: returns a job's problem. mark: called with `warm` and `timed` before and
-    after timing.
+def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
+    """Make this process a launcher, and return a folder's jobs in its child, which is the judge.
 
-    Raises ReproError.
+    Both end with the process that started this one: without it, the lease of the GPU is gone and outcomes would not be
+    read. temporary: a folder that the launcher then removes.
     """
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL if temporary is None else signal.SIGTERM)
+    # SIGCHLD may be inherited as ignored, and then exit codes of children are lost.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    launcher.divide(temporary)  # returns in the judge; only the judge may be able to read the folder
+    from repro.records.job import JOBS, Job
+
+    config.own_caches(folder)
+    return [Job.from_json(json.loads(line)) for line in (folder / JOBS).read_text().splitlines()]
+
+
+def serve(folder: Path, temporary: Path | None = None) -> None:
+    """Run the jobs of a folder; a failed job does not stop the next one. temporary: as for `begin`."""
+    jobs = begin(folder, temporary)
+    from repro.records.job import ENDED, OUTCOMES
+
+    machine = Machine()
+    start_s = stopwatch.age_s(os.getppid())  # the parent is the launcher, the process that was started
+    for job in jobs:
+        outcome = _outcome(job, folder, machine, {"start": start_s})
+        jsonio.append(folder / OUTCOMES, outcome.to_json())
+        print(ENDED, flush=True)
+        start_s = 0.0
+
+
+def _outcome(job: Job, folder: Path, machine: Machine, spent_s: dict[str, float]) -> Outcome:
+    """Run one job and observe the machine meanwhile. spent_s: seconds by part before this job."""
+    from repro.records.job import Outcome
+
+    outcome, watch, observed = Outcome(job.id, "failed"), stopwatch.Clock(), Telemetry(job.device)
+    watch.lap("telemetry")
+    with _failures(outcome):
+        prepare(job)
+        outcome.fingerprint = machine.fingerprint(job, watch)
+        watch.lap("fingerprint")
+        if _audited(job):
+            pool.prepare(pool.wanted(job.device, job.dtype, len(job.solutions), job.options), job.device)
+            watch.lap("workers begun")
+        outcome.result = run(job, folder, lambda line: print(line, flush=True), observed.mark)
+        outcome.status = "done"
+    watch.lap("job")
+    pool.close()
+    watch.lap("workers ended")
+    if job.device == "cuda" and "torch" in sys.modules:
+        sys.modules["torch"].cuda.empty_cache()  # cached by the judge's allocator; the next job needs it
+    seen = observed.end()
+    watch.lap("telemetry")
+    if outcome.result is not None:
+        outcome.result = outcome.result.model_copy(update=seen | {"cell_spent_s": spent_s | watch.laps})
+    outcome.wall_s = watch.total()
+    return outcome
+
+
+@contextlib.contextmanager
+def _failures(outcome: Outcome) -> Iterator[None]:
+    """Note in an outcome why the block failed."""
+    try:
+        yield
+    except ReproError as error:
+        outcome.status = "unmet" if error.exit_code == 1 else "failed"
+        outcome.error = str(error)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+        traceback.print_exc()
+
+
+def _audited(job: Job) -> bool:
+    """Return whether solutions of a job run in processes of their own."""
+    return job.verb in ("evaluate", "session") and job.options.trust == "audited"
+
+
+def prepare(job: Job) -> None:
+    """Begin what takes long, beside the imports of this process: the fork server imports what workers need."""
+    if _audited(job):
+        launcher.current().start_forkserver(job.device)
+    elif job.device == "cpu" and job.options.trust == "dev":  # workers get this by their environment
+        config.interpret()
+
+
+@dataclass
+class Machine:
+    """The fingerprints of this process's machine, one for each device, taken once."""
+
+    taken: dict[str, Fingerprint] = field(default_factory=dict)
+
+    def fingerprint(self, job: Job, watch: stopwatch.Clock) -> Fingerprint:
+        """Return the fingerprint for a job's device. The first time, also import and start torch."""
+        from repro.records.fingerprint import Fingerprint
+
+        if job.device not in self.taken:
+            begun = fingerprint.begin(job.device)
+            if job.verb != "fingerprint":  # so that the fingerprint's time does not include these imports
+                _start_torch(job.device)
+                watch.lap("torch")
+            self.taken[job.device] = Fingerprint.written(fingerprint.collect(job.device, begun))
+            if launcher.apart():  # after the fingerprint, which describes new, empty folders for every job
+                config.keep_compiled()
+        return self.taken[job.device]
+
+
+def _start_torch(device: str) -> None:
+    """Start what all judging needs: torch, what it imports for shapes, Triton, and on a GPU a context."""
+    with importing.uncollected():
+        for name in ("torch", "torch.fx.experimental.symbolic_shapes", "triton"):
+            with contextlib.suppress(ImportError):  # the fingerprint lists missing packages
+                importlib.import_module(name)
+    if device == "cuda":
+        with contextlib.suppress(RuntimeError, AssertionError):  # reported where it is needed
+            sys.modules["torch"].cuda.init()
+
+
+# -- the verbs
+
+
+def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: None) -> Result:
+    """Run one job in this process. mark: called with `warm` and `timed` before and after timing. Raises ReproError."""
     from repro.records.result import Observed
 
     if job.verb == "fingerprint":
         return Observed()
-    import torch
-
-    from repro.fixtures import calibration
-    from repro.judge import session
-    from repro.judge.timing import counters, published_protocol
-    from repro.records.profile import ProfileResult
-    from repro.records.result import Sizes
-
     require_device(job)
-    solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
-    if job.verb == "profile":
-        dtypes = job.dtypes or counters.DTYPES if job.device == "cuda" else ()  # nothing runs on the CPU
-        found = {dtype: settle(replace(job, dtype=dtype)).fitting(job.device) for dtype in dtypes}
-        return ProfileResult.written(counters.measure(found, solutions, job.device, progress))
-    settled, device = settle(job), torch.device(job.device)
-    if job.verb == "fixture" and settled.refused is not None:
-        return calibration.refused(settled.problem, device, settled.refused)
-    if job.verb == "fixture":
-        return calibration.build(settled.fitting(job.device), device, progress)
-    if job.verb == "evaluate":
-        options = job.options
-        fixture: Fixture
-        if settled.refused is not None:
-            problem, fixture = settled.problem, calibration.refused(settled.problem, device, settled.refused)
-        else:
-            problem = settled.fitting(job.device)
-            fixture = fixture_of(job, folder, problem, progress)
-        judged = session.evaluate(problem, fixture, solutions, options, progress, mark)
-        sizes = Sizes(stamp=constants.stamp(problem.size, problem.overrides), overrides=problem.overrides)
-        more: dict[str, object] = {"sizes": sizes}
-        verdicts: dict[str, str] = {entry.solution: entry.verdict for entry in judged.results}
-        if options.parity:
-            more["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
-        if options.kernelbench:
-            theirs = published_protocol.kernelbench(problem, solutions, verdicts, job.device, progress)
-            more["results"] = [
-                entry.model_copy(update={"kernelbench": theirs[entry.solution]}) for entry in judged.results
-            ]
-        return judged.model_copy(update=more)
+    match job.verb:
+        case "profile":
+            return _profile(job, folder, progress)
+        case "fixture":
+            return _fixture(job, folder, progress)
+        case "evaluate":
+            return _evaluate(job, folder, progress, mark)
     raise UsageError(f"no verb of jobs {job.verb!r}")
 
 
@@ -100,6 +184,30 @@ def require_device(job: Job) -> None:
         torch.set_num_threads(1)  # smoke shapes: more threads are 50 times slower on a busy machine
 
 
+def _solutions(job: Job, folder: Path) -> list[tuple[str, Path, str]]:
+    return [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
+
+
+def _profile(job: Job, folder: Path, progress: Progress) -> Result:
+    from repro.judge.timing import counters
+    from repro.records.profile import ProfileResult
+
+    dtypes = job.dtypes or counters.DTYPES if job.device == "cuda" else ()  # nothing runs on the CPU
+    problems = {dtype: settle(replace(job, dtype=dtype), folder).fitting(job.device) for dtype in dtypes}
+    return ProfileResult.written(counters.measure(problems, _solutions(job, folder), job.device, progress))
+
+
+def _fixture(job: Job, folder: Path, progress: Progress) -> Result:
+    import torch
+
+    from repro.fixtures import calibration
+
+    settled, device = settle(job, folder), torch.device(job.device)
+    if settled.refused is not None:
+        return calibration.refused(settled.problem, device, settled.refused)
+    return calibration.build(settled.fitting(job.device), device, progress)
+
+
 def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> Fixture:
     """Return the fixture that a job's folder holds, or measure it. One that is refused judges nothing."""
     import torch
@@ -111,90 +219,30 @@ def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> 
     return calibration.build(problem, torch.device(job.device), progress)
 
 
-def start_torch(device: str) -> None:
-    """Start what all judging needs: torch, what it imports for shapes, Triton, and on a GPU a context."""
-    with importing.uncollected():
-        for name in ("torch", "torch.fx.experimental.symbolic_shapes", "triton"):
-            with contextlib.suppress(ImportError):  # the fingerprint lists missing packages
-                importlib.import_module(name)
-    if device == "cuda":
-        with contextlib.suppress(RuntimeError, AssertionError):  # reported where it is needed
-            sys.modules["torch"].cuda.init()
+def _evaluate(job: Job, folder: Path, progress: Progress, mark: Progress) -> Result:
+    """Judge a job's solutions, and time them by the published protocols where that is asked for."""
+    import torch
 
+    from repro.fixtures import calibration
+    from repro.judge import session
+    from repro.judge.timing import published_protocol
+    from repro.records.result import Sizes
 
-def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
-    """Make this process a launcher, and return a folder's jobs in its child, which is the judge.
-
-    Both end with the process that started this one: without it, the lease of the GPU is gone and outcomes would not be
-    read. temporary: a folder that the launcher then removes.
-    """
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL if temporary is None else signal.SIGTERM)
-    # SIGCHLD may be inherited as ignored, and then exit codes of children are lost.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    launcher.divide(temporary)  # returns in the judge; only the judge may be able to read the folder
-    from repro.records.job import JOBS, Job  # the launcher needs no pydantic
-
-    config.own_caches(folder)
-    return [Job.from_json(json.loads(line)) for line in (folder / JOBS).read_text().splitlines()]
-
-
-def serve(folder: Path, temporary: Path | None = None) -> None:
-    """Run the jobs of a folder; a failed job does not stop the next one."""
-    jobs = begin(folder, temporary)
-    ahead = Ahead(jobs, folder)
-    from repro.records.fingerprint import Fingerprint
-    from repro.records.job import ENDED, OUTCOMES, Outcome
-
-    start_s = stopwatch.age_s(os.getppid())  # the parent is the launcher, the process that was started
-
-    def progress(line: str) -> None:
-        print(line, flush=True)
-
-    taken: dict[str, Fingerprint] = {}
-    for job in jobs:
-        watch = stopwatch.Clock()
-        outcome = Outcome(job.id, "failed")
-        observed = Telemetry(job.device)
-        watch.lap("telemetry")
-        try:
-            judges = job.verb == "evaluate" and job.options.trust == "audited"
-            if judges:  # it imports what workers need at the same time as this process does
-                launcher.current().start_forkserver(job.device)
-            elif job.device == "cpu" and job.options.trust == "dev":  # workers get this by their environment
-                config.interpret()
-            if job.device not in taken:
-                begun = fingerprint.begin(job.device)
-                if job.verb != "fingerprint":  # so that the fingerprint's time does not include these imports
-                    start_torch(job.device)
-                    watch.lap("torch")
-                taken[job.device] = Fingerprint.written(fingerprint.collect(job.device, begun))
-                if launcher.apart():  # after the fingerprint, which describes new, empty folders for every job
-                    config.keep_compiled()
-            outcome.fingerprint = taken[job.device]
-            watch.lap("fingerprint")
-            if judges:
-                pool.prepare(pool.wanted(job.device, job.dtype, len(job.solutions), job.options), job.device)
-                watch.lap("workers begun")
-            outcome.result = run(job, folder, ahead.settle, progress, observed.mark)
-            outcome.status = "done"
-        except ReproError as error:
-            outcome.status = "unmet" if error.exit_code == 1 else "failed"
-            outcome.error = str(error)
-        except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
-            traceback.print_exc()
-        watch.lap("job")
-        pool.close()
-        watch.lap("workers ended")
-        if job.device == "cuda" and "torch" in sys.modules:
-            sys.modules["torch"].cuda.empty_cache()  # cached by the judge's allocator; the next job needs it
-        seen = observed.end()
-        watch.lap("telemetry")
-        if outcome.result is not None:
-            spent_s = {"start": start_s} | watch.laps
-            outcome.result = outcome.result.model_copy(update=seen | {"cell_spent_s": spent_s})
-        outcome.wall_s = watch.total()
-        start_s = 0.0
-        jsonio.append(folder / OUTCOMES, outcome.to_json())
-        print(ENDED, flush=True)
+    settled, solutions = settle(job, folder), _solutions(job, folder)
+    fixture: Fixture
+    if settled.refused is not None:
+        problem = settled.problem
+        fixture = calibration.refused(problem, torch.device(job.device), settled.refused)
+    else:
+        problem = settled.fitting(job.device)
+        fixture = fixture_of(job, folder, problem, progress)
+    judged = session.evaluate(problem, fixture, solutions, job.options, progress, mark)
+    sizes = Sizes(stamp=constants.stamp(problem.size, problem.overrides), overrides=problem.overrides)
+    more: dict[str, object] = {"sizes": sizes}
+    verdicts: dict[str, str] = {entry.solution: entry.verdict for entry in judged.results}
+    if job.options.parity:
+        more["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
+    if job.options.kernelbench:
+        theirs = published_protocol.kernelbench(problem, solutions, verdicts, job.device, progress)
+        more["results"] = [entry.model_copy(update={"kernelbench": theirs[entry.solution]}) for entry in judged.results]
+    return judged.model_copy(update=more)

@@ -111,9 +111,8 @@ class RayEngine(Engine):
 
     def _alike(self, nodes: dict[str, Node], product: str) -> dict[str, Node]:
         """Return the nodes with GPUs of a product, this process's code and the most common image or packages."""
-        ours: list[tuple[tuple[str, str], ...]]
-        ours = [tuple(sorted(node.stack.items())) for node in nodes.values() if node.stack["repro"] == code()]
-        common = dict(max(ours, key=lambda stack: (ours.count(stack), stack), default=(("repro", code()),)))
+        stacks = [node.stack for node in nodes.values() if node.stack["repro"] == code()]
+        common = max(stacks, key=lambda stack: (stacks.count(stack), sorted(stack.items())), default={"repro": code()})
         for ray_id, node in nodes.items():
             if why := difference(node.stack, common) or _other_product(node, product):
                 self._left_out[ray_id] = f"{node.host}: {why}"

@@ -18,12 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro import config, fingerprint
 from repro.engines import job as jobs
-from repro.engines import problem_ahead
+from repro.engines.settled import settle
 from repro.errors import ReproError, UsageError
-from repro.judge.processes import launcher, pool
-from repro.system import jsonio
+from repro.judge.processes import pool
+from repro.system import jsonio, stopwatch
 
 if TYPE_CHECKING:
     from repro.judge.session import JudgeSession
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from repro.records.session import Check, Source, Time, Times, Verdicts
 
 
-class Wire:
+class _Wire:
     """The requests to this process and its answers, over the standard streams that it began with.
 
     Solutions of trust `dev` run in this process. So that their output cannot be taken for an answer, standard output
@@ -85,7 +84,7 @@ class Wire:
 def serve(folder: Path, temporary: Path | None = None) -> int:
     """Serve the session of a folder. temporary: a folder to remove if the process that started this one ends first."""
     (job,) = jobs.begin(folder, temporary)
-    wire = Wire()
+    wire = _Wire()
     try:
         _serve(job, folder, wire)
     except ReproError as error:
@@ -100,28 +99,18 @@ def serve(folder: Path, temporary: Path | None = None) -> int:
     return 0
 
 
-def _serve(job: Job, folder: Path, wire: Wire) -> None:
-    audited = job.options.trust == "audited"
-    if audited:  # it imports what workers need at the same time as this process does
-        launcher.current().start_forkserver(job.device)
-    elif job.device == "cpu":
-        config.interpret()
-    begun = fingerprint.begin(job.device)
-    jobs.start_torch(job.device)
-    taken = fingerprint.collect(job.device, begun)
-    if launcher.apart():
-        config.keep_compiled()
+def _serve(job: Job, folder: Path, wire: _Wire) -> None:
+    jobs.prepare(job)
+    machine = jobs.Machine().fingerprint(job, stopwatch.Clock())
     from repro.judge.session import JudgeSession
-    from repro.records.fingerprint import Fingerprint
     from repro.records.session import Opened
 
     jobs.require_device(job)
-    problem = problem_ahead.settle(job, folder).fitting(job.device)
+    problem = settle(job, folder).fitting(job.device)
     fixture = jobs.fixture_of(job, folder, problem, wire.progress)
     with JudgeSession(problem, fixture, job.options, wire.progress) as session:
-        machine = Fingerprint.model_validate(taken)
         wire.answer(Opened(fingerprint=machine, ceilings=session.reached, room=session.room()))
-        served = Served(session, folder)
+        served = _Served(session, folder)
         for request in wire.requests():
             try:
                 wire.answer(served.answer(request))
@@ -129,7 +118,7 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
                 wire.refuse(error)
 
 
-class Served:
+class _Served:
     """A session with the sources of its solutions, which are files in the job's folder."""
 
     def __init__(self, session: JudgeSession, folder: Path) -> None:
@@ -142,12 +131,12 @@ class Served:
         from repro.records.session import Check, Times, Verdicts
 
         before = self.session.spent_s()
-        due = {each.name: _digest(each.source) for each in request.solutions}
+        due = {solution.name: _digest(solution.source) for solution in request.solutions}
         if isinstance(request, Check):
             keep = [name for name in request.keep if name in due and self.full.get(name) == due[name]]
             for name in due:
                 self.digests.pop(name, None)
-            entries = self.session.check([self._kept(each) for each in request.solutions], request.tier, keep)
+            entries = self.session.check([self._kept(solution) for solution in request.solutions], request.tier, keep)
             self.digests |= due
             self.full |= due if request.tier == "full" else {}
             return Verdicts(entries=entries, spent_s=self._spent_s(before))
