@@ -19,8 +19,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import docker
-import urllib3
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from repro import config as settings
@@ -52,6 +51,7 @@ from repro.engines.agent import (
     wanted,
 )
 from repro.engines.base import Progress
+from repro.engines.docker_errors import quietly
 from repro.engines.resources import Lease
 from repro.errors import EngineError
 from repro.system import jsonio
@@ -375,11 +375,3 @@ def _read_gateway(gateway: Any, secrets: dict[str, str], cut: list[str]) -> dict
     for value in filter(None, secrets.values()):
         basket.files = {n: content.replace(value.encode(), b"[redacted]") for n, content in basket.files.items()}
     return basket.files
-
-
-def quietly(call: Callable[[], Any]) -> None:
-    """Call, and ignore errors: the object may be gone already, and a lost engine is reported elsewhere."""
-    try:
-        call()
-    except (DockerException, OSError, urllib3.exceptions.HTTPError):
-        return

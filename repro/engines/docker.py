@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 
 import docker
-import requests
 import urllib3
 from docker.constants import MINIMUM_DOCKER_API_VERSION
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
@@ -31,12 +30,12 @@ from docker.types import DeviceRequest, Mount
 from repro import config
 from repro.engines import resources
 from repro.engines.agent import pack
-from repro.engines.agent_docker import quietly
-from repro.engines.agents import ContainedAgents
+from repro.engines.agents_here import ContainedAgents
 from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, Slots, follow, inbox, known_gpus
+from repro.engines.docker_errors import LABEL_GPU, LABEL_OWNER, LABEL_ROLE, LABEL_RUN, guard, quietly
 from repro.engines.resources import Lease
 from repro.engines.session import Session
-from repro.errors import EngineError, EngineGone, PrerequisiteError
+from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import jsonio
 from repro.system.procfs import alive, owner, place
@@ -49,16 +48,6 @@ SHM_BYTES = 1 << 30
 # ends the largest process of a container.
 MEMORY_SHARE = 0.9
 CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S = 10, 600
-LABEL_RUN, LABEL_OWNER = f"{config.LABEL}.run", f"{config.LABEL}.owner"
-LABEL_ROLE, LABEL_GPU = f"{config.LABEL}.role", f"{config.LABEL}.gpu"
-
-GONE = (
-    requests.exceptions.ConnectionError,
-    requests.exceptions.ReadTimeout,
-    requests.exceptions.ChunkedEncodingError,
-    urllib3.exceptions.HTTPError,  # raised when a followed stream breaks
-    ConnectionError,
-)
 
 
 def connect() -> docker.DockerClient:
@@ -109,22 +98,6 @@ def toolkit_version() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip().split("\n")[0]
-
-
-@contextlib.contextmanager
-def guard() -> Iterator[None]:
-    """Turn the SDK's exceptions into ours: the engine no longer answers, or it refuses."""
-    try:
-        yield
-    except GONE as error:
-        raise EngineGone("the Docker engine went away in the middle of a job", type(error).__name__,
-                         "Start it again and repeat the command with --resume.") from error  # fmt: skip
-    except APIError as error:
-        text = str(error.explanation or error)
-        if "could not select device driver" in text:
-            raise PrerequisiteError("the Docker engine cannot hand out a GPU", text,
-                                    "Install the NVIDIA Container Toolkit.") from error  # fmt: skip
-        raise EngineError("the Docker engine refused a job", text) from error
 
 
 class DockerEngine(ContainedAgents, Engine):

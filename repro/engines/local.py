@@ -15,7 +15,7 @@ from pathlib import Path
 
 from repro import config
 from repro.engines import resources
-from repro.engines.agents import LocalAgents
+from repro.engines.agents_here import LocalAgents
 from repro.engines.base import (
     START_ALLOWANCE_S,
     Attempt,

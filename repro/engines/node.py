@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro import config
-from repro.engines import registry
+from repro.engines import machine
 from repro.engines.base import Engine
 from repro.errors import EngineError, ReproError
 from repro.fingerprint.entry import hashed
@@ -113,7 +113,7 @@ def engine(inner: str, gpus: str, device: str) -> Engine:
     """Return an engine of this node. Raises Differs if there is none."""
     config.leave_ray()
     try:
-        return registry.FACTORIES[inner](gpus=gpus, device=device)
+        return machine.FACTORIES[inner](gpus=gpus, device=device)
     except ReproError as error:
         raise Differs(socket.gethostname(), str(error)) from error
 

@@ -5,34 +5,12 @@ from __future__ import annotations
 import importlib.util
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
 
 from repro import config
+from repro.engines import machine
 from repro.engines.base import Engine
+from repro.engines.machine import Factory
 from repro.errors import PrerequisiteError, UsageError
-
-
-class Factory(Protocol):
-    """Makes an engine. Raises PrerequisiteError if the engine cannot run here."""
-
-    def __call__(self, *, gpus: str, device: str) -> Engine: ...
-
-
-def _docker(*, gpus: str, device: str) -> Engine:
-    try:
-        from repro.engines.docker import DockerEngine
-    except ImportError as error:
-        why = "the docker package is not installed here"
-        raise PrerequisiteError(
-            "no docker engine", why, "Run `make setup` or `pip install .` in a checkout."
-        ) from error
-    return DockerEngine(gpus=gpus, device=device)
-
-
-def _local(*, gpus: str, device: str) -> Engine:
-    from repro.engines.local import LocalEngine
-
-    return LocalEngine(gpus=gpus, device=device)
 
 
 def _ray(*, gpus: str, device: str, address: str = "auto", say: Callable[[str], None] = lambda _: None) -> Engine:
@@ -44,7 +22,7 @@ def _ray(*, gpus: str, device: str, address: str = "auto", say: Callable[[str], 
     return RayEngine(gpus=gpus, device=device, address=address, say=say)
 
 
-FACTORIES: dict[str, Factory] = {"docker": _docker, "local": _local, "ray": _ray}
+FACTORIES: dict[str, Factory] = machine.FACTORIES | {"ray": _ray}
 
 
 def names() -> tuple[str, ...]:
