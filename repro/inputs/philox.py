@@ -19,44 +19,44 @@ from typing import Any
 import numpy as np
 import torch
 
-ROUNDS = 10
+_ROUNDS = 10
 MULTIPLIER_A, MULTIPLIER_B = 0xD2511F53, 0xCD9E8D57
 WEYL_A, WEYL_B = 0x9E3779B9, 0xBB67AE85
 LANE = 1024
-TILE = 4 * LANE
-STREAMS = {"uniform": 0, "normal": 1, "integer": 2}
+_TILE = 4 * LANE
+_STREAMS = {"uniform": 0, "normal": 1, "integer": 2}
 # Variance of the sum of eight uniform 16-bit words: 8 * (65536**2 - 1) / 12.
-IRWIN_HALL_STD = (8 * (65536.0**2 - 1) / 12) ** 0.5
-MASK = 0xFFFFFFFF
+_IRWIN_HALL_STD = (8 * (65536.0**2 - 1) / 12) ** 0.5
+_MASK = 0xFFFFFFFF
 
 
-def normal_constant(std: float) -> float:
+def _normal_constant(std: float) -> float:
     """Return the float32 factor from the doubled, centred sum (an integer below 2**20) to a deviate."""
-    return float(np.float32(std / (2 * IRWIN_HALL_STD)))
+    return float(np.float32(std / (2 * _IRWIN_HALL_STD)))
 
 
 def philox_numpy(counter: np.ndarray[Any, Any], seed: int, index: int, stream: int) -> list[np.ndarray[Any, Any]]:
     """Return four uint32 words (held in uint64 arrays) for each 64-bit counter."""
-    c0, c1 = counter & np.uint64(MASK), counter >> np.uint64(32)
+    c0, c1 = counter & np.uint64(_MASK), counter >> np.uint64(32)
     c2 = np.full_like(counter, index)
     c3 = np.full_like(counter, stream)
-    k0, k1 = seed & MASK, (seed >> 32) & MASK
-    low = np.uint64(MASK)
+    k0, k1 = seed & _MASK, (seed >> 32) & _MASK
+    low = np.uint64(_MASK)
     shift = np.uint64(32)
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         a, b = c0 * np.uint64(MULTIPLIER_A), c2 * np.uint64(MULTIPLIER_B)
         c0, c1, c2, c3 = (b >> shift) ^ c1 ^ np.uint64(k0), b & low, (a >> shift) ^ c3 ^ np.uint64(k1), a & low
-        k0, k1 = (k0 + WEYL_A) & MASK, (k1 + WEYL_B) & MASK
+        k0, k1 = (k0 + WEYL_A) & _MASK, (k1 + WEYL_B) & _MASK
     return [c0, c1, c2, c3]
 
 
 def _cpu_words(start: int, count: int, seed: int, index: int, kind: str) -> np.ndarray[Any, Any]:
     """Return one word for each of the elements [start, start + count)."""
-    first, last = start // TILE, (start + count - 1) // TILE
+    first, last = start // _TILE, (start + count - 1) // _TILE
     counters = np.arange(first * LANE, (last + 1) * LANE, dtype=np.uint64)
-    words = philox_numpy(counters, seed, index, STREAMS[kind])
+    words = philox_numpy(counters, seed, index, _STREAMS[kind])
     tiles = np.stack([w.reshape(-1, LANE) for w in words], axis=1).reshape(-1)
-    return tiles[start - first * TILE : start - first * TILE + count]
+    return tiles[start - first * _TILE : start - first * _TILE + count]
 
 
 def _cpu_fill(out: torch.Tensor, kind: str, seed: int, index: int, start: int, low: int, high: int, std: float) -> None:
@@ -67,9 +67,9 @@ def _cpu_fill(out: torch.Tensor, kind: str, seed: int, index: int, start: int, l
         values: np.ndarray[Any, Any]
         if kind == "normal":
             counters = np.arange(start + begin, start + begin + count, dtype=np.uint64)
-            words = philox_numpy(counters, seed, index, STREAMS[kind])
+            words = philox_numpy(counters, seed, index, _STREAMS[kind])
             total = np.sum([(w & np.uint64(0xFFFF)) + (w >> np.uint64(16)) for w in words], axis=0)
-            values = (2 * total.astype(np.int64) - 8 * 65535).astype(np.float32) * np.float32(normal_constant(std))
+            values = (2 * total.astype(np.int64) - 8 * 65535).astype(np.float32) * np.float32(_normal_constant(std))
         else:
             words_ = _cpu_words(start + begin, count, seed, index, kind)
             if kind == "uniform":
@@ -89,14 +89,14 @@ def _kernels() -> tuple[Any, Any]:
 
 def _gpu_fill(out: torch.Tensor, kind: str, seed: int, index: int, start: int, low: int, high: int, std: float) -> None:
     words_kernel, normal_kernel = _kernels()
-    flat, k0, k1 = out.view(-1), seed & MASK, (seed >> 32) & MASK
+    flat, k0, k1 = out.view(-1), seed & _MASK, (seed >> 32) & _MASK
     signed = [word - (1 << 32) if word >> 31 else word for word in (k0, k1)]
     with torch.cuda.device(out.device):
         if kind == "normal":
             grid = (-(-flat.numel() // LANE),)
-            normal_kernel[grid](flat, start, flat.numel(), *signed, index, normal_constant(std), BLOCK=LANE)
+            normal_kernel[grid](flat, start, flat.numel(), *signed, index, _normal_constant(std), BLOCK=LANE)
         else:
-            first, last = start // TILE, (start + flat.numel() - 1) // TILE
+            first, last = start // _TILE, (start + flat.numel() - 1) // _TILE
             integer = kind == "integer"
             words_kernel[(last - first + 1,)](
                 flat, start, flat.numel(), *signed, index, low, high - low, INTEGER=integer, LANE=LANE
@@ -119,7 +119,7 @@ def fill(
     out: contiguous, of any dtype; floats are made in float32 and rounded once. seed: 64 bits. kind: uniform, normal
     (standard deviation `std`) or integer ([low, high), a span below 2**32). Raises ValueError for another kind.
     """
-    if kind not in STREAMS:
+    if kind not in _STREAMS:
         raise ValueError(f"unknown kind {kind!r}")
     if not out.is_contiguous():
         raise ValueError("out must be contiguous")

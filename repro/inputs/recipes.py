@@ -13,22 +13,22 @@ from repro.inputs import stress as stresses
 from repro.inputs.stress import SPIKE_FACTOR, TOUCHED, Stress
 
 # Spiked inputs have one spike in each run of this many elements. It is prime, so that spikes hit every column.
-SPIKE_RUN = 8191
+_SPIKE_RUN = 8191
 # The same for tensors of fewer elements than SMALL, which would otherwise hold almost none.
 SMALL_SPIKE_RUN, SMALL = 509, 1 << 20
 # The generator's stream for the position of spikes; its kinds of draw use lower streams.
-SPIKE_STREAM = 16
+_SPIKE_STREAM = 16
 # The same for the positions of elements that an edit changes.
-EDIT_STREAM = 17
+_EDIT_STREAM = 17
 # From an input's seed to the seed of the whole numbers that an edit puts in.
-EDIT_SEED = 1 << 40
+_EDIT_SEED = 1 << 40
 # Standard deviation of a uniform draw from [0, 1).
-UNIFORM_STD = 12**-0.5
+_UNIFORM_STD = 12**-0.5
 
 
 def spike_run(total: int) -> int:
     """Return how many elements of a tensor of `total` elements share one spike."""
-    return SPIKE_RUN if total >= SMALL else SMALL_SPIKE_RUN
+    return _SPIKE_RUN if total >= SMALL else SMALL_SPIKE_RUN
 
 
 def spike(out: torch.Tensor, amplitude: float, seed: int, index: int, total: int, start: int = 0) -> torch.Tensor:
@@ -41,7 +41,7 @@ def spike(out: torch.Tensor, amplitude: float, seed: int, index: int, total: int
     if total == 0:
         return out
     length = spike_run(total)
-    word = philox.philox_numpy(np.zeros(1, dtype=np.uint64), seed, index, SPIKE_STREAM)[0]
+    word = philox.philox_numpy(np.zeros(1, dtype=np.uint64), seed, index, _SPIKE_STREAM)[0]
     place = int(word[0]) % min(length, total)
     flat, run = out.view(-1), -(-(start - place) // length)
     for first in (run, run + 1):
@@ -52,7 +52,7 @@ def spike(out: torch.Tensor, amplitude: float, seed: int, index: int, total: int
 
 def touched(seed: int, index: int, total: int, count: int) -> list[int]:
     """Return the secret positions of `count` elements of tensor `index`, one in each equal part of it."""
-    words = philox.philox_numpy(np.arange(count, dtype=np.uint64), seed, index, EDIT_STREAM)[0]
+    words = philox.philox_numpy(np.arange(count, dtype=np.uint64), seed, index, _EDIT_STREAM)[0]
     bounds = [total * part // count for part in range(count + 1)]
     parts = zip(bounds, bounds[1:], words.tolist(), strict=False)
     return [low + word % (high - low) for low, high, word in parts if high > low]
@@ -113,7 +113,9 @@ class Recipe:
             if start <= place < start + flat.numel():
                 one = flat[place - start : place - start + 1]
                 if self.kind == "integer":
-                    philox.fill(one, "integer", seed + EDIT_SEED, self.index, start=place, low=self.low, high=self.high)
+                    philox.fill(
+                        one, "integer", seed + _EDIT_SEED, self.index, start=place, low=self.low, high=self.high
+                    )
                 else:
                     one.fill_(sign * self.edit)
             sign = -sign
@@ -126,7 +128,7 @@ class Recipe:
         `edit` and `special` apply to the recipe as it is.
         """
         word, number = stresses.parts(stress)
-        deviation = self.std if self.kind == "normal" else UNIFORM_STD
+        deviation = self.std if self.kind == "normal" else _UNIFORM_STD
         if word == "edit":
             return replace(self, edits=TOUCHED, edit=number * deviation)
         if self.kind == "integer":

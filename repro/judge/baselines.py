@@ -14,7 +14,7 @@ import torch
 
 TUNED = "max_autotune"  # tries many kernels for each operation
 MODES = ("eager", "compile", "reduce_overhead", TUNED)
-COMPILE_MODES = {"compile": None, "reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune-no-cudagraphs"}
+_COMPILE_MODES = {"compile": None, "reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune-no-cudagraphs"}
 # precision -> (TF32 for cuDNN, TF32 for matmul)
 FLAGS = {"": (True, False), "fp32": (False, False), "tf32": (True, True), "bf16": (True, True)}
 
@@ -47,7 +47,7 @@ def callable_of(variant: str, model: torch.nn.Module) -> Callable[..., Any]:
     call: Callable[..., Any] = model
     if mode != "eager":
         torch._dynamo.config.recompile_limit = 64  # each mode and each flag compiles the same code again
-        call = torch.compile(model, mode=COMPILE_MODES[mode])
+        call = torch.compile(model, mode=_COMPILE_MODES[mode])
     return functools.partial(_autocast, call) if precision == "bf16" else call
 
 

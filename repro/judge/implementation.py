@@ -19,7 +19,7 @@ from repro.records.verdict import Neighbour, Reason, VerdictWord
 
 Progress = Callable[[str], None]
 # Attributes that trials set.
-NOTED = ("distances", "legacy", "reasons", "failed", "observed", "findings")
+_NOTED = ("distances", "legacy", "reasons", "failed", "observed", "findings")
 
 
 @dataclass
@@ -76,28 +76,28 @@ class Implementation:
         self.failed = self.failed or error.verdict
         self.reasons.append(Reason(code=error.code, trial=trial, detail=error.detail))
 
-    def note_modes(self, variant: str, told: Any) -> None:
+    def note_modes(self, variant: str, reported: Any) -> None:
         """Record the global modes (grad, TF32) before and after a call.
 
         A trusted variant's modes must equal those of its precision, else JudgeError. A solution's modes are kept: those
         of the first call and every change, at most 8. Raises SolutionRejected for a malformed record.
         """
-        if not isinstance(told, list) or not all(isinstance(m, dict) for m in told):
+        if not isinstance(reported, list) or not all(isinstance(m, dict) for m in reported):
             raise SolutionRejected("protocol_tampered", "the answer to a call lacks the modes that it ran with")
         if self.trusted:
             cudnn, matmul = baselines.FLAGS[baselines.split(variant)[1]]
             due = {"grad": False, "cudnn_tf32": cudnn, "matmul_tf32": matmul}
-            for modes in told:
+            for modes in reported:
                 wrong = {name: modes[name] for name, value in due.items() if modes[name] != value}
                 if wrong:
                     raise JudgeError(f"{variant} ran with wrong modes", str(wrong))
-        for modes in told:
+        for modes in reported:
             if modes not in self.modes and len(self.modes) < 8:
                 self.modes.append(modes)
 
     def noted(self) -> dict[str, object]:
         """Return a copy of what trials found so far, for `forget`."""
-        return copy.deepcopy({name: getattr(self, name) for name in NOTED})
+        return copy.deepcopy({name: getattr(self, name) for name in _NOTED})
 
     def forget(self, before: dict[str, object]) -> None:
         """Restore what trials had found at `before`."""

@@ -33,7 +33,7 @@ from repro.system.stopwatch import Clock
 Measured = tuple[dict[str, Series], Timing]
 
 
-class State(enum.Enum):
+class _State(enum.Enum):
     """Which solutions are measured beside each other, and why."""
 
     TOGETHER = "all together"
@@ -41,7 +41,7 @@ class State(enum.Enum):
     EACH_ALONE = "each alone: the baselines were slower again"
 
 
-class Reaction(enum.Enum):
+class _Reaction(enum.Enum):
     """What follows a failed measurement."""
 
     REPEAT = "measure all again"
@@ -71,10 +71,10 @@ class Measurement:
         self.evaluation, self.options, self.spent = evaluation, options, spent
         self.good, self.judged = list(solutions), judged
         self.trusted, self.control, self.late = trusted, control, late
-        self.state = State.TOGETHER
+        self.state = _State.TOGETHER
         self.suspects: list[Implementation] = []  # solutions still to be measured alone
         self.searched = False
-        self.after_search = State.REPEATED
+        self.after_search = _State.REPEATED
         self.before: dict[str, dict[str, Excess]] = {}
         self.restless: set[str] = set()  # solutions that were not seen at rest once
         self.again: list[str] = []
@@ -86,8 +86,8 @@ class Measurement:
         Raises JudgeError if the baselines fail.
         """
         while self.good:
-            if found := self._measured():
-                series, timing = found
+            if measured := self._measured():
+                series, timing = measured
                 if self.again:
                     timing = timing.model_copy(update={"timed_again": "; ".join(self.again)})
                 return series, self._with_discarded(timing)
@@ -110,12 +110,12 @@ class Measurement:
         experiment.left_out |= {n: why for n, why in self.late.items() if n in names}
         try:
             with pool.paused():
-                found = experiment.run()
+                measured = experiment.run()
         except Blamed as blamed:
             self._react(experiment, blamed, names)
             return None
         if group == self.good:
-            return found
+            return measured
         self._discard(experiment, group[0], "alone", "the baselines were not slower beside this solution alone")
         self.suspects.remove(group[0])
         self._end_search()
@@ -150,48 +150,48 @@ class Measurement:
         # A compilation that took too long would do so again.
         self.late |= {n: why for n, why in experiment.left_out.items() if n in names and why.startswith("timeout")}
         match self._reaction(blamed, len(experiment.solutions)):
-            case Reaction.REPEAT:
-                self.state = State.REPEATED
+            case _Reaction.REPEAT:
+                self.state = _State.REPEATED
                 self._announce(error.detail)
-            case Reaction.SEARCH:
-                self.state, self.searched, self.suspects = State.EACH_ALONE, True, list(experiment.solutions)
-                self.after_search = State.REPEATED
+            case _Reaction.SEARCH:
+                self.state, self.searched, self.suspects = _State.EACH_ALONE, True, list(experiment.solutions)
+                self.after_search = _State.REPEATED
                 self._announce(f"each alone: {error.detail}")
-            case Reaction.NEW_PROCESS:
-                for each in (blamed, *blamed.also):
-                    if each.marginal is not None:
-                        self.before[each.implementation.name] = each.marginal
+            case _Reaction.NEW_PROCESS:
+                for failure in (blamed, *blamed.also):
+                    if failure.marginal is not None:
+                        self.before[failure.implementation.name] = failure.marginal
                     else:
-                        self.restless.add(each.implementation.name)
-                    self._announce(each.error.detail)
+                        self.restless.add(failure.implementation.name)
+                    self._announce(failure.error.detail)
                 # a new process may be placed better
-                self.evaluation.workers.end(*[each.implementation for each in (blamed, *blamed.also)])
-            case Reaction.REJECT:
+                self.evaluation.workers.end(*[failure.implementation for failure in (blamed, *blamed.also)])
+            case _Reaction.REJECT:
                 solution.fail(error, "timing")
                 self.evaluation.workers.end(solution)
-                if self.state is not State.EACH_ALONE:
-                    self.state = State.TOGETHER
-                self.after_search = State.TOGETHER
+                if self.state is not _State.EACH_ALONE:
+                    self.state = _State.TOGETHER
+                self.after_search = _State.TOGETHER
                 self._drop(solution)
 
-    def _reaction(self, blamed: Blamed, measured: int) -> Reaction:
+    def _reaction(self, blamed: Blamed, measured: int) -> _Reaction:
         """Return what follows a failed measurement of N solutions, N being `measured`."""
         if blamed.error.code == DISTURBED_CODE:
-            if self.state is State.TOGETHER:
-                return Reaction.REPEAT
-            if self.state is State.REPEATED and measured > 1 and not self.searched:
-                return Reaction.SEARCH
+            if self.state is _State.TOGETHER:
+                return _Reaction.REPEAT
+            if self.state is _State.REPEATED and measured > 1 and not self.searched:
+                return _Reaction.SEARCH
         restless = isinstance(blamed.error, Restless) and blamed.implementation.name not in self.restless
-        return Reaction.NEW_PROCESS if restless or blamed.marginal is not None else Reaction.REJECT
+        return _Reaction.NEW_PROCESS if restless or blamed.marginal is not None else _Reaction.REJECT
 
     def _drop(self, *solutions: Implementation) -> None:
         """Leave out solutions that failed, with their new verdicts."""
         self.judged |= {s.name: verdict.judge(s, self.evaluation.fixture) for s in solutions}
-        self.good, self.suspects = ([s for s in each if s not in solutions] for each in (self.good, self.suspects))
+        self.good, self.suspects = ([s for s in group if s not in solutions] for group in (self.good, self.suspects))
         self._end_search()
 
     def _end_search(self) -> None:
-        if self.state is State.EACH_ALONE and not self.suspects:
+        if self.state is _State.EACH_ALONE and not self.suspects:
             self.state = self.after_search
 
     # -- what is reported ---------------------------------------------------------------------------------------------
@@ -203,10 +203,12 @@ class Measurement:
     def _discard(self, experiment: Experiment, solution: Implementation, code: str, detail: str) -> None:
         """Keep a measurement that does not count, with its reason, if anything was measured."""
         if experiment.series:
-            samples = {name: found.record() for name, found in experiment.series.items()}
+            samples = {name: times.record() for name, times in experiment.series.items()}
             late = sorted(experiment.launching.late)
-            found = Discarded(solution=solution.name, code=code, detail=detail, launched_late=late, samples_ms=samples)
-            self.discarded.append(found)
+            discarded = Discarded(
+                solution=solution.name, code=code, detail=detail, launched_late=late, samples_ms=samples
+            )
+            self.discarded.append(discarded)
 
     def _with_discarded(self, timing: Timing) -> Timing:
         return timing.model_copy(update={"discarded": self.discarded}) if self.discarded else timing

@@ -47,14 +47,14 @@ QUICK_BUDGET_S, QUICK_BLOCKS = 1.0, 24
 # The same of a screening, whose blocks are all gated.
 SCREEN_BUDGET_S, SCREEN_BLOCKS = 1.0, 5
 # The baselines' workers stay if the GPU has room for this many times inputs and outputs, and for one more worker.
-RESTING_ROOM = 3
+_RESTING_ROOM = 3
 # Solutions beside each other: on the CPU and at most. A worker has a CUDA context, and its allocator holds OUTPUTS.
 CPU_ROOM, MOST_ROOM, CONTEXT_BYTES, OUTPUTS = 8, 12, 1 << 30, 2
-NOT_TIMED = Timing(status="not_timed")
+_NOT_TIMED = Timing(status="not_timed")
 Solution = tuple[str, Path, str]  # name, file, entry
 
 
-class Baselines:
+class _Baselines:
     """The workers of the torch baselines and of the A/A control, which outlive a solution.
 
     compiling: those that compile while solutions are verified. late: baseline -> why it is left out for good.
@@ -96,7 +96,7 @@ class Baselines:
         They end if the session `ends`, or if they would leave too little memory for further solutions.
         """
         cuda = self.evaluation.slots.device.type == "cuda"
-        if ends or (cuda and not precompile.room(self.evaluation, RESTING_ROOM, 1)):
+        if ends or (cuda and not precompile.room(self.evaluation, _RESTING_ROOM, 1)):
             self.end()
         else:
             for implementation in (*self.workers, self.control):
@@ -149,7 +149,7 @@ class JudgeSession:
         self.clock.lap("ceilings")
         try:
             self.evaluation = Evaluation(problem, fixture, options, progress, mark)
-            self.baselines = Baselines(self.evaluation)
+            self.baselines = _Baselines(self.evaluation)
         except BaseException:
             self.watch.stop()
             raise
@@ -206,7 +206,7 @@ class JudgeSession:
             raise
         self._judge(checked, tier)
         self._refill()
-        entries = zip(self._entries(list(checked), {}, NOT_TIMED), new, strict=True)
+        entries = zip(self._entries(list(checked), {}, _NOT_TIMED), new, strict=True)
         return [_checked(entry, solution.bits if tier == "screen" else None) for entry, solution in entries]
 
     def _chosen(self, named: list[Solution], keep: set[str]) -> dict[str, Implementation]:
@@ -309,7 +309,7 @@ class JudgeSession:
         for name, seconds in self.timed.laps.items():
             self.before_s[name] = self.before_s.get(name, 0.0) + seconds
         self.timed = Clock()
-        series, timing = self._measured(good, _TIERS[tier](self.options)) if good else ({}, NOT_TIMED)
+        series, timing = self._measured(good, _TIERS[tier](self.options)) if good else ({}, _NOT_TIMED)
         self.clock.lap("timing")
         return self.result(wanted, series, timing)
 
@@ -396,7 +396,7 @@ def evaluate(
         return _with_facts(_unjudged(problem, fixture, solutions, options), fixture, clock, None)
     with JudgeSession(problem, fixture, options, progress, mark, single=True) as session:
         session.check(solutions)
-        result = session.time(names) if options.timing else session.result(names, {}, NOT_TIMED)
+        result = session.time(names) if options.timing else session.result(names, {}, _NOT_TIMED)
         return _with_facts(result, fixture, clock, session)
 
 
@@ -423,7 +423,7 @@ def _with_facts(result: JudgeResult, fixture: Fixture, clock: Clock, session: Ju
 def _unjudged(problem: Problem, fixture: Fixture, solutions: list[Solution], options: Options) -> JudgeResult:
     """Return the verdicts on a problem that cannot tell a cheat from the truth: nothing is run."""
     judged = verdict.unjudgeable(fixture)
-    timing = NOT_TIMED.model_copy(update={"compile_ahead_s": {}, "clock": "none: nothing was timed"})
+    timing = _NOT_TIMED.model_copy(update={"compile_ahead_s": {}, "clock": "none: nothing was timed"})
     implementations = [_implementation(*solution) for solution in solutions]
     results = [verdict.result(problem, one, judged, {}, timing, None, options.trust) for one in implementations]
     return JudgeResult(

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from repro.judge.implementation import Implementation
 
 # Baselines of the published speedups, by their names in a result.
-PUBLISHED_BASELINES = ("eager", "compile")
+_PUBLISHED_BASELINES = ("eager", "compile")
 # Facts that a worker reports of itself and that decide nothing: their names, and the most characters kept of a text.
-PEAK = ("allocated", "reserved")
-MODES = ("grad", "cudnn_tf32", "matmul_tf32", "cudnn_benchmark", "default_dtype", "allocator", "threads")
-FACT_CHARS = 400
-UNJUDGEABLE: Literal["unjudgeable"] = "unjudgeable"
+_PEAK = ("allocated", "reserved")
+_MODES = ("grad", "cudnn_tf32", "matmul_tf32", "cudnn_benchmark", "default_dtype", "allocator", "threads")
+_FACT_CHARS = 400
+_UNJUDGEABLE: Literal["unjudgeable"] = "unjudgeable"
 NOT_TIMED = "only correct solutions are timed"
 
 
@@ -59,7 +59,7 @@ def judge(implementation: Implementation, fixture: Fixture) -> Judged:
     klass = class_of(implementation.distances, fixture)
     if klass is None and (only := class_of(implementation.distances, fixture, refused=True)):
         detail = f"its error fits class {only} alone, in which {fixture.refused_classes[only]}"
-        return judged(UNJUDGEABLE, Reason(code="class_refused", detail=detail))
+        return judged(_UNJUDGEABLE, Reason(code="class_refused", detail=detail))
     if klass is None:
         return judged("incorrect", *_excesses(implementation, fixture))
     return judged("correct", klass=klass)
@@ -68,7 +68,7 @@ def judge(implementation: Implementation, fixture: Fixture) -> Judged:
 def unjudgeable(fixture: Fixture) -> Judged:
     """Return the verdict on any solution of a problem whose fixture is refused, with the proof in it."""
     detail = "; ".join(part for part in (fixture.refused, fixture.degenerate.get("proof", "")) if part)
-    return Judged(UNJUDGEABLE, [Reason(code="degenerate", detail=detail)])
+    return Judged(_UNJUDGEABLE, [Reason(code="degenerate", detail=detail)])
 
 
 def _excesses(implementation: Implementation, fixture: Fixture) -> list[Reason]:
@@ -125,9 +125,9 @@ def result(
         "time_ms": times,
         "latency_ms": _latency(ours),
         "hot_ms": ours.hot_ms,
-        "modes": [_plain_facts(modes, MODES) for modes in implementation.modes],
+        "modes": [_plain_facts(modes, _MODES) for modes in implementation.modes],
         "labels": sorted({*entry.labels, *_labels_of_times(ratios, timing, reached)}),
-        "speedup": {name: ratios[name] for name in PUBLISHED_BASELINES if name in ratios} | best,
+        "speedup": {name: ratios[name] for name in _PUBLISHED_BASELINES if name in ratios} | best,
         "speedup_all": ratios,
         "word": best["best_same_class"].word if best else None,
     }
@@ -163,7 +163,7 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
         separation=_separation(trust, implementation.hello.get("uid")),
         confined=confined if isinstance(confined, dict) else {},
         memory={
-            name: _plain_facts(facts, PEAK) if name == "solution" else facts
+            name: _plain_facts(facts, _PEAK) if name == "solution" else facts
             for name, facts in implementation.memory.items()
         },
     )
@@ -205,7 +205,7 @@ def _plain_facts(facts: object, names: tuple[str, ...]) -> dict[str, int | float
     """Return the plain values of these names in what a worker reports."""
     known = [(name, facts[name]) for name in names if name in facts] if isinstance(facts, dict) else []
     plain = {name: value for name, value in known if value is None or isinstance(value, int | float | str)}
-    return {name: value[:FACT_CHARS] if isinstance(value, str) else value for name, value in plain.items()}
+    return {name: value[:_FACT_CHARS] if isinstance(value, str) else value for name, value in plain.items()}
 
 
 def _separation(trust: Trust, uid: object) -> Literal["user", "process", "none"]:

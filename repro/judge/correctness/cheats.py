@@ -16,37 +16,37 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-Answers = Iterator[tuple[str, torch.Tensor]]
+_Answers = Iterator[tuple[str, torch.Tensor]]
 # Arguments: model (fp64), inputs (fp64), whether the weights are perturbed.
-Maker = Callable[[Any, list[Any], bool], Answers]
+_Maker = Callable[[Any, list[Any], bool], _Answers]
 
 
-def answers(problem_id: str, model: nn.Module, inputs: list[Any], kind: str, *, moved: bool = True) -> Answers:
+def answers(problem_id: str, model: nn.Module, inputs: list[Any], kind: str, *, moved: bool = True) -> _Answers:
     """Yield (name, output) of every cheat of a problem that is measured on this trial kind, one at a time.
 
     moved: whether perturbed trials have other constructor arguments. Where they have not, as for a file of the same id
     from elsewhere, what leaves such an argument out is right.
     """
-    if problem_id in CONSTRUCTED and kind.startswith("perturbed") and not moved:
+    if problem_id in _CONSTRUCTED and kind.startswith("perturbed") and not moved:
         return
-    if kind in ("native", "stress", "perturbed", "perturbed_stress") and problem_id in MAKERS:
-        yield from MAKERS[problem_id](model, inputs, kind.startswith("perturbed"))
+    if kind in ("native", "stress", "perturbed", "perturbed_stress") and problem_id in _MAKERS:
+        yield from _MAKERS[problem_id](model, inputs, kind.startswith("perturbed"))
 
 
-def _matvec(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _matvec(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     a, b = inputs
     half = a.shape[1] // 2
     yield "half_of_k", torch.matmul(a[:, :half], b[:half]) * (a.shape[1] / half)
 
 
-def _rms_norm(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _rms_norm(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     x = inputs[0]
     square = x[:, : x.shape[1] // 2].square().mean(1, keepdim=True)
     yield "half_of_channels", x / torch.sqrt(square + model.eps)
     yield "one_rms_for_all", x / torch.sqrt(x.square().mean((1, 2, 3), keepdim=True) + model.eps)
 
 
-def _max_pool(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _max_pool(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     x, pool = inputs[0], model.maxpool
     y = pool(x)
     yield "padded_with_zero", y.clamp_min(0.0)
@@ -69,19 +69,19 @@ def _without_tap(weight: torch.Tensor) -> None:
     weight.view(weight.shape[0], weight.shape[1], -1)[..., 0] = 0
 
 
-def _transposed(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _transposed(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     if not perturbed:
         yield "without_a_tap", _kept(model.conv_transpose3d.weight, _without_tap, lambda: model(*inputs))
 
 
-def _depthwise(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _depthwise(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     if not perturbed:
         weight = model.conv2d.weight
         yield "without_a_tap", _kept(weight, _without_tap, lambda: model(*inputs))
         yield "one_kernel_for_all", _kept(weight, lambda w: w.copy_(w[:1].clone().expand_as(w)), lambda: model(*inputs))
 
 
-def _attention(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _attention(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     q, k, v = inputs
     half = k.shape[-2] // 2
     yield "mean_of_values", v.mean(dim=-2, keepdim=True).expand_as(v)
@@ -90,7 +90,7 @@ def _attention(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
     yield "half_of_keys", functional.scaled_dot_product_attention(q, k[..., :half, :], v[..., :half, :])
 
 
-def _norm_gelu(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _norm_gelu(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     y, scale = model.conv_transpose(inputs[0]), model.scaling_factor
     if perturbed:
         plain = functional.gelu(functional.layer_norm(y, model.layer_norm.normalized_shape))
@@ -106,7 +106,7 @@ def _norm_gelu(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
     yield "without_a_tap", taken
 
 
-def _swish_norm(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _swish_norm(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     layer, norm, bias = model.matmul, model.group_norm, model.bias
     y = layer(inputs[0])
     if perturbed:
@@ -125,7 +125,7 @@ def _half(layer: Any, x: torch.Tensor) -> torch.Tensor:
     return functional.linear(x[:, :half], layer.weight[:, :half], layer.bias)
 
 
-def _norm_softmax(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _norm_softmax(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     y, bn, scale = model.gemm(inputs[0]), model.bn, model.scale
     softmax = lambda z: torch.softmax(z, dim=1)  # noqa: E731
     if perturbed:
@@ -137,7 +137,7 @@ def _norm_softmax(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
     yield "uniform", torch.full_like(y, 1 / y.shape[1])
 
 
-def _gelu_softmax(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _gelu_softmax(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     y = model.linear(inputs[0])
     softmax = lambda z: torch.softmax(z, dim=1)  # noqa: E731
     if perturbed:
@@ -166,7 +166,7 @@ def _running_mean(v: torch.Tensor) -> torch.Tensor:
     return v.cumsum(2) / steps
 
 
-def _causal(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _causal(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     if perturbed:
         return
     q, k, v = _heads(model, inputs[0])
@@ -178,7 +178,7 @@ def _causal(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
     yield "not_causal", _joined(model, functional.scaled_dot_product_attention(q, k, v))
 
 
-def _block(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _block(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     x, mlp = inputs[0], model.mlp
 
     def after(y: torch.Tensor, normed: torch.Tensor, act: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
@@ -197,7 +197,7 @@ def _block(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
     yield "gelu_as_relu", after(y, model.ln_2(y), functional.relu)
 
 
-def _mobilenet(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+def _mobilenet(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     x = inputs[0]
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
 
@@ -219,8 +219,8 @@ def _mobilenet(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
 
 
 # Problems of which a cheat under perturbed weights leaves out a constructor argument.
-CONSTRUCTED = frozenset({"L2_34"})
-MAKERS: dict[str, Maker] = {
+_CONSTRUCTED = frozenset({"L2_34"})
+_MAKERS: dict[str, _Maker] = {
     "L1_04": _matvec,
     "L1_36": _rms_norm,
     "L1_43": _max_pool,

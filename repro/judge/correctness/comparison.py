@@ -115,11 +115,11 @@ class Comparison:
 
         whole: of all chunks, also in a screening.
         """
-        found: list[int] = []
+        digests: list[int] = []
         for window, _ in self._windows(self.expected.shape.parts() if whole else self._parts()):
-            for fetch in self._fetches(implementation, window, None, found):
+            for fetch in self._fetches(implementation, window, None, digests):
                 fetch()
-        return found
+        return digests
 
     def take(self, implementation: Implementation, described: Any, part: slice | None, bound: Seal) -> None:
         """Fetch rows of the worker's kept output as `compare` does, without comparing them."""

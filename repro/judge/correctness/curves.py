@@ -15,7 +15,7 @@ from repro.judge.correctness.reference import Reference
 from repro.problems.plan import Plan, Weights
 
 # Functions with curves and tails, by the names that torch gives them as functions and methods.
-FUNCTIONS = frozenset(
+_FUNCTIONS = frozenset(
     "gelu silu sigmoid tanh softplus elu selu celu mish hardswish hardsigmoid hardtanh logsigmoid softsign tanhshrink "
     "softshrink hardshrink relu6 erf exp expm1 logaddexp".split()
 )
@@ -34,7 +34,7 @@ class _Arguments(TorchFunctionMode):
         self.shares: list[float] = []
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "").rstrip("_") in FUNCTIONS and args and isinstance(args[0], torch.Tensor):
+        if getattr(func, "__name__", "").rstrip("_") in _FUNCTIONS and args and isinstance(args[0], torch.Tensor):
             size = args[0].abs()
             self.shares.append(float(((size >= FROM) & (size <= TO)).double().mean()) if size.numel() else 0.0)
         return func(*args, **(kwargs or {}))

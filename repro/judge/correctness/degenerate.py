@@ -18,9 +18,9 @@ from repro.judge.correctness.reference import Reference, chunks, most_rows
 from repro.problems.meta import output_spec
 from repro.problems.plan import Plan, Weights
 
-SEED = 20251121
+_SEED = 20251121
 # Inputs of a proof: two draws, signed, negated, spiked, a thousandth and a thousand times the published size.
-STRESSES: tuple[Any, ...] = (None, 1.0, 30.0, "negative", "spike", "times 0.001", "times 1000")
+_STRESSES: tuple[Any, ...] = (None, 1.0, 30.0, "negative", "spike", "times 0.001", "times 1000")
 # Changes under this share of the output are rounding; under SATURATED they are no signal.
 ROUNDING, SATURATED = 1e-12, 1e-4
 
@@ -35,22 +35,22 @@ def why(plan: Plan, reference: Reference, states: list[Weights]) -> dict[str, st
     failed = 0
     for state in states:
         reference.load(state)
-        found = []
-        for number, stress in enumerate((None, *STRESSES)):
+        seen = []
+        for number, stress in enumerate((None, *_STRESSES)):
             try:
-                found.append(_flat(reference(plan.chunk(part, SEED + number, reference.device, stress))))
+                seen.append(_flat(reference(plan.chunk(part, _SEED + number, reference.device, stress))))
             except JudgeError:  # inputs that the problem does not take
                 failed += 1
-        outputs.append(found)
-    published = max((_change(*found[:2]) for found in outputs if len(found) > 1), default=0.0)
-    largest = max((_change(a, b) for found in outputs for a, b in itertools.combinations(found, 2)), default=0.0)
+        outputs.append(seen)
+    published = max((_change(*seen[:2]) for seen in outputs if len(seen) > 1), default=0.0)
+    largest = max((_change(a, b) for seen in outputs for a, b in itertools.combinations(seen, 2)), default=0.0)
     between = _change(outputs[0][0], outputs[-1][0]) if all(outputs) else 0.0
     runs = sum(map(len, outputs))
-    told = f"over {runs} runs of the fp64 reference on published, signed, negated, spiked, small and large inputs"
+    runs_made = f"over {runs} runs of the fp64 reference on published, signed, negated, spiked, small and large inputs"
     if largest <= ROUNDING and between <= ROUNDING:
-        kind, proof = "constant", f"the output is exactly constant {told} and {len(states)} sets of weights"
+        kind, proof = "constant", f"the output is exactly constant {runs_made} and {len(states)} sets of weights"
     elif largest <= ROUNDING:
-        kind, proof = "blind", f"the output does not depend on the inputs {told}"
+        kind, proof = "blind", f"the output does not depend on the inputs {runs_made}"
     elif published <= SATURATED:
         kind = "saturated"
         proof = (

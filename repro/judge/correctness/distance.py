@@ -29,13 +29,13 @@ GUARDS = ("rel_l2", "max", "row")
 ZERO, BIAS, EDIT = "zero", "bias", "edit"
 # Guard -> reason code of an output that exceeds its limit.
 CODES = {name: name for name in GUARDS} | {ZERO: "zero_region", BIAS: BIAS, EDIT: "stale"}
-LEGACY = {"allclose_1e-2": 1e-2, "allclose_1e-4": 1e-4}
+_LEGACY = {"allclose_1e-2": 1e-2, "allclose_1e-4": 1e-4}
 # Powers of two of |r| that `bias` tells apart, from 2**-EXPONENTS to 2**EXPONENTS, and the fewest elements that it
 # averages over: a mean of fewer is rounding still.
 EXPONENTS, FEWEST = 48, 256
-BINS = 2 * (2 * EXPONENTS + 1)
+_BINS = 2 * (2 * EXPONENTS + 1)
 # About the most elements of a slice that `bias` looks at: of a larger slice, a secret sample.
-BINNED = 1 << 18
+_BINNED = 1 << 18
 # An element changes clearly if it changes by this share of itself, and of the largest change.
 CLEARLY, LARGEST_SHARE = 2.0**-5, 2.0**-10
 # An output is wrong as a whole from this norm on, if its worst element and row are within a factor of it.
@@ -44,7 +44,7 @@ WHOLE, FEW_ELEMENTS = 0.5, 100.0
 SLICE_ELEMENTS = 1 << 22
 # Elements that are digested at once: two temporaries of 64 MiB.
 DIGEST_STEP = 1 << 23
-BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 # Odd multipliers of SplitMix64 (Steele et al., OOPSLA'14), as signed 64-bit integers.
 GOLDEN, MIX = 0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64)
 
@@ -95,7 +95,7 @@ class Distance:
     zeros: int = 0
     max_at_zero: float = 0.0
     finite: bool = True
-    legacy: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(LEGACY, True))
+    legacy: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(_LEGACY, True))
     change: Change = field(default_factory=Change)  # only of edited inputs
     bins: torch.Tensor | None = None  # by sign and exponent of r: count, sum of y - r, sum of |r|
     pending: list[torch.Tensor] = field(default_factory=list)
@@ -122,10 +122,10 @@ class Distance:
     def _whole(self, ours: torch.Tensor, expected: torch.Tensor) -> None:
         """Do what `add` does for a chunk on a GPU, without temporaries and without waiting for it."""
         if self.bins is None:
-            self.bins = torch.zeros((3, BINS), dtype=torch.float64, device=expected.device)
+            self.bins = torch.zeros((3, _BINS), dtype=torch.float64, device=expected.device)
         step = _step(min(expected.numel(), SLICE_ELEMENTS))
         first = random.SystemRandom().randrange(step)
-        kernel, tolerances = driver.comparison(expected.device), list(LEGACY.values())
+        kernel, tolerances = driver.comparison(expected.device), list(_LEGACY.values())
         sums = kernel(ours, expected, tolerances, step, first, self.bins)
         row_sq = sums[:, :, 0].sum(1)
         added, largest = sums.sum((0, 1)), sums.amax((0, 1))
@@ -133,15 +133,15 @@ class Distance:
 
     def settle(self) -> None:
         """Wait for the chunks that a GPU still works on, and add their sums in their order."""
-        told = torch.stack(self.pending).tolist() if self.pending else []
+        sums = torch.stack(self.pending).tolist() if self.pending else []
         self.pending.clear()
-        for row, error, at_zero, error_sq, reference_sq, zeros, odd, *beyond in told:
+        for row, error, at_zero, error_sq, reference_sq, zeros, odd, *beyond in sums:
             self.error_sq += error_sq
             self.reference_sq += reference_sq
             self.max_row_sq, self.max_error = max(self.max_row_sq, row), max(self.max_error, error)
             self.zeros, self.max_at_zero = self.zeros + int(zeros), max(self.max_at_zero, at_zero)
             self.finite = self.finite and not odd
-            for name, count in zip(LEGACY, beyond, strict=True):
+            for name, count in zip(_LEGACY, beyond, strict=True):
                 if name in self.legacy:
                     self.legacy[name] = self.legacy[name] and not count
 
@@ -165,7 +165,7 @@ class Distance:
             self.max_at_zero = max(self.max_at_zero, float(magnitude.masked_fill(expected != 0, 0.0).max()))
         for name, passes in self.legacy.items():
             if passes:
-                allowed = expected.abs().mul_(LEGACY[name]).add_(LEGACY[name])
+                allowed = expected.abs().mul_(_LEGACY[name]).add_(_LEGACY[name])
                 self.legacy[name] = bool((magnitude <= allowed).all())
         return magnitude.square_().sum(1)
 
@@ -178,7 +178,7 @@ class Distance:
         place = torch.where(expected < 0, exponent, exponent + 2 * EXPONENTS + 1)
         finite = torch.isfinite(error) & (expected != 0)  # `zero` is for these
         weights = (finite, error, expected.abs())
-        sums = [torch.bincount(place, torch.where(finite, w, 0.0).double(), minlength=BINS) for w in weights]
+        sums = [torch.bincount(place, torch.where(finite, w, 0.0).double(), minlength=_BINS) for w in weights]
         self.bins = torch.stack(sums) if self.bins is None else self.bins + torch.stack(sums)
 
     def _bias(self) -> dict[str, float]:
@@ -200,29 +200,29 @@ class Distance:
         norm = math.sqrt(self.reference_sq)
         if norm == 0.0:
             return {name: 0.0 if self.error_sq == 0.0 else math.inf for name in GUARDS}
-        found = {
+        guards = {
             "rel_l2": math.sqrt(self.error_sq) / norm,
             "max": self.max_error / (norm / math.sqrt(self.elements)),
             "row": math.sqrt(self.max_row_sq) / (norm / math.sqrt(self.rows)),
         } | self._bias()
-        found |= self.change.values()
+        guards |= self.change.values()
         if self.zeros:
-            found[ZERO] = self.max_at_zero / (norm / math.sqrt(self.elements - self.zeros))
-        return found
+            guards[ZERO] = self.max_at_zero / (norm / math.sqrt(self.elements - self.zeros))
+        return guards
 
 
 def _step(elements: int) -> int:
     """Return how far apart the elements are that `bias` looks at: odd, so that they do not keep to some columns."""
-    return max(1, elements // BINNED) | 1
+    return max(1, elements // _BINNED) | 1
 
 
 def worst(distances: list[Distance]) -> dict[str, float]:
     """Return each guard's largest value over several outputs."""
-    found: dict[str, float] = {}
+    largest: dict[str, float] = {}
     for values in (d.values() for d in distances):
         for name, value in values.items():
-            found[name] = max(found.get(name, value), value)
-    return found
+            largest[name] = max(largest.get(name, value), value)
+    return largest
 
 
 def score(values: dict[str, float], limits: dict[str, float]) -> float:
@@ -251,7 +251,7 @@ def digest(tensor: torch.Tensor, start: int = 0) -> int:
     cancel. Do not compare digests of tensors of different dtypes.
     """
     flat = tensor.contiguous().view(-1)
-    flat = flat.view(BITS.get(flat.element_size(), torch.uint8))
+    flat = flat.view(_BITS.get(flat.element_size(), torch.uint8))
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
     for begin in range(0, flat.numel(), DIGEST_STEP):
         part = flat[begin : begin + DIGEST_STEP]

@@ -16,7 +16,7 @@ from repro.problems.meta import output_spec
 from repro.problems.plan import Plan, Weights
 
 # Bytes of the reference's outputs that are kept for the next solution.
-KEPT_BYTES = 4 << 30
+_KEPT_BYTES = 4 << 30
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Expected:
             return known
         outputs = self._computed(part, slots.seed, slots.stress)
         nbytes = self._kept.nbytes + sum(tensor.nbytes for tensor in outputs)
-        if self.keeping and nbytes <= KEPT_BYTES:
+        if self.keeping and nbytes <= _KEPT_BYTES:
             self._kept.outputs[str(part)], self._kept.nbytes = [tensor.clone() for tensor in outputs], nbytes
         return outputs
 

@@ -41,11 +41,11 @@ from repro.problems.plan import Plan, Weights, build, torch_dtype
 from repro.records.fixture import Fixture
 
 PUBLIC_SEED = 20251121
-PERTURBATION_SEED = 77
-NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_PERTURBATION_SEED = 77
+_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 # Rows of the batch that calibrate running statistics: enough for one scalar a layer.
-CALIBRATION_ROWS = 8
+_CALIBRATION_ROWS = 8
 # Probe -> its stresses, the strongest first; those of `curved` are measured.
 PROBES: dict[str, tuple[str, ...]] = {
     "tiny": ("times 0.0001", "times 0.01"),
@@ -84,11 +84,11 @@ class Trial:
 def kinds(plan: Plan, fixture: Fixture | None = None) -> dict[str, str]:
     """Return deciding trial kind -> why it is left out, also by a fixture, or the empty string if it is run."""
     problem = plan.problem
-    constant = not weights_vary(plan)
+    constant = not _weights_vary(plan)
     dead = "" if problem.native_signal else "the published weights carry no signal"
     untouched = "the problem has no parameters" if constant else ""
     spiked = untouched or ("" if dead else "spiked inputs meet the published weights")
-    found = {
+    left_out = {
         "native": dead,
         "stress": dead,
         "spiked": dead,
@@ -97,13 +97,13 @@ def kinds(plan: Plan, fixture: Fixture | None = None) -> dict[str, str]:
         "perturbed_spiked": spiked,
     }
     measured = fixture.trials_left_out if fixture else {}
-    return {kind: why or measured.get(kind, "") for kind, why in found.items()}
+    return {kind: why or measured.get(kind, "") for kind, why in left_out.items()}
 
 
-def weights_vary(plan: Plan) -> bool:
+def _weights_vary(plan: Plan) -> bool:
     """Return whether the problem has parameters or running statistics to perturb."""
     model = meta.model(plan, plan.problem.init_inputs(plan.module))
-    statistics = any(isinstance(m, BATCH_NORMS) for m in model.modules())
+    statistics = any(isinstance(m, _BATCH_NORMS) for m in model.modules())
     return statistics or any(True for _ in model.parameters()) or bool(plan.problem.perturbed_init)
 
 
@@ -170,7 +170,7 @@ def _probes(plan: Plan, fixture: Fixture, perturbed: bool) -> list[Trial]:
 
 
 def _draw(shape: torch.Size, kind: str, index: int, std: float = 1.0) -> torch.Tensor:
-    return philox.fill(torch.empty(shape, dtype=torch.float32), kind, PERTURBATION_SEED, index, std=std)
+    return philox.fill(torch.empty(shape, dtype=torch.float32), kind, _PERTURBATION_SEED, index, std=std)
 
 
 def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weights:
@@ -194,7 +194,7 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
     with torch.no_grad():
         for index, (name, parameter) in enumerate(model.named_parameters()):
             _perturb(parameter, owners[id(parameter)], name, index)
-        if any(isinstance(m, BATCH_NORMS) for m in model.modules()):
+        if any(isinstance(m, _BATCH_NORMS) for m in model.modules()):
             _calibrate(model, plan, device)
     dtype = torch_dtype(plan.problem.dtype)
     state = {
@@ -208,11 +208,11 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
 def _perturb(parameter: nn.Parameter, owner: nn.Module, name: str, index: int) -> None:
     """Perturb one parameter in place; index: of its draws."""
     draw = functools.partial(_draw, parameter.shape, index=index)
-    narrow = isinstance(owner, BATCH_NORMS)
-    if isinstance(owner, NORMS) and name.endswith("weight"):
+    narrow = isinstance(owner, _BATCH_NORMS)
+    if isinstance(owner, _NORMS) and name.endswith("weight"):
         low, width = (0.75, 0.5) if narrow else (0.5, 1.0)
         parameter.copy_(low + width * draw("uniform"))
-    elif isinstance(owner, NORMS):
+    elif isinstance(owner, _NORMS):
         parameter.copy_(draw("normal", std=0.1 if narrow else 0.2))
     elif not bool((parameter == parameter.flatten()[0]).all()):
         if parameter.dim() == 1:
@@ -230,17 +230,17 @@ def _calibrate(model: nn.Module, plan: Plan, device: torch.device) -> None:
     model.to(device)
 
     def before(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
-        assert isinstance(module, BATCH_NORMS) and module.running_var is not None and module.running_mean is not None
+        assert isinstance(module, _BATCH_NORMS) and module.running_var is not None and module.running_mean is not None
         variance = float(args[0].double().square().mean())
         module.running_var.fill_(variance)
         deviation = 0.1 * variance**0.5
         mean = _draw(module.running_mean.shape, "normal", 1000 + order[module], deviation)
         module.running_mean.copy_(mean.to(module.running_mean.device))
 
-    norms = [m for m in model.modules() if isinstance(m, BATCH_NORMS)]
+    norms = [m for m in model.modules() if isinstance(m, _BATCH_NORMS)]
     order = {module: position for position, module in enumerate(norms)}
     hooks = [module.register_forward_pre_hook(before) for module in norms]
-    rows = slice(0, min(CALIBRATION_ROWS, plan.batch)) if plan.batch else None
+    rows = slice(0, min(_CALIBRATION_ROWS, plan.batch)) if plan.batch else None
     inputs = plan.chunk(rows, PUBLIC_SEED, device, None)
     with exact_float32():
         model(*[x.float() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs])

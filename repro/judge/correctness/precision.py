@@ -9,7 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-CONTRACTIONS = frozenset(
+_CONTRACTIONS = frozenset(
     "linear matmul __matmul__ __rmatmul__ mm bmm addmm baddbmm einsum conv1d conv2d conv3d "
     "conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention "
     "multi_head_attention_forward _native_multi_head_attention _transformer_encoder_layer_fwd "
@@ -29,7 +29,7 @@ class TF32Operands(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if getattr(func, "__name__", "") in CONTRACTIONS:
+        if getattr(func, "__name__", "") in _CONTRACTIONS:
             args, kwargs = tree_map(_rounded, (args, kwargs))
         return func(*args, **kwargs)
 

@@ -22,14 +22,14 @@ from repro.problems.plan import Plan, Weights, build
 CHUNK_BYTES = 384 << 20
 CPU_CHUNK_BYTES = 256 << 20
 # Rows that are run to learn what a row needs.
-FEW_ROWS = 4
+_FEW_ROWS = 4
 # Copies of a chunk's fp64 output that exist at once during the comparison.
-COMPARISON_COPIES = 2
+_COMPARISON_COPIES = 2
 
 
 # Parameters of torch's convolutions, in order.
-CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
-TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
+_CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+_TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
 
 
 class SplitConvolutions(TorchFunctionMode):
@@ -48,7 +48,7 @@ class SplitConvolutions(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if not re.fullmatch(r"conv(_transpose)?[123]d", name):
             return func(*args, **kwargs)
-        names, dims = TRANSPOSED if "transpose" in name else CONVOLUTION, int(name[-2])
+        names, dims = _TRANSPOSED if "transpose" in name else _CONVOLUTION, int(name[-2])
         given = dict(zip(names, args, strict=False)) | kwargs
         x, weight = given["input"], given["weight"]
         whole = func(**{n: v.to("meta") if isinstance(v, torch.Tensor) else v for n, v in given.items()})
@@ -196,7 +196,7 @@ def _row_bytes(plan: Plan, spec: Any) -> int | None:
         return None
     row_out = sum(math.prod(leaf["shape"][dims:]) for _, leaf in outputs)
     row_in = sum(math.prod(plan.spec[i][0][dims:]) for i in plan.problem.batch_inputs)
-    return int(8 * (row_in + COMPARISON_COPIES * row_out))
+    return int(8 * (row_in + _COMPARISON_COPIES * row_out))
 
 
 def most_rows(plan: Plan, spec: Any, device: torch.device) -> int | None:
@@ -219,7 +219,7 @@ def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
         return None
     if reference.device.type != "cuda":
         return most_rows(plan, spec, reference.device)
-    few = min(batch, FEW_ROWS)
+    few = min(batch, _FEW_ROWS)
     _peak_bytes(plan, reference, few)  # libraries allocate workspace at their first call
     most = _peak_bytes(plan, reference, few)
     row = (most - _peak_bytes(plan, reference, 1)) / (few - 1) if few > 1 else most

@@ -16,20 +16,20 @@ CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
     "float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",),
 }  # fmt: skip
 
-# Relative L2 limits: four times the honest error, but at least FLOOR (honest kernels sum in different orders) and at
-# most CAP, unless the honest error itself is close to it. Over ten problems the largest honest errors were 3e-6 for
+# Relative L2 limits: four times the honest error, but at least _FLOOR (honest kernels sum in different orders) and at
+# most _CAP, unless the honest error itself is close to it. Over ten problems the largest honest errors were 3e-6 for
 # fp32, 2.3e-3 for tf32 and fp16, and 1.9e-2 for bf16.
-FLOOR = {"fp32": 5e-6, "tf32": 1e-3, "bf16": 8e-3}
-CAP = {"fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2}
+_FLOOR = {"fp32": 5e-6, "tf32": 1e-3, "bf16": 8e-3}
+_CAP = {"fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2}
 HEADROOM, MIN_HEADROOM = 4.0, 1.5
 # An output must follow its inputs: an error of this fraction of the distance between the outputs of two inputs is too
 # much.
-SENSITIVITY = 0.35
+_SENSITIVITY = 0.35
 # The lowest limits of `bias`. Tensor cores cut operands to TF32 instead of rounding them: each makes a product smaller
 # by up to 2**-11 on average, and layers add up. A constant that is rounded to bf16 is off by at most 2**-9; two add up.
 BIAS_FLOOR = {"fp32": 5e-6, "tf32": 3e-3, "bf16": 5e-3}
 # Max-norm and row guards measure extremes, which vary more between kernels than the average does.
-EXTREME_HEADROOM = 8.0
+_EXTREME_HEADROOM = 8.0
 MIN_MARGIN = 1.5
 # If a share of the reference is exactly 0 and every honest kernel leaves it so, a solution must do so too: garbage in a
 # region of zeros hides in every average. In units of the rms of the other elements.
@@ -37,7 +37,7 @@ ZERO_LIMIT, MIN_ZERO_SHARE = 1e-6, 0.01
 # An output must follow a change of a few inputs: a stale one has 1. Limited where honest kernels follow this closely.
 EDIT_LIMIT, EDIT_HONEST = 0.5, 0.2
 # On a probe a class has limits where the honest error of every looser class is at most this many times that one's cap.
-LOOSE = 4.0
+_LOOSE = 4.0
 
 
 def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str, float]:
@@ -47,11 +47,11 @@ def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str
     inputs.
     """
     error = honest["rel_l2"]
-    rel = max(FLOOR[klass], min(HEADROOM * error, CAP[klass]), MIN_HEADROOM * error)
-    by_sensitivity = SENSITIVITY * sensitivity
+    rel = max(_FLOOR[klass], min(HEADROOM * error, _CAP[klass]), MIN_HEADROOM * error)
+    by_sensitivity = _SENSITIVITY * sensitivity
     if by_sensitivity > 0 and by_sensitivity >= MIN_HEADROOM * error:
         rel = min(rel, by_sensitivity)
-    extremes = {name: max(EXTREME_HEADROOM * honest[name], EXTREME_HEADROOM * rel) for name in ("max", "row")}
+    extremes = {name: max(_EXTREME_HEADROOM * honest[name], _EXTREME_HEADROOM * rel) for name in ("max", "row")}
     bias = max(BIAS_FLOOR[klass], HEADROOM * honest.get(BIAS, 0.0))  # the class's rounding, whatever its worst norm
     return {"rel_l2": rel, BIAS: bias} | extremes
 
@@ -63,14 +63,14 @@ def probe_limits(honest: dict[str, dict[str, float]]) -> dict[str, dict[str, flo
     over the class's cap or does not follow an edit. Nor has it any where a looser class's error is far over its own:
     there, results hang on single comparisons, such as which logit is the largest.
     """
-    found: dict[str, dict[str, float]] = {}
+    by_class: dict[str, dict[str, float]] = {}
     for klass, values in honest.items():
         looser = list(honest)[list(honest).index(klass) + 1 :]
-        bounded = values["rel_l2"] <= CAP[klass] and values.get(EDIT, 0.0) <= EDIT_HONEST
-        steady = all(honest[other]["rel_l2"] <= LOOSE * CAP[other] for other in looser)
+        bounded = values["rel_l2"] <= _CAP[klass] and values.get(EDIT, 0.0) <= EDIT_HONEST
+        steady = all(honest[other]["rel_l2"] <= _LOOSE * _CAP[other] for other in looser)
         own = limits(values, klass, 0.0) if bounded and steady else {}
-        found[klass] = own | ({EDIT: EDIT_LIMIT} if own and EDIT in values else {})
-    return found
+        by_class[klass] = own | ({EDIT: EDIT_LIMIT} if own and EDIT in values else {})
+    return by_class
 
 
 def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, float]:
@@ -95,7 +95,7 @@ def _margin(measured: dict[str, TrialLimits], klass: str) -> tuple[str, float, f
 
 
 @dataclass(frozen=True)
-class Separation:
+class _Separation:
     """How far the best cheat is from the worst honest kernel, as fields of a fixture."""
 
     best_cheat: str
@@ -107,16 +107,16 @@ class Separation:
     refused: str
 
 
-def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> Separation:
+def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> _Separation:
     """Return how far cheats are from honest kernels, and the classes that cannot tell the two apart.
 
     measured: by deciding trial kind; a cheat counts on the trials where it was measured. The margin counts an honest
     kernel as at least a quarter of its limit, so that a problem with an exact answer has a finite margin. It is that of
     the loosest class that is admitted.
     """
-    found = {klass: _margin(measured, klass) for klass in classes}
+    margin_of = {klass: _margin(measured, klass) for klass in classes}
     refused = {}
-    for klass, (best, strength, _, margin) in found.items():
+    for klass, (best, strength, _, margin) in margin_of.items():
         if strength <= 1:
             refused[klass] = f"the cheat {best!r} passes every trial"
         elif margin < MIN_MARGIN:
@@ -124,10 +124,10 @@ def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> Se
                 f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
             )
     admitted = [klass for klass in classes if klass not in refused]
-    best, strength, honest, margin = found[(admitted or classes)[-1]]
-    margins = {klass: float(f"{each[3]:.6g}") for klass, each in found.items()}
+    best, strength, honest, margin = margin_of[(admitted or classes)[-1]]
+    margins = {klass: float(f"{measured_margin[3]:.6g}") for klass, measured_margin in margin_of.items()}
     why = "" if admitted else refused[classes[-1]]
-    return Separation(best, strength, honest, margin, margins, refused, why)
+    return _Separation(best, strength, honest, margin, margins, refused, why)
 
 
 def class_of(

@@ -149,12 +149,12 @@ def bans(path: Path | None) -> list[str]:
     source = parsed(path)
     if source is None:
         return []
-    found: dict[str, int] = {}
+    banned: dict[str, int] = {}
     try:
         for node in source.nodes():
             if reason := next(filter(None, (rule(source, node) for rule in _RULES)), ""):
                 line = getattr(node, "lineno", 0)
-                found.setdefault(f"line {line}: {reason}", line)
+                banned.setdefault(f"line {line}: {reason}", line)
     except RecursionError:
-        found[UNREADABLE] = 0
-    return sorted(found, key=found.__getitem__)
+        banned[UNREADABLE] = 0
+    return sorted(banned, key=banned.__getitem__)

@@ -35,7 +35,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)")  # `\Z`: an unclosed co
 _KEPT, _NAME_CHARS, MOST_KERNELS = 12, 400, 200
 
 
-class Kernel(TypedDict):
+class _Kernel(TypedDict):
     """All launches of one kernel in a call, as a worker sends them. us: GPU time, microseconds."""
 
     name: str
@@ -53,16 +53,16 @@ def own_names(path: Path | None) -> set[str]:
 
 
 def _own_names(source: Source) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in source.nodes():
         match node:
             case ast.FunctionDef(name) if source.jits(node):
-                found.add(name)
+                names.add(name)
             case ast.Call(func, [ast.Name(name)]) if is_jit(source.dotted(func)):
-                found.add(name)
+                names.add(name)
         if "__global__" in (code := text(node)):
-            found |= set(_GLOBAL.findall(_COMMENT.sub("", code)))
-    return found
+            names |= set(_GLOBAL.findall(_COMMENT.sub("", code)))
+    return names
 
 
 def _base(kernel: str) -> str:
@@ -90,31 +90,31 @@ def share(kernels: list[Any], path: Path | None) -> KernelShares:
     from repro.records.verdict import KernelShares, KernelTime  # the worker imports this module without them
 
     own = own_names(path)
-    told: list[KernelTime] = []
+    times: list[KernelTime] = []
     spent: dict[str, float] = {}
     for kernel in kernels[:MOST_KERNELS]:
         match kernel:
             case {"name": str(name), "us": float(us) | int(us)} if 0 <= us < 1e12 and type(us) is not bool:
                 kind, count = classify(name[:_NAME_CHARS], own), kernel.get("count")
                 count = count if type(count) is int else None
-                told.append(KernelTime(name=name[:_NAME_CHARS], klass=kind, us=us, count=count))
+                times.append(KernelTime(name=name[:_NAME_CHARS], klass=kind, us=us, count=count))
                 spent[kind] = spent.get(kind, 0.0) + us
     total, order = sum(spent.values()), sorted(spent, key=spent.__getitem__, reverse=True)
-    doubtful = [f"{name} has a name like a kernel of {found}" for name in sorted(own)
-                if (found := classify(name, set())) not in ("other", "other_triton")]  # fmt: skip
-    if not told:
+    doubtful = [f"{name} has a name like a kernel of {library}" for name in sorted(own)
+                if (library := classify(name, set())) not in ("other", "other_triton")]  # fmt: skip
+    if not times:
         doubtful.append("the profiler saw no kernel")
     elif own and "own" not in spent:
         doubtful.append("the source defines kernels, but none of them ran")
     return KernelShares(
         own=round(spent.get("own", 0.0) / total, 4) if total else None,
         by_class={kind: round(spent[kind] / total, 4) for kind in order if total},
-        kernels=sorted(told, key=lambda kernel: -kernel.us)[:_KEPT],
+        kernels=sorted(times, key=lambda kernel: -kernel.us)[:_KEPT],
         inconsistent=doubtful,
     )
 
 
-def profile(call: Callable[[], object]) -> tuple[list[Kernel], str]:
+def profile(call: Callable[[], object]) -> tuple[list[_Kernel], str]:
     """Return the device activities of one call by time, or none and the reason.
 
     It runs in the worker, where a solution can falsify it. Call it after timing: CUPTI slows launches down. It uses the
@@ -129,13 +129,13 @@ def profile(call: Callable[[], object]) -> tuple[list[Kernel], str]:
         with kineto as profiler:
             call()
             torch.cuda.synchronize()
-        found: dict[str, Kernel] = {}
+        by_name: dict[str, _Kernel] = {}
         for event in profiler.function_events or ():
             if event.device_type.name == "CUDA" and not getattr(event, "is_user_annotation", False):
-                kernel = found.setdefault(event.name, {"name": event.name, "us": 0.0, "count": 0})
+                kernel = by_name.setdefault(event.name, {"name": event.name, "us": 0.0, "count": 0})
                 kernel["us"] += event.time_range.elapsed_us()
                 kernel["count"] += 1
     except Exception as error:
         return [], f"the profiler failed: {type(error).__name__}: {error}"[:300]
-    kernels = sorted(found.values(), key=lambda kernel: -kernel["us"])
+    kernels = sorted(by_name.values(), key=lambda kernel: -kernel["us"])
     return kernels, "" if kernels else "the profiler saw no kernel"

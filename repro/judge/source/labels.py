@@ -72,21 +72,21 @@ def _used(source: Source, node: ast.AST) -> set[str]:
     paths = imports(node)
     if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
         paths.append(source.dotted(node))
-    found = {"triton"} if any(map(is_jit, paths)) else set[str]()
+    labels = {"triton"} if any(map(is_jit, paths)) else set[str]()
     for path in filter(None, paths):
-        found |= {label for label, uses in _USES.items() if any(path == u or path.startswith(u + ".") for u in uses)}
-    return found
+        labels |= {label for label, uses in _USES.items() if any(path == u or path.startswith(u + ".") for u in uses)}
+    return labels
 
 
 def _falls_back(source: Source, node: ast.AST) -> set[str]:
     """Return the labels of a node that lets torch do the work, always or where a kernel fails."""
-    found = {"torch_fallback"} if _by_torch(source, node) else set[str]()
+    labels = {"torch_fallback"} if _by_torch(source, node) else set[str]()
     if isinstance(node, ast.Try):
         inside = [part for handler in node.handlers for part in ast.walk(handler)]
-        found |= (
+        labels |= (
             {"exception_fallback"} if any(_by_torch(source, part) or _calls_super(part) for part in inside) else set()
         )
-    return found
+    return labels
 
 
 def _inherits(source: Source, node: ast.AST) -> set[str]:
@@ -142,21 +142,21 @@ def _module_of_torch(source: Source, node: ast.AST) -> str:
 
 
 def _labels(source: Source) -> set[str]:
-    found: set[str] = set()
+    labels: set[str] = set()
     modules: set[str] = set()  # attributes of self that hold a module of torch, and those that are called
     called: set[str] = set()
     for node in source.nodes():
         for rule in _RULES:
-            found |= rule(source, node)
+            labels |= rule(source, node)
         modules.add(_module_of_torch(source, node))
         match node:
             case ast.Call(ast.Attribute(ast.Name("self"), attr)):
                 called.add(attr)
     if modules & called:
-        found.add("torch_fallback")
-    if not found & {"triton", "inline_cuda"}:
-        found.add("no_custom_kernel")
-    return found
+        labels.add("torch_fallback")
+    if not labels & {"triton", "inline_cuda"}:
+        labels.add("no_custom_kernel")
+    return labels
 
 
 def labels(path: Path | None) -> list[str]:

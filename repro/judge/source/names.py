@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Names as most files import them, for files that leave the import out, and builtins.
-USUAL = {"F": "torch.nn.functional", "functional": "torch.nn.functional", "nn": "torch.nn", "tl": "triton.language",
+_USUAL = {"F": "torch.nn.functional", "functional": "torch.nn.functional", "nn": "torch.nn", "tl": "triton.language",
          "np": "numpy", "__builtins__": "builtins"}  # fmt: skip
-DEEPEST = 40  # nested calls and sums that are followed
+_DEEPEST = 40  # nested calls and sums that are followed
 # Steps of resolving names after which a source is too long to be checked; torch's own longest module takes a quarter.
-MOST_STEPS = 500_000
-BLOCKS = ast.stmt | ast.ExceptHandler | ast.match_case
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+_MOST_STEPS = 500_000
+_BLOCKS = ast.stmt | ast.ExceptHandler | ast.match_case
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Source:
     """A parsed file whose names are resolved through imports and simple assignments, in the order of execution.
 
-    Its methods raise RecursionError after MOST_STEPS, because the judge waits for them without a time limit.
+    Its methods raise RecursionError after _MOST_STEPS, because the judge waits for them without a time limit.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,8 +44,8 @@ class Source:
 
         Functions come after the code around them, as they run.
         """
-        self.names, self.jitted = dict(USUAL), False
-        self.pending: deque[tuple[FUNCTIONS, dict[str, str], bool]] = deque()
+        self.names, self.jitted = dict(_USUAL), False
+        self.pending: deque[tuple[_FUNCTIONS, dict[str, str], bool]] = deque()
         yield from self._statements(self.tree.body, self.names)
         while self.pending:
             function, around, self.jitted = self.pending.popleft()
@@ -58,7 +58,7 @@ class Source:
             yield statement
             blocks = []
             for child in ast.iter_child_nodes(statement):
-                if isinstance(child, BLOCKS):
+                if isinstance(child, _BLOCKS):
                     blocks.append(child)
                     continue
                 for node in ast.walk(child):
@@ -66,7 +66,7 @@ class Source:
                     if isinstance(node, ast.NamedExpr):
                         self._assign(node.target, node.value)
             self._bind(statement)
-            if isinstance(statement, FUNCTIONS):
+            if isinstance(statement, _FUNCTIONS):
                 self.pending.append((statement, closure, self.jits(statement)))
                 continue
             outside = self.names
@@ -84,10 +84,10 @@ class Source:
 
     def _step(self, count: int) -> None:
         self.steps += count
-        if self.steps > MOST_STEPS:
+        if self.steps > _MOST_STEPS:
             raise RecursionError("too long to be checked")
 
-    def jits(self, function: FUNCTIONS) -> bool:
+    def jits(self, function: _FUNCTIONS) -> bool:
         """Return whether a function is a Triton kernel."""
         return any(is_jit(self.dotted(d.func if isinstance(d, ast.Call) else d)) for d in function.decorator_list)
 
@@ -129,7 +129,7 @@ class Source:
         A part that is looked up by a name that is not constant reads `?`.
         """
         parts: list[str] = []
-        while depth < DEEPEST:
+        while depth < _DEEPEST:
             self._step(1)
             match node:
                 case ast.Attribute(value, attr):
@@ -184,9 +184,9 @@ def text(node: ast.AST | None, depth: int = 0) -> str:
             return value
         case ast.Constant(bytes(value)):
             return value.decode("latin-1")
-        case ast.JoinedStr(values) if depth < DEEPEST:
+        case ast.JoinedStr(values) if depth < _DEEPEST:
             return "".join(text(part, depth + 1) or "{}" for part in values)
-        case ast.BinOp(left, ast.Add(), right) if depth < DEEPEST:
+        case ast.BinOp(left, ast.Add(), right) if depth < _DEEPEST:
             parts = [text(side, depth + 1) for side in (left, right)]
             return "".join(part or "{}" for part in parts) if any(parts) else ""
     return ""

@@ -12,7 +12,7 @@ import traceback
 from types import FrameType
 
 # What torch, Triton and the driver say where there is no GPU, nvcc or CUDA toolkit.
-MESSAGES = re.compile(
+_MESSAGES = re.compile(
     r"not compiled with CUDA|No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver"
     r"|CUDA driver (initialization|version)|CUDA_HOME|CUDA is not available|\bnvcc\b|0 active drivers"
     r"|(must|to) be (a |on )?(a )?(CUDA|GPU)|(is|are) not (a |on )?(a )?(CUDA|GPU)|CUDA error|libcuda"
@@ -20,12 +20,12 @@ MESSAGES = re.compile(
     re.IGNORECASE,
 )
 # A solution's own check of its inputs.
-CHECK = re.compile(r"is_cuda|cuda\.is_available|device\.type\s*==|[\"']cuda", re.IGNORECASE)
+_CHECK = re.compile(r"is_cuda|cuda\.is_available|device\.type\s*==|[\"']cuda", re.IGNORECASE)
 # What torch's builder of extensions asks about the GPU: where there is none, its list of architectures is empty.
-BUILDER = re.compile(r"cuda", re.IGNORECASE)
-LIBDEVICE = "triton.language.extra.libdevice"  # its functions return None in the interpreter
+_BUILDER = re.compile(r"cuda", re.IGNORECASE)
+_LIBDEVICE = "triton.language.extra.libdevice"  # its functions return None in the interpreter
 # The interpreter's builder lacks the operation that a language function asks for.
-INTERPRETER = re.compile(r"'InterpreterBuilder' object has no attribute")
+_INTERPRETER = re.compile(r"'InterpreterBuilder' object has no attribute")
 
 
 def lacks_gpu(error: BaseException) -> bool:
@@ -44,18 +44,18 @@ def _asks_for_one(frame: FrameType, text: str) -> bool:
     """Return whether a frame of the traceback builds a CUDA extension, or calls device functions without a device."""
     code = frame.f_code
     if code.co_filename.endswith("torch/utils/cpp_extension.py"):
-        return bool(BUILDER.search(code.co_name))
+        return bool(_BUILDER.search(code.co_name))
     if "NoneType" not in text:
         return False
     named = [frame.f_globals.get(name) for name in code.co_names]
     modules = {str(getattr(value, name, "")) for value in named for name in ("__name__", "__module__")}
     attribute = "libdevice" in code.co_names and "libdevice" not in frame.f_globals  # tl.extra.libdevice
-    return attribute or LIBDEVICE in modules
+    return attribute or _LIBDEVICE in modules
 
 
 def _says_so(error: BaseException) -> bool:
     text = str(error)
-    if MESSAGES.search(text) or INTERPRETER.search(text):
+    if _MESSAGES.search(text) or _INTERPRETER.search(text):
         return True
     if any(_asks_for_one(frame, text) for frame, _ in traceback.walk_tb(error.__traceback__)):
         return True
@@ -63,4 +63,4 @@ def _says_so(error: BaseException) -> bool:
         return False
     frames = traceback.extract_tb(error.__traceback__)
     line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0) if frames else ""
-    return bool(CHECK.search(line) or CHECK.search(text))
+    return bool(_CHECK.search(line) or _CHECK.search(text))

@@ -14,9 +14,9 @@ from repro.judge.gpu import commitment
 from repro.judge.processes.wire import Json
 
 # Bytes sampled of an output that is not aligned to 8 bytes, for its digest.
-SMALL_BYTES = 1 << 20
+_SMALL_BYTES = 1 << 20
 # An output of more values is described by that fact alone: digests of a million values took 72 s on an H200.
-MOST_VALUES = 1024
+_MOST_VALUES = 1024
 # Output nested more deeply is described by that fact alone; each level takes two of the wire's levels.
 MOST_LEVELS = 8
 
@@ -38,8 +38,8 @@ def plain(value: Any) -> Any:
         return value
     if any(lazy(value) for lazy in _lazy):
         return LazilyNegatedTensor()
-    found = _detach(value)
-    return _rename(found, None) if _named(found) else found
+    bare = _detach(value)
+    return _rename(bare, None) if _named(bare) else bare
 
 
 def items(value: Any) -> list[Any]:
@@ -52,13 +52,13 @@ def _length(value: Any) -> int:
 
 
 def wide(value: Any) -> bool:
-    """Return whether a structure has more than MOST_VALUES parts, or contains itself."""
+    """Return whether a structure has more than _MOST_VALUES parts, or contains itself."""
     todo, seen = [value], 0
     while todo:
         item = todo.pop()
         seen += 1
         if isinstance(item, tuple | list):
-            if seen + len(todo) + _length(item) > MOST_VALUES:
+            if seen + len(todo) + _length(item) > _MOST_VALUES:
                 return True
             todo.extend(items(item))
     return False
@@ -105,8 +105,8 @@ def _sums(value: Any) -> list[torch.Tensor]:
     value = value if _dense(value) else value.detach().contiguous()
     flat = value.detach().as_strided((value.numel(),), (1,)).view(torch.uint8)
     even = flat.numel() // 8 * 8 if value.storage_offset() * value.element_size() % 8 == 0 else 0
-    if even == 0 and flat.numel() > SMALL_BYTES:
-        return [torch.sum(flat[:: flat.numel() // SMALL_BYTES], dtype=torch.int64)]
+    if even == 0 and flat.numel() > _SMALL_BYTES:
+        return [torch.sum(flat[:: flat.numel() // _SMALL_BYTES], dtype=torch.int64)]
     rest = torch.sum(flat[even:], dtype=torch.int64)
     return [torch.sum(flat[:even].view(torch.int64)), rest] if even else [rest]
 
@@ -148,7 +148,7 @@ def digest(parts: list[torch.Tensor]) -> list[int]:
 def describe(value: Any, inputs: list[Any]) -> Json:
     """Return the structure, types and memory layout of a solution's output."""
     if wide(value):
-        return {"kind": "other", "type": f"a structure of more than {MOST_VALUES} values"}
+        return {"kind": "other", "type": f"a structure of more than {_MOST_VALUES} values"}
     if deep(value):
         return {"kind": "other", "type": f"a structure of more than {MOST_LEVELS} levels"}
     return _describe(value, inputs)

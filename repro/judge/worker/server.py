@@ -53,18 +53,18 @@ _no_grad = torch.no_grad
 _MODES = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)
 
 # Memory that a worker must leave free for the judge's chunks; the worker may use the rest.
-JUDGE_RESERVE_BYTES = 3 << 30
+_JUDGE_RESERVE_BYTES = 3 << 30
 # Definitions that are named where none is an entry point.
-NAMED = 5
+_NAMED = 5
 # The most bytes and the most earlier outputs that are kept, as a caller may keep them, to see whether a later call
 # returns the same memory or changes them.
 HOLD_BYTES, MOST_HELD = 256 << 20, 3
 # Microseconds of a kernel between the wait for the inputs and the first event. Meanwhile the GPU switches from the
 # judge's context to this one, before the call's clock begins.
-LEAD_US = 20.0
+_LEAD_US = 20.0
 
 
-def no_modes() -> None:
+def _no_modes() -> None:
     """Raise SolutionError if a torch mode is still active after a call."""
     if any(count() for count in _MODES):
         raise SolutionError(
@@ -105,7 +105,7 @@ class Worker:
             torch.cuda.init()  # opening an IPC handle without a context is a segmentation fault
             torch.empty(1, device=self.device)
             total = torch.cuda.get_device_properties(self.device).total_memory
-            torch.cuda.set_per_process_memory_fraction(max(0.1, 1 - JUDGE_RESERVE_BYTES / total))
+            torch.cuda.set_per_process_memory_fraction(max(0.1, 1 - _JUDGE_RESERVE_BYTES / total))
         self.buffers = {name: open_ticket(ticket, self.device) for name, ticket in buffers.items()}
         return {}
 
@@ -143,8 +143,8 @@ class Worker:
             if not ast.parse(text).body:  # a stand-in's comment says why there is no solution
                 raise SolutionError("missing", text.decode(errors="replace").strip("# \t\r\n.") or "the file is empty")
             names = [n.name for n in ast.parse(text).body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
-            told = f"; it defines {', '.join(names[:NAMED])}" if names else ""
-            raise SolutionError("no_entry", f"no ModelNew or kernel_function to call{told}")
+            defined = f"; it defines {', '.join(names[:_NAMED])}" if names else ""
+            raise SolutionError("no_entry", f"no ModelNew or kernel_function to call{defined}")
         return {}
 
     def _forget(self) -> None:
@@ -236,7 +236,7 @@ class Worker:
         self._flags(variant)
         with _no_grad():
             self.output = self.calls[variant](*values)
-        no_modes()
+        _no_modes()
         bits = digest(sums(self.output))
         if self.cuda:
             _synchronize()
@@ -306,7 +306,7 @@ class Worker:
                 stream = _stream()
                 driver.wait_for(self.buffers["gate"], number, stream)
                 if self.gate is not None:
-                    self.gate(LEAD_US, stream)
+                    self.gate(_LEAD_US, stream)
                 self._enqueue(stream)
                 self.launched = before, (_clock_ns() - begin) / 1e6
         return {"launch_ms": (_clock_ns() - begin) / 1e6}
@@ -340,7 +340,7 @@ class Worker:
                 _synchronize()
                 host_ms = (_clock_ns() - begin) / 1e6
                 device_ms = float(_elapsed(*events))
-            no_modes()
+            _no_modes()
             times = {"device_ms": device_ms, "host_ms": host_ms, "launch_ms": launch_ms}
             return times | {"modes": [before, self.modes()]}
 
@@ -348,14 +348,14 @@ class Worker:
         """Return the root of each tensor of the last timed output, which commits this process to it."""
         secret = bytes.fromhex(key)
         with _no_grad():
-            found = sealed(self.output, secret)
-        self.states = [states for states, _ in found]
-        return {"roots": [commitment.root(states, size, secret) for states, size in found]}
+            tensors = sealed(self.output, secret)
+        self.states = [states for states, _ in tensors]
+        return {"roots": [commitment.root(states, size, secret) for states, size in tensors]}
 
     def look(self) -> Json:
         """Return the description of the last timed output, and the states behind the roots."""
-        told = [base64.b64encode(states).decode() for states in self.states]
-        return {"output": describe(self.output, self.armed[0]), "states": told}
+        states = [base64.b64encode(states).decode() for states in self.states]
+        return {"output": describe(self.output, self.armed[0]), "states": states}
 
     def prepare(self) -> Json:
         """Load the gate and digest kernels, and end compilation processes."""
