@@ -167,7 +167,7 @@ self-test: ready
 test-slow: $(VENV)/.dev $(VENV)/.ray
 	$(PYTEST) --dist loadfile -m "slow and not (docker or clock or gpu)" $(ARGS) || [ $$? -eq 5 ]
 
-# One process tests the containers of a file, because `repro gc` in one test may remove those of another.
+# One process tests the containers of a file, because `repro doctor --clean` in one test may remove those of another.
 test-docker: $(VENV)/.dev $(VENV)/.ray image
 	$(PYTEST) --dist loadfile -m docker $(ARGS) || [ $$? -eq 5 ]
 

@@ -291,7 +291,7 @@ def remembered(bundle: str) -> Iterator[list[str]]:
 def verbs() -> dict[str, argparse.ArgumentParser]:
     """Every verb that the help lists, in its order, with its parser."""
     (group,) = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
-    return {name: group.choices[name] for names in GROUPS.values() for name in names}
+    return {name: group.choices[name] for modules in GROUPS.values() for name in modules}
 
 
 def _options(text: str) -> dict[str, str]:

@@ -156,11 +156,21 @@ def find(root: Path, names: list[str] | None = None) -> list[Artifact]:
     return [artifact for artifact in artifacts if not names or any(_matches(artifact, name) for name in names)]
 
 
+def holds(folder: Path) -> bool:
+    """Return whether a folder holds artifacts with a file of theirs, or is one."""
+    artifacts = _artifacts(folder.resolve()) if folder.is_dir() else []
+    return any(_has_a_file(artifact.path) for artifact in artifacts)
+
+
 def _artifacts(root: Path) -> list[Artifact]:
-    if number(root.name) is not None and any((root / f).exists() for f in ("problem.py", TRACE, *KERNELS.values())):
+    if number(root.name) is not None and _has_a_file(root):
         return [Artifact(root)]
     folders = [Artifact(folder) for folder in root.iterdir() if folder.is_dir() and number(folder.name) is not None]
     return sorted(folders, key=lambda artifact: (artifact.number or 0, artifact.name))
+
+
+def _has_a_file(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ("problem.py", TRACE, *KERNELS.values()))
 
 
 def _matches(artifact: Artifact, name: str) -> bool:

@@ -1,17 +1,15 @@
-"""The verb `optimize`: its arguments, and the run that they make."""
+"""`repro optimize`: search a faster kernel from one that is correct."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro import config
-from repro.cli import device
-from repro.cli.offline import Run, json_option, write_json, write_text
+from repro.cli import arguments, output
 from repro.engines import choose, require_alike
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
@@ -22,15 +20,13 @@ if TYPE_CHECKING:
     from repro.optimize.runner import Finished
     from repro.problems.catalogue import Problem
 
-PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
-MODELS = ("anthropic", "claude-code")
+TEXT = "search a faster kernel: rewrite, judge, time, keep what is faster"
+_PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
+_MODELS = ("anthropic", "claude-code")
 
 
-def add(
-    verb: Callable[[str, str, Run], argparse.ArgumentParser], common: Callable[[argparse.ArgumentParser], None]
-) -> None:
-    """Add the verb to a command line. common: adds the arguments that every verb that measures has."""
-    parser = verb("optimize", "search a faster kernel: rewrite, judge, time, keep what is faster", _optimize)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("problem", nargs="?", metavar="PROBLEM", help="a shipped id (L1_36) or a KernelBench file")
     parser.add_argument(
         "--from", dest="kernel", type=Path, metavar="KERNEL",
@@ -42,16 +38,14 @@ def add(
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=8, help="most rounds")
     parser.add_argument("--beam", type=int, default=2, help="programs that are expanded in a round")
-    parser.add_argument("--directions", type=int, default=2, help="rewrites whose numbers are turned in a round")
     parser.add_argument(
         "--screen", type=int, default=None,
         help="candidates that are judged quickly in a round (default: 40, on the CPU 6)",
     )  # fmt: skip
     parser.add_argument("--finalists", type=int, default=4, help="candidates that are judged in full in a round")
     parser.add_argument("--minutes", type=float, default=10.0, help="start no round after this many minutes")
-    parser.add_argument("--patience", type=int, default=3, help="the search ends after this many rounds without a gain")
     parser.add_argument(
-        "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(PROPOSERS)}"
+        "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(_PROPOSERS)}"
     )
     parser.add_argument("--inbox", type=Path, metavar="DIR", help="the folder in which candidates of `inbox` appear")
     model = parser.add_argument_group("with a model: --proposer anthropic or claude-code")
@@ -59,14 +53,8 @@ def add(
     model.add_argument(
         "--upstream", default="anthropic", metavar="U", help="anthropic, bedrock, or replay:PATH, a script of replies"
     )
-    model.add_argument("--base-url", default="", metavar="URL", help="the provider's address, if not the usual one")
     model.add_argument("--usd", type=float, default=None, help="most money, by the price table")
-    model.add_argument("--tokens", type=int, default=None, help="most tokens, without reads from the prompt cache")
     parser.add_argument("--seed", type=int, default=0, help="seed of the search")
-    parser.add_argument(
-        "--ptx", action="store_true",
-        help="compile the candidates of `search` before they are judged, and drop those with the PTX of a known one",
-    )  # fmt: skip
     parser.add_argument("--replay", type=Path, metavar="RUN",
                         help="repeat the decisions of a run's folder or archive, without judging anything")  # fmt: skip
     parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as in `repro evaluate`")
@@ -75,13 +63,17 @@ def add(
         help="put the rounds of a folder in the published layout beside those of this run",
     )  # fmt: skip
     parser.add_argument(
-        "--report", type=Path, metavar="FILE", help="write the tree of candidates: .html is a page, .svg its figure"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the tree of candidates: .html is a page, .svg its figure",
     )
-    json_option(parser, "write every program with its verdict")
-    common(parser)
+    arguments.json_option(parser, "write every program with its verdict")
+    arguments.measuring(parser, timed=False)
 
 
-def _optimize(args: argparse.Namespace, progress: Progress) -> int:
+def run(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 0 whether or not a faster kernel was found, 1 where the kernel to start from is not correct."""
     from repro.optimize import runner
     from repro.optimize.kernel_source import sha256
@@ -96,10 +88,10 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     names = tuple(args.proposer.split(","))
     if "inbox" in names and not args.inbox.is_dir():
         raise UsageError(f"no such folder: {args.inbox}", "--inbox names the folder in which candidates appear")
-    model = _model(args) if set(names) & set(MODELS) else ""
+    model = _model(args) if set(names) & set(_MODELS) else ""
     kernel = runner.read_kernel(args.kernel or runner.shipped_kernel(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
-    engine, size = device.sized(args, progress)
+    engine, size = arguments.engine_and_size(args, progress)
     require_alike(engine, ": a search compares all times with each other.")
     if "claude-code" in names and (kernel.entry != "ModelNew" or args.problem.endswith(".py")):
         raise UsageError("claude-code needs a kernel with ModelNew, and a shipped problem", "", "Choose anthropic.")
@@ -109,8 +101,8 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     screen = args.screen or runner.SCREEN[engine.device]
     options = Options(
         problem.key if not args.problem.endswith(".py") else args.problem, size, problem.dtype, engine.device,
-        sha256(kernel.source.decode()), names, args.rounds, args.beam, args.directions, screen, args.finalists,
-        args.minutes, args.patience, args.seed, model, args.usd, args.tokens, args.ptx,
+        sha256(kernel.source.decode()), names, rounds=args.rounds, beam=args.beam, screen=screen,
+        finalists=args.finalists, minutes=args.minutes, seed=args.seed, model=model, usd=args.usd,
     )  # fmt: skip
     board = Board(console=progress.console)
     with board.live():
@@ -149,29 +141,29 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
 
 def _outputs(args: argparse.Namespace) -> None:
     """Raises UsageError for a file or folder that could not be used at the end of a search."""
-    for file in (args.json, args.report):
+    for file in (args.json, args.output):
         if file is not None and file != Path("-"):
             folder = next(each for each in file.absolute().parents if each.exists())
             if file.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
                 raise UsageError(f"cannot write {file}", "it is a folder" if file.is_dir() else f"not below {folder}")
     if args.compare is not None and not args.compare.is_dir():
         raise UsageError(f"no such folder: {args.compare}", "--compare names one in the published layout")
-    if args.report is not None and args.report.suffix not in (".html", ".svg"):
-        raise UsageError(f"--report {args.report}", "it is neither .html nor .svg")
+    if args.output is not None and args.output.suffix not in (".html", ".svg"):
+        raise UsageError(f"--output {args.output}", "it is neither .html nor .svg")
 
 
 def _check(args: argparse.Namespace) -> None:
     """Raises UsageError for wrong use, before any line on an engine."""
     if args.problem is None:
         raise UsageError("no problem", "", "Name a shipped id or a KernelBench file, or --replay DIR.")
-    for name in ("rounds", "beam", "directions", "finalists", "patience"):
+    for name in ("rounds", "beam", "finalists"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name} must be at least 1")
     if not args.minutes > 0 or (args.screen is not None and args.screen < 1):
         raise UsageError("--minutes must be positive, and --screen at least 1")
     for name in args.proposer.split(","):
-        if name not in PROPOSERS:
-            raise UsageError(f"no proposer {name!r}", f"there are {', '.join(PROPOSERS)}")
+        if name not in _PROPOSERS:
+            raise UsageError(f"no proposer {name!r}", f"there are {', '.join(_PROPOSERS)}")
     if ("inbox" in args.proposer.split(",")) != (args.inbox is not None):
         raise UsageError("the proposer inbox and --inbox DIR need each other")
 
@@ -193,12 +185,12 @@ def _proposer(
     from repro.optimize.proposers.inbox import Inbox
     from repro.optimize.proposers.search import Search
 
-    if name in MODELS:
+    if name in _MODELS:
         from repro.optimize.calls import Calls, Upstream
         from repro.optimize.proposers.model import Model
         from repro.optimize.proposers.sitting import Sitting
 
-        calls = Calls(folder, model, Upstream.of(args.upstream, args.base_url), args.usd, args.tokens)
+        calls = Calls(folder, model, Upstream.of(args.upstream), args.usd, None)
         if name == "anthropic":
             return Model(problem, calls)
         engine = choose("local", gpus="none", device="cpu", say=progress.say)
@@ -252,11 +244,11 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         "programs": [p.facts() for p in state.programs.values()],
         "diagnoses": {name: asdict(each) for name, each in state.diagnoses.items()},
     }  # fmt: skip
-    write_json(args.json, facts)
-    if args.report is not None:
+    output.write_json(args.json, facts)
+    if args.output is not None:
         from repro.report import search
 
-        write_text(args.report, search.drawn(finished, args.report.suffix))
+        output.write_text(args.output, search.drawn(finished, args.output.suffix))
     if args.compare is not None:
         _beside(screen, finished, args.compare)
     best = state.programs[state.best]

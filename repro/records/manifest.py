@@ -43,7 +43,7 @@ class Declared(Record):
 
 
 class Shared(Record):
-    """What `repro bundle share` rewrote and left out."""
+    """What `repro share` rewrote and left out."""
 
     rewritten: list[str] = Field(description="Files whose text differs.")
     left_out: dict[str, str] = Field(description="File or folder -> why the copy lacks it.")
@@ -52,7 +52,7 @@ class Shared(Record):
 
 
 class SharedCopy(Record):
-    """An entry of `bundle share --json`."""
+    """An entry of `share --json`."""
 
     bundle: str = Field(description="The copy's folder.")
     shared: Shared = Field(description="What was rewritten and left out.")
@@ -61,7 +61,7 @@ class SharedCopy(Record):
 
 
 class Packed(Record):
-    """An entry of `bundle pack --json`."""
+    """An entry of `share --pack --json`."""
 
     bundle: str = Field(description="The folder with the archive.")
     bundle_id: str | None = Field(description="Of the bundle.")
@@ -99,7 +99,7 @@ class Manifest(Record):
     claims: Declared | None = Field(
         None, description="The claims that the run was held to, declared before its first row."
     )
-    shared: Shared | None = Field(None, description="What `repro bundle share` rewrote and left out.")
+    shared: Shared | None = Field(None, description="What `repro share` rewrote and left out.")
     unused_files: dict[str, list[str]] | None = Field(
         None, description="Arm -> files of its folder that are no solution."
     )

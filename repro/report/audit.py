@@ -1,4 +1,4 @@
-"""`repro audit`: what every problem of a suite can tell, as one table, from a bundle of fixtures."""
+"""`repro problems --audit`: what every problem of a suite can tell, as one table, from a bundle of fixtures."""
 
 from __future__ import annotations
 

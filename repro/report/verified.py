@@ -33,7 +33,8 @@ def bundles(paths: list[Path]) -> list[Path]:
         if path.is_dir() and not any((path / name).exists() for name in (MANIFEST, ARCHIVE)):
             below = sorted({file.parent for name in (MANIFEST, ARCHIVE) for file in path.rglob(name)})
             if not below:
-                raise UsageError(f"{path} is not a bundle", f"neither it nor a folder in it holds a {MANIFEST}")
+                why = f"no folder in it holds a {MANIFEST}, or is a folder NN_Name with a problem.py"
+                raise UsageError(f"{path} is not a bundle", why)
             found += below
         else:
             found.append(path)

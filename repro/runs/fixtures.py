@@ -66,7 +66,7 @@ def run(only: list[str], size: str, results: Path, engine: Engine, progress: Pro
 def audit(
     suite: str, only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
 ) -> Bundle:
-    """Run `repro audit`: measure what every problem of a suite can tell. Fixtures that exist are measured again."""
+    """Measure what every problem of a suite can tell, for `repro problems --audit`, also where a fixture exists."""
     wanted = catalogue.suite(suite, size=size, only=only)
     return measure(wanted, size, results, engine, progress, resume=resume, suite=suite)
 

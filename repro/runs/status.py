@@ -1,4 +1,4 @@
-"""What a run does now, in a file beside its rows, for `repro status` in another terminal.
+"""What a run does now, in a file beside its rows, for `repro report --live` in another terminal.
 
 The file is written at most once a second, and removed when the run ends. Its name is hidden, so that it is no part of
 the bundle.

@@ -423,7 +423,7 @@ def test_a_study_that_is_killed_leaves_what_gc_removes_and_resume_finishes(judge
     process.kill()
     process.communicate()
     assert left_over(process.pid), "the dead run left nothing to clean up"
-    assert judge_tool("gc").code == 0
+    assert judge_tool("doctor", "--clean").code == 0
     assert not left_over(process.pid), "gateway, agent and volumes went"
     again = judge_tool(*STUDY, "--upstream", f"replay:{judge_tool.folder / 'scripts'}", "--resume")
     assert again.code == 0, again.err
@@ -443,7 +443,7 @@ def test_an_engine_that_goes_away_loses_the_job_at_work_alone(judge_tool: Tool) 
     (bundle,) = judge_tool.bundles()
     assert list(rows(bundle)) == ["L1_36/baseline/0"] and manifest(bundle)["status"] == "failed"
     assert left_over(process.pid), "the engine could not remove them"
-    assert judge_tool("gc").code == 0 and not left_over(process.pid)
+    assert judge_tool("doctor", "--clean").code == 0 and not left_over(process.pid)
     again = judge_tool(*STUDY, "--upstream", f"replay:{judge_tool.folder / 'scripts'}", "--resume")
     assert again.code == 0, again.err
     assert judge_tool.bundles() == [bundle] and [row[2] for row in table(bundle)] == ["completed"] * 2

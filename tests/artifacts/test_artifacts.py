@@ -90,9 +90,9 @@ def edit(path: Path, change: Callable[[Any], Any]) -> None:
 
 
 def linted(root: Path, tmp_path: Path) -> tuple[int, dict[str, Any]]:
-    """`repro artifacts lint`: exit code and findings."""
+    """`repro verify` of a folder of kernels: exit code and findings."""
     out = tmp_path / "lint.json"
-    code = main.main(["artifacts", "lint", str(root), "--json", str(out)])
+    code = main.main(["verify", str(root), "--json", str(out)])
     return code, strict_json(out.read_text())
 
 
@@ -215,7 +215,7 @@ def test_every_fault_has_its_finding(
 def test_lint_prints_a_line_a_finding_and_exits_2_on_an_error(tool: Tool) -> None:
     root = published(tool.folder / "a")
     infinite(root)
-    done = tool.within("artifacts", "lint", root, "--json", "lint.json", COLUMNS="300")
+    done = tool.within("verify", root, "--json", "lint.json", COLUMNS="300")
     report = strict_json((tool.folder / "lint.json").read_text())
     lines = done.out.splitlines()
     assert done.code == 2 and done.err == ""
@@ -235,10 +235,10 @@ def test_lint_folds_equal_findings_and_reads_one_artifact_of_another_spelling(tm
 
 
 def test_lint_of_a_folder_without_artifacts_is_wrong_use(tool: Tool) -> None:
-    done = tool.within("artifacts", "lint", ".")
+    done = tool.within("verify", ".")
     assert done.code == 1 and "NN_Name" in done.complaint
-    done = tool.within("artifacts", "lint", "nowhere")
-    assert done.code == 1 and "no such folder: nowhere" in done.complaint
+    done = tool.within("verify", "nowhere")
+    assert done.code == 1 and "nowhere is not a bundle" in done.complaint
 
 
 def test_unreadable_files_do_not_stop_the_checks(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_the_dtype_of_a_profile_is_inferred_from_its_traffic(
 def test_a_figure_has_title_units_alternative_text_and_a_floor(tool: Tool) -> None:
     root = published(tool.folder / "a")
     for name in ("one.svg", "two.svg"):
-        done = tool.within("artifacts", "figure", root, "-o", name)
+        done = tool.within("report", root, "-o", name)
         assert done.code == 0, done.err
     text = (tool.folder / "one.svg").read_text()
     assert text == (tool.folder / "two.svg").read_text(), "the same trace gives the same bytes"
@@ -319,18 +319,18 @@ def test_a_figure_of_every_artifact_and_a_reason_for_the_others(tool: Tool) -> N
     published(tool.folder / "b", "43_Max_Pooling")
     (tool.folder / "b" / "43_Max_Pooling").rename(root / "43_Max_Pooling")
     (root / "82_conv").mkdir()
-    done = tool.within("artifacts", "figure", root, "-o", "figures")
+    done = tool.within("report", root, "-o", "figures")
     assert done.code == 0 and "no figure of 82_conv" in done.complaint
     assert sorted(f.name for f in (tool.folder / "figures").iterdir()) == [
         "36_RMSNorm_convergence.svg",
         "43_Max_Pooling_convergence.svg",
     ]
-    assert tool.within("artifacts", "figure", root / "82_conv").code == 1
+    assert tool.within("report", root / "82_conv").code == 1
 
 
 def test_without_matplotlib_a_figure_is_a_missing_prerequisite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code = main.main(["artifacts", "figure", str(published(tmp_path / "a")), "-o", str(tmp_path / "f.svg")])
+    code = main.main(["report", str(published(tmp_path / "a")), "-o", str(tmp_path / "f.svg")])
     assert code == 1 and "needs matplotlib" in capsys.readouterr().err

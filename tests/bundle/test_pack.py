@@ -1,4 +1,4 @@
-"""Packed bundles: `repro bundle pack`, every verb on an archive, and archives that a stranger made."""
+"""Packed bundles: `repro share --pack`, every verb on an archive, and archives that a stranger made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BENCHMARKS = [PUBLISHED / "h200-pinned/20261122T040411Z-benchmark", PUBLISHED / 
 def packed(tool: Tool) -> Path:
     """A packed bundle of two rows, with a report."""
     bundle = written(tool.results)
-    assert tool.within("bundle", "pack", bundle, "-o", "out").code == 0
+    assert tool.within("share", "--pack", bundle, "-o", "out").code == 0
     return tool.folder / "out" / bundle.name
 
 
@@ -65,7 +65,7 @@ def test_pack_keeps_every_byte_and_gives_the_same_archive_again(tool: Tool) -> N
                 shutil.copyfile(bundle / name, source / name)
                 (source / name).chmod(0o600)
                 os.utime(source / name, (1, 1))
-        done = tool.within("bundle", "pack", source, "-o", folder)
+        done = tool.within("share", "--pack", source, "-o", folder)
         assert done.code == 0 and f"written: {folder}/{bundle.name} (bundle id " in done.out, done.err
     archives = [(tool.folder / folder / bundle.name / ARCHIVE).read_bytes() for folder in "abc"]
     assert archives[0] == archives[1] == archives[2]
@@ -99,13 +99,13 @@ def test_what_is_changed_or_not_closed_is_not_packed(tool: Tool) -> None:
         (tool.folder, 1, "is not a bundle"),
         (ROOT / "README.md", 1, "is not a bundle"),
     ):
-        done = tool.within("bundle", "pack", path, "-o", "out")
+        done = tool.within("share", "--pack", path, "-o", "out")
         assert done.code == code and words in done.complaint, done.err
     assert not (tool.folder / "out").exists()
     path = written(tool.results / "c")
-    assert tool.within("bundle", "pack", path).code == 0 and (path.parent / "packed" / path.name / ARCHIVE).exists()
-    assert "exists" in tool.within("bundle", "pack", path).complaint
-    assert "--hide" in tool.within("bundle", "pack", path, "-o", "d", "--hide", "me").complaint
+    assert tool.within("share", "--pack", path).code == 0 and (path.parent / "packed" / path.name / ARCHIVE).exists()
+    assert "exists" in tool.within("share", "--pack", path).complaint
+    assert "--hide" in tool.within("share", "--pack", path, "-o", "d", "--hide", "me").complaint
 
 
 # -- every verb reads archives
@@ -130,7 +130,7 @@ def test_every_verb_reads_a_folder_an_archive_and_its_folder_alike(tool: Tool) -
         assert tool.within("report", *form, "-o", f"report-{number}", "--format", "md,html").code == 0
         files = sorted((tool.folder / f"report-{number}").iterdir())
         said.setdefault("report", []).append({file.name: file.read_bytes() for file in files})
-        assert tool.within("bundle", "share", form[0], "-o", f"shared-{number}").code == 0
+        assert tool.within("share", form[0], "-o", f"shared-{number}").code == 0
         assert state(tool.folder / f"shared-{number}" / BENCHMARKS[0].name) == ("ok", set())
     for verb, found in said.items():
         assert found[0] == found[1] == found[2], verb

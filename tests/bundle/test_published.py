@@ -175,7 +175,7 @@ def test_tracked_files_are_below_6_MB() -> None:
 def test_a_bundle_whose_kernels_are_withheld_can_be_shared(tool: Tool) -> None:
     """Its rows keep the hashes of texts that the bundle does not hold."""
     bundle = PUBLISHED / "h200-pinned" / "20261124T133107Z-benchmark"
-    done = tool.within("bundle", "share", bundle, "-o", "out")
+    done = tool.within("share", bundle, "-o", "out")
     assert done.code == 0, done.err
     assert verify.verify(tool.folder / "out" / bundle.name).state == "ok"
 

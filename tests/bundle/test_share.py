@@ -179,7 +179,7 @@ def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_
 
 def test_a_copy_without_texts_keeps_their_hashes(talkative: Path, tool: Tool) -> None:
     before = states(tool, talkative)
-    assert tool.within("bundle", "share", talkative, "-o", "public", "--no-texts").code == 0
+    assert tool.within("share", talkative, "-o", "public", "--no-texts").code == 0
     (copy,) = (tool.folder / "public").iterdir()
     assert not (copy / "inputs").exists() and states(tool, copy) == before | {"claims": "skipped"}
     given = [each for row in rows(copy).values() for each in row["inputs"]]
@@ -188,7 +188,7 @@ def test_a_copy_without_texts_keeps_their_hashes(talkative: Path, tool: Tool) ->
 
 def test_a_brief_copy_of_fixtures_has_the_same_audit_in_a_third_of_the_bytes(tool: Tool) -> None:
     whole = config.ARTIFACTS_DIR / "results" / "h200-pinned" / "20261123T130219Z-fixtures"
-    assert tool.within("bundle", "share", whole, "-o", "brief", "--brief", "--no-texts").code == 0
+    assert tool.within("share", whole, "-o", "brief", "--brief", "--no-texts").code == 0
     copy = tool.folder / "brief" / whole.name
     assert verify.verify(copy).state == "ok"
     before = json.dumps([row.to_json() for row in Bundle.open(whole).records().values()])
@@ -198,13 +198,13 @@ def test_a_brief_copy_of_fixtures_has_the_same_audit_in_a_third_of_the_bytes(too
 
 def test_a_brief_copy_has_no_report_and_no_telemetry_and_the_same_verdicts(talkative: Path, tool: Tool) -> None:
     before = states(tool, talkative)
-    assert tool.within("bundle", "share", talkative, "-o", "brief", "--brief").code == 0
+    assert tool.within("share", talkative, "-o", "brief", "--brief").code == 0
     (copy,) = (tool.folder / "brief").iterdir()
     assert not list(copy.glob("report.*")) and not (copy / "telemetry").exists()
     assert states(tool, copy) == before | {"telemetry": "skipped", "claims": "skipped"}
     whole, left = ((path / ROWS).read_text() for path in (talkative, copy))
     assert all(clock in whole and clock not in left for clock in share.HOST_CLOCKS) and "device_ms" in left
-    assert tool.within("bundle", "share", copy, "-o", "again").code == 0
+    assert tool.within("share", copy, "-o", "again").code == 0
     told, again = (
         json.loads((path / MANIFEST).read_text())["shared"] for path in (copy, tool.folder / "again" / copy.name)
     )
@@ -240,7 +240,7 @@ def test_a_name_that_is_given_is_in_no_copy(tool: Tool) -> None:
     share.share([bundle.path], tool.folder / "a")
     (copy,) = (tool.folder / "a").iterdir()
     assert "zaphod_kernel" in everything(copy)
-    done = tool.within("bundle", "share", bundle.path, "-o", "b", "--hide", "Zaphod")
+    done = tool.within("share", bundle.path, "-o", "b", "--hide", "Zaphod")
     (copy,) = (tool.folder / "b").iterdir()
     assert done.code == 0 and "zaphod" not in everything(copy)
 
@@ -273,12 +273,12 @@ def test_shipped_sources_have_no_identity() -> None:
 def test_a_bundle_that_was_edited_is_not_shared(talkative: Path, tool: Tool) -> None:
     with (talkative / "rows.jsonl").open("a") as stream:
         stream.write("\n")
-    done = tool.within("bundle", "share", talkative, "-o", "public")
+    done = tool.within("share", talkative, "-o", "public")
     assert done.code == 2 and "does not verify and is not shared: hashes: rows.jsonl was changed" in done.complaint
     assert not (tool.folder / "public").exists()
 
 
 def test_a_target_that_exists_is_left_alone(talkative: Path, tool: Tool) -> None:
-    assert tool.within("bundle", "share", talkative, "-o", "public").code == 0
-    done = tool.within("bundle", "share", talkative, "-o", "public")
+    assert tool.within("share", talkative, "-o", "public").code == 0
+    done = tool.within("share", talkative, "-o", "public")
     assert done.code == 1 and "exists" in done.complaint

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from repro import config
-from repro.cli import device, entry, main
+from repro.cli import arguments, entry, main, output
 from repro.errors import UsageError
 from repro.records.job import JOBS, OUTCOMES, Job
+from repro.records.options import Options
 from repro.runs.progress import Progress
 from repro.system import jsonio
 
@@ -73,17 +74,40 @@ def test_report_draws_the_page_where_its_packages_are_installed(
     """And says in a line that it does not; a format that is asked for is drawn or refused."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if here else None)
     args = main.parser().parse_args(["report", *words.split()])
-    assert main._formats(args, Progress()) == formats.split()
+    assert output.formats(args, Progress()) == formats.split()
     assert ("jinja2 and matplotlib" in capsys.readouterr().err) == (formats == "md")
 
 
 def test_full_shapes_on_the_cpu_are_said_to_take_long(capsys: pytest.CaptureFixture[str]) -> None:
-    device.sized(main.parser().parse_args("fixtures --device cpu --size full".split()), Progress())
+    arguments.engine_and_size(main.parser().parse_args("fixtures --device cpu --size full".split()), Progress())
     assert "--size smoke" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("old", main._RENAMED)
+def test_an_old_verb_says_its_new_name_which_the_parser_takes(old: str) -> None:
+    new = main._RENAMED[old]
+    with pytest.raises(UsageError, match=f"`repro {old}` is now `repro {new}`"):
+        main._known([old, "x"])
+    main.parser().parse_args([*new.split(), *(["BUNDLE"] if new == "share" else [])])
+
+
+def test_options_of_the_judge_are_those_of_their_record() -> None:
+    words = "evaluate a.py --no-timing --no-compile --trust dev --budget-s 3 --parity kernelbench"
+    args = main.parser().parse_args(words.split())
+    args.kernelbench = True
+    found = arguments.options(args)
+    assert (found.timing, found.modes, found.trust, found.timing_budget_s) == (False, ("eager",), "dev", 3.0)
+    assert arguments.options(main.parser().parse_args(["run"])) == Options()
+
+
+def test_there_are_few_options() -> None:
+    """A new one needs a documented task, and the place of another."""
+    flags = {flag for verb in VERBS.values() for action in verb._actions for flag in action.option_strings}
+    assert len([flag for flag in flags if flag.startswith("--")]) <= 78
+
+
 # What a job has no use for: every room above the engines, and the packages that those need.
-UNUSED = ("agents", "analysis", "artifacts", "bundle", "cli.main", "cli.offline", "doctor", "gateway", "knowledge",
+UNUSED = ("agents", "analysis", "artifacts", "bundle", "cli.main", "doctor", "gateway", "knowledge",
           "optimize", "report", "runs", "studies")  # fmt: skip
 
 

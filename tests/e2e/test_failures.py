@@ -285,7 +285,8 @@ USAGE: dict[str, tuple[str, tuple[str, ...]]] = {
     "report-of-no-bundle": ("report empty", ("empty is not a bundle", "manifest.json")),
     "report-of-a-file": ("report mine.py", ("mine.py is not a bundle",)),
     "report-of-something-else": ("report foreign", ("foreign is not a bundle",)),
-    "identity-without-suite": (f"evaluate --identity {cpu}", ("--identity needs --suite NAME",)),
+    "suite-with-a-path": (f"evaluate mine.py --suite agent {cpu}", ("--suite takes no PATH",)),
+    "old-verb": ("gc", ("`repro gc` is now `repro doctor --clean`",)),
     "repeats": (f"run --repeats 0 {cpu}", ("--repeats must be at least 1",)),
     "timeout-zero": (f"evaluate L1_36.py --timeout-s 0 {cpu}", ("--timeout-s", "positive")),
     "timeout-nan": (f"evaluate L1_36.py --timeout-s nan {cpu}", ("--timeout-s", "positive")),
@@ -299,10 +300,10 @@ USAGE: dict[str, tuple[str, tuple[str, ...]]] = {
     "no-verb": ("", ("required: VERB",)),
     "engine-dead": ("run --engine docker", ("no Docker engine", "nonexistent", "--engine local")),
     "engine-address": ("run --engine docker", ("no Docker engine", "--engine local")),
-    "gc-engine-dead": ("gc", ("no Docker engine",)),
+    "clean-engine-dead": ("doctor --clean", ("no Docker engine",)),
 }  # fmt: skip
 if NO_GPU:
-    USAGE["claims-without-a-gpu"] = ("claims --engine local", ("no GPU here", "repro artifacts lint"))
+    USAGE["claims-without-a-gpu"] = ("claims --engine local", ("no GPU here", "repro verify DIR"))
     USAGE["gpu-0-of-none"] = ("run --engine local --gpus 0", ("no GPU here", "Leave --gpus out"))
     for gpus in ("all", "0"):
         USAGE[f"no-gpu-{gpus}"] = (
@@ -311,7 +312,7 @@ if NO_GPU:
 
 
 ENVIRONMENT = {
-    "engine-dead": DEAD_SOCKET, "gc-engine-dead": DEAD_SOCKET, "engine-address": {"DOCKER_HOST": "what://?"}
+    "engine-dead": DEAD_SOCKET, "clean-engine-dead": DEAD_SOCKET, "engine-address": {"DOCKER_HOST": "what://?"}
 }  # fmt: skip
 # These start as a user's command; the others are called in this process, for a start takes seconds.
 STARTED = {"no-verb", "unknown-flag", "solution-missing", "engine-dead"}
@@ -926,9 +927,9 @@ def test_container_of_a_solution_is_hardened(docker_run: Any) -> None:
 
 @pytest.mark.docker
 def test_container_reports_facts_from_its_engine(image: None, tool: Tool) -> None:
-    done = tool("fingerprint", "--engine", "docker", "--device", "cpu", "--json", "out.json")
+    done = tool("doctor", "--engine", "docker", "--device", "cpu", "--json", "out.json")
     assert done.code == 0, done.err
-    values = strict_json((tool.folder / "out.json").read_text())["values"]
+    values = strict_json((tool.folder / "out.json").read_text())["fingerprint"]["values"]
     told = {name: value["value"] for name, value in values.items()}
     assert told["engine"] == "docker"
     assert told["image_id"] == ask_docker("image", "inspect", "--format", "{{.Id}}", settings.image()).strip()
@@ -995,7 +996,7 @@ def docker_gone(tool: Tool) -> SimpleNamespace:
     found.again = tool(*command, "--resume")
     found.bundles, found.after, found.final = tool.bundles(), rows(bundle), manifest(bundle)
     found.garbage = garbage(process, "--all")
-    found.gc = tool("gc")
+    found.gc = tool("doctor", "--clean")
     found.left = garbage(process, "--all")
     return found
 
@@ -1026,7 +1027,7 @@ def test_gc_removes_what_a_lost_engine_kept(docker_gone: Any) -> None:
 
 @scenario
 def docker_dead_and_live(tool: Tool) -> SimpleNamespace:
-    """Two runs in containers with a solution that hangs: one is killed, then `gc`, then Ctrl-C for the other."""
+    """Two runs in containers with a solution that hangs: one is killed, then `--clean`, then Ctrl-C for the other."""
     put(tool, L1_36=HANG)
     dead, live = (tool.start("evaluate", "L1_36.py", *DOCKER) for _ in range(2))
     for process in (dead, live):
@@ -1034,7 +1035,7 @@ def docker_dead_and_live(tool: Tool) -> SimpleNamespace:
     dead.kill()
     tool.finish(dead)
     found = SimpleNamespace(garbage=garbage(dead), kept=garbage(live))
-    found.gc = tool("gc")
+    found.gc = tool("doctor", "--clean")
     found.dead_after, found.live_after = garbage(dead, "--all"), garbage(live)
     found.stopped = interrupted(tool, live)
     found.left = garbage(live, "--all")
@@ -1057,7 +1058,7 @@ def test_ctrl_c_leaves_no_container_and_no_volume(docker_dead_and_live: Any) -> 
 
 @pytest.mark.docker
 def test_gc_minds_no_container_that_goes_meanwhile(image: None) -> None:
-    """Live runs and other `gc` remove theirs at any time, between our listing of a container and our removing it."""
+    """Live runs and another `--clean` remove theirs at any time, between our listing of a container and our removal."""
     from repro.engines import docker
 
     labels = ("--label", "repro.run=churn", "--label", "repro.owner=dead-1-1")

@@ -111,13 +111,13 @@ def test_owners_of_other_pid_namespaces_are_not_ours(monkeypatch: pytest.MonkeyP
     ("line", "refused"),
     [
         ("run", True), ("run --mixed", False), ("run --no-timing", False), ("claims", True), ("fixtures", False),
-        ("audit", False), ("fingerprint", False), ("optimize L1_36", True),
+        ("problems --audit", False), ("optimize L1_36", True),
     ],
 )  # fmt: skip
 def test_gpus_of_different_kinds_are_refused_for_times_alone(
     line: str, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from repro.cli import device, main
+    from repro.cli import arguments, main
 
     class Mixed:
         device = "cuda"
@@ -125,20 +125,14 @@ def test_gpus_of_different_kinds_are_refused_for_times_alone(
         def capacity(self) -> Slots:
             return Slots({"u1": "NVIDIA H100, 80 GiB", "u2": "NVIDIA H200, 140 GiB", "u3": "NVIDIA H200, 140 GiB"})
 
-        def submit(self, *_: object) -> None:
-            raise UsageError("it goes on")
-
-    monkeypatch.setattr(device, "choose", lambda *_, **__: Mixed())
+    monkeypatch.setattr(arguments, "choose", lambda *_, **__: Mixed())
     args = main.parser().parse_args(line.split())
-    how = {"fingerprint": main._fingerprint, "optimize": args.run}.get(args.verb, device.sized)
+    how = args.run if args.verb == "optimize" else arguments.engine_and_size
     progress = Progress(quiet=True)
     if refused:
         with pytest.raises(PrerequisiteError, match=r"1 of NVIDIA H100, 80 GiB, 2 of NVIDIA H200") as told:
             how(args, progress)
         assert ("--mixed" in told.value.remedy) == ("mixed" in args) and "--gpus" in told.value.remedy
-    elif args.verb == "fingerprint":
-        with pytest.raises(UsageError, match="it goes on"):
-            how(args, progress)
     else:
         assert how(args, progress)[1] == "full"
 

@@ -49,14 +49,14 @@ UUID, SERIAL, BUS = "GPU-11111111-2222-3333-4444-555555555555", "1650123456789",
 
 @pytest.fixture(scope="module")
 def of_fake(fake_gpu, tmp_path_factory):
-    """What `repro fingerprint` writes where the binding finds a library that answers as NVML does."""
+    """What `repro doctor` writes where the binding finds a library that answers as NVML does."""
     from conftest import Tool
 
     tool = Tool(tmp_path_factory.mktemp("fake"))
-    done = tool("fingerprint", "--engine", "local", "--device", "cuda", "--json", "out.json", **fake_gpu)
-    assert done.code == 0, done.err
-    assert "\nNVIDIA Fake, driver 570.00.1 · torch" in done.out and "sampler: ok" in done.out
-    return json.loads((tool.folder / "out.json").read_text())
+    done = tool("doctor", "--engine", "local", "--device", "cuda", "--json", "out.json", **fake_gpu)
+    assert "NVIDIA Fake, driver 570.00.1 · torch" in done.out, done.err
+    found = json.loads((tool.folder / "out.json").read_text())
+    return found["fingerprint"] | {"observed": found["observed"]}
 
 
 def test_every_field_of_a_gpu_has_a_value_or_the_reason_why_not(of_fake):

@@ -185,7 +185,7 @@ def test_only_config_reads_the_environment() -> None:
     assert readers == {ROOT / "repro" / "config.py"}
 
 
-HOST_SIDE = ("repro.cli.main", "repro.cli.offline", "repro.bundle.verify", "repro.bundle.share",
+HOST_SIDE = ("repro.cli.main", "repro.bundle.verify", "repro.bundle.share",
              "repro.studies.evaluation",
              "repro.studies.artifact_study", "repro.artifacts.lint", "repro.artifacts.figure",
              "repro.report.output", "repro.studies.agent.study", "repro.engines.docker")  # fmt: skip

@@ -21,7 +21,7 @@ from test_report import bundle_of, result
 
 from repro import config
 from repro.bundle.write import Bundle
-from repro.cli import device, ending, main
+from repro.cli import arguments, ending, main, output
 from repro.doctor import finding
 from repro.judge.worker import no_gpu
 from repro.records import wording
@@ -239,11 +239,10 @@ def test_verbs_that_run_nothing_fit_the_terminal(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     benchmark, run = bundles("benchmark")[-1], bundles("run")[-1]
-    for argv in (["problems"], ["doctor", "--device", "cpu", "--engine", "local"], ["artifacts", "lint", "artifacts"],
-                 ["compare", str(bundles("benchmark")[0]), str(benchmark)], ["verify", str(run)],
-                 ["compare", "--claims", str(benchmark), str(run)]):  # fmt: skip
-        if argv[:2] == ["artifacts", "lint"]:
-            argv[2] = str(config.ARTIFACTS_DIR)
+    compared = ["compare", str(bundles("benchmark")[0]), str(benchmark)]
+    claimed = ["compare", "--claims", str(benchmark), str(run)]
+    doctor = ["doctor", "--device", "cpu", "--engine", "local"]
+    for argv in (["problems"], doctor, ["verify", str(config.ARTIFACTS_DIR)], compared, ["verify", str(run)], claimed):
         fits(shown(argv, width, monkeypatch, capsys), width)
 
 
@@ -448,7 +447,7 @@ def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(device, "choose", interrupt)
+    monkeypatch.setattr(arguments, "choose", interrupt)
     assert main.main(["run"]) == 130
     assert "Repeat the command with --resume to go on" in capsys.readouterr().err
 
@@ -515,5 +514,5 @@ def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path: Path) -> None:
 def test_strict_leaves_out_what_needs_cuda(tmp_path: Path) -> None:
     bundle: Any = type("Told", (), {"manifest": {"plan": []}})()
     needs = wording.Told("error", [Reason(code="needs_cuda")])
-    assert main._exit_code(bundle, [wording.Told("correct", []), needs]) == 0
-    assert main._exit_code(bundle, [wording.Told("incorrect", []), needs]) == 3
+    assert output.exit_code(bundle, [wording.Told("correct", []), needs]) == 0
+    assert output.exit_code(bundle, [wording.Told("incorrect", []), needs]) == 3

@@ -1,4 +1,4 @@
-"""`repro status` from another terminal: what runs, what is done, what is missing, and whether the run lives."""
+"""`repro report --live` from another terminal: what runs, what is done, what is missing, and whether the run lives."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_status_shows_what_runs_and_what_ended(tmp_path: Path, capsys: pytest.Ca
     late = time.monotonic() + 20
     while len(status.read(bundle.path)["running"]) < 2 and time.monotonic() < late:
         time.sleep(0.05)
-    assert main(["status", "--results", str(tmp_path), "--json", str(tmp_path / "s.json")]) == 0
+    assert main(["report", "--live", "--results", str(tmp_path), "--json", str(tmp_path / "s.json")]) == 0
     found = strict_json((tmp_path / "s.json").read_text())
     assert found["status"] == "running" and (found["done"], found["planned"]) == (0, 3)
     assert found["failed"] == {"row0": "failed: no space left"}
@@ -68,7 +68,7 @@ def test_status_shows_what_runs_and_what_ended(tmp_path: Path, capsys: pytest.Ca
     running.join(20)
     bundle.finish("incomplete")
     assert not (bundle.path / status.FILE).exists() and status.FILE not in manifest(bundle.path)["files"]
-    assert main(["status", str(bundle.path)]) == 0
+    assert main(["report", "--live", str(bundle.path)]) == 0
     shown = capsys.readouterr().out
     assert "incomplete: 2 of 3 rows done · 1 not measured · repeat its command with --resume" in shown
     assert "done: row1, row2\n" in shown

@@ -18,7 +18,7 @@ import pytest
 from conftest import CPU, Tool, strict_json
 
 from repro import config
-from repro.cli import main
+from repro.cli import arguments, main
 from repro.engines.base import Slots, inbox
 from repro.errors import UsageError
 from repro.records import wording
@@ -211,8 +211,8 @@ def test_every_bundle_row_keeps_what_was_asked_for(judged: Any) -> None:
 def options(*args: str) -> Options:
     """The judge's options of `repro benchmark` with these arguments, on a GPU."""
     parsed = main.parser().parse_args(["benchmark", *args])
-    found: Options = main._options(parsed)
-    return found.on("cuda")
+    found = arguments.options(parsed)
+    return (found.quick() if parsed.quick else found).on("cuda")
 
 
 def test_a_benchmark_compares_with_every_torch_baseline_within_four_minutes() -> None:

@@ -1,0 +1,60 @@
+"""`repro compare`: two bundles row by row, or bundles with the published claims."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from repro.bundle.write import Bundle, latest
+from repro.cli import arguments, output
+from repro.errors import UsageError
+from repro.runs.progress import Progress
+from repro.system.screen import BAD, Screen, shortest
+
+TEXT = "compare two bundles row by row, or bundles with the published claims"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
+    parser.add_argument("--claims", action="store_true", help="compare bundles with every published figure")
+    arguments.results_option(parser, "bundles")
+    arguments.json_option(parser, "write the comparison")
+    parser.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
+                        "that is correct in A is not in B")  # fmt: skip
+
+
+def run(args: argparse.Namespace, progress: Progress) -> int:
+    from repro.analysis import claims, compare, published, records
+    from repro.report import claims as drawn
+    from repro.report import comparison
+
+    screen = Screen.of(args)
+    if args.claims:
+        newest = [latest(args.results, (verb,)) for verb in ("run", "benchmark")] if not args.bundle else []
+        bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
+        found = claims.judge(published.load(), [records.read(bundle) for bundle in bundles])
+        output.write_json(args.json, found.to_json())
+        _warn(bundles, screen)
+        drawn.draw(found, screen)
+        return 3 if args.strict and not claims.reproduced(found) else 0
+    if len(args.bundle) != 2:
+        raise UsageError(
+            f"compare needs two bundles, {len(args.bundle)} given", remedy="Name A and B, or add --claims."
+        )
+    both = [Bundle.open(path) for path in args.bundle]
+    compared = compare.compare(*map(records.read, both))
+    output.write_json(args.json, compared.to_json())
+    _warn(both, screen)
+    comparison.draw(compared, screen)
+    return 3 if args.strict and compare.worse(compared) else 0
+
+
+def _warn(bundles: list[Bundle], screen: Screen) -> None:
+    """Says which bundles fail `repro verify`."""
+    from repro.report import sources
+
+    for bundle in bundles:
+        if failed := sources.failed(bundle):
+            where, first = shortest(bundle.path) or bundle.path.name, failed[0].check
+            screen.line(f"! {where} fails repro verify ({first}): do not trust its numbers.", BAD)

@@ -1,0 +1,108 @@
+"""`repro evaluate`: judge solutions, a suite's own models, or the judge itself."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from repro.bundle.write import Bundle
+from repro.cli import arguments, output
+from repro.engines.base import Engine
+from repro.errors import UsageError
+from repro.records.verdict import Verdict
+from repro.runs.progress import Progress
+
+TEXT = "judge solutions: a file, or a folder of ID_Name.py files"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("path", type=Path, nargs="*", help="a solution, or a folder of them")
+    parser.add_argument(
+        "--self-test", action="store_true",
+        help="judge the judge by its adversarial and honest cases; PATH narrows them by name",
+    )  # fmt: skip
+    parser.add_argument(
+        "--suite", default="", metavar="NAME",
+        help="judge every problem of a suite (agent, artifacts or the fetched kernelbench) by its own Model, which "
+        "must be correct",
+    )  # fmt: skip
+    parser.add_argument(
+        "--parity", dest="kernelbench", nargs="?", choices=("kernelbench",), const="kernelbench", default=False,
+        help="also judge and time as KernelBench does: five draws, allclose, the mean of 100 calls; decides nothing",
+    )  # fmt: skip
+    arguments.measuring(parser)
+    arguments.problem_option(parser)
+    arguments.judging(parser)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="dtype of model and inputs")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides",
+        help="override a constant of the problem file, such as batch_size=16 (repeatable)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace, progress: Progress) -> int:
+    """Judge, and return the exit code."""
+    from repro.problems import constants
+    from repro.studies import evaluation
+
+    _check(args, progress)
+    args.kernelbench = bool(args.kernelbench)
+    options = arguments.options(args)
+    engine, size = arguments.engine_and_size(args, progress)
+    if args.self_test:
+        return _self_test(args, engine, progress)
+    if args.suite:
+        bundle, results = evaluation.identities(
+            args.suite, args.problem, size, args.results, engine, options, progress, resume=args.resume
+        )
+    else:
+        bundle, results = evaluation.evaluate(
+            args.path, args.problem, size, args.dtype, args.results, engine, options, progress, resume=args.resume,
+            overrides=constants.given(args.overrides),
+        )  # fmt: skip
+    return output.conclude(args, bundle, _judged(bundle, results), results)
+
+
+def _check(args: argparse.Namespace, progress: Progress) -> None:
+    """Raises UsageError for wrong use, before any line on an engine."""
+    from repro.studies import evaluation
+
+    if args.self_test and args.overrides:
+        raise UsageError("--set does not go with --self-test", "its cases have sizes of their own")
+    if args.suite and (args.path or args.self_test or args.overrides):
+        raise UsageError("--suite takes no PATH, --self-test or --set", "it judges every problem by its own Model")
+    if args.suite or args.self_test:
+        return
+    if not args.path:
+        raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
+    chosen = {file for file, _ in evaluation.find(args.path, args.problem)}
+    others = [file.name for path in args.path for file in sorted(path.glob("*.py")) if file not in chosen]
+    if others:
+        progress.say(f"not used, not named after a problem that was asked for: {', '.join(others)}")
+
+
+def _judged(bundle: Bundle, results: list[Verdict]) -> dict[str, Any]:
+    """Return what `--json` writes."""
+    from repro.report import parity
+    from repro.studies.evaluation import SCHEMA_VERSION
+
+    entries = [result.to_json() for result in results]
+    value = {"schema_version": SCHEMA_VERSION, "bundle": str(bundle.path), "results": entries}
+    return value | ({"fast_p": found} if (found := parity.fast(results)) else {})
+
+
+def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> int:
+    """Exit 2 where the judge is wrong about a case: that is the tool's failure."""
+    from repro.studies import self_test
+
+    names = [str(path) for path in args.path]
+    suites = [name for name in names if name in self_test.SUITES]
+    bundle, cases = self_test.run(
+        suites or list(self_test.SUITES), [name for name in names if name not in suites], args.results, engine,
+        arguments.options(args), progress, resume=args.resume,
+    )  # fmt: skip
+    value = {"schema_version": 1, "bundle": str(bundle.path), "cases": [case.to_json() for case in cases]}
+    code = output.conclude(args, bundle, value)
+    return 2 if any(case.complaints for case in cases) else code

@@ -1,0 +1,25 @@
+"""`repro fixtures`: measure what judging needs besides the problems."""
+
+from __future__ import annotations
+
+import argparse
+
+from repro.cli import arguments, output
+from repro.runs.progress import Progress
+
+TEXT = "measure what judging needs: checksums, error bounds, limits, margins"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    arguments.measuring(parser, timed=False)
+    arguments.problem_option(parser)
+
+
+def run(args: argparse.Namespace, progress: Progress) -> int:
+    """Measure the fixtures of all suites, or of the problems asked for."""
+    from repro.runs import fixtures
+
+    engine, size = arguments.engine_and_size(args, progress)
+    bundle = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
+    return output.conclude(args, bundle)

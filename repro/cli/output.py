@@ -1,0 +1,94 @@
+"""How a verb ends: the bundle's tables on the terminal, files that were asked for, the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from repro.bundle.write import Bundle, latest
+from repro.cli import ending
+from repro.errors import UsageError
+from repro.records import wording
+from repro.runs.progress import Progress
+from repro.system import jsonio
+from repro.system.screen import Screen
+
+_BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
+
+
+def write_json(path: Path | None, value: Any) -> None:
+    """Write what `--json` asks for; `-` is the terminal. Raises UsageError where the file cannot be written."""
+    if path == Path("-"):
+        print(jsonio.render(value).decode(), end="")
+    elif path is not None:
+        try:
+            jsonio.write(path, value)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file. Raises UsageError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
+def newest(results: Path) -> Bundle:
+    """Return the newest bundle of a results folder. Raises UsageError where there is none."""
+    bundle = latest(results, _BUNDLES)
+    if bundle is None:
+        raise UsageError(f"no bundle in {results}", "", "Run `repro run` first, or name a bundle.")
+    return bundle
+
+
+def formats(args: argparse.Namespace, progress: Progress) -> list[str]:
+    """Return the formats asked for, else markdown and the page, with -o also LaTeX.
+
+    It is markdown alone where the page's packages are not installed, as in the image.
+    """
+    from repro.report import output
+
+    lacking = [name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None]
+    asked = getattr(args, "format", None)
+    if lacking and asked is None:
+        progress.say(f"drawing markdown alone: the page needs {' and '.join(lacking)}, which are not installed here")
+    usual = "md" if lacking else "md,html" if getattr(args, "output", None) is None else output.USUAL
+    return output.formats(asked or usual)
+
+
+def conclude(args: argparse.Namespace, bundle: Bundle, value: Any = None, judged: Iterable[wording.Judged] = ()) -> int:
+    """Write the report into a bundle, print its table and the last line, write --json, and return the exit code.
+
+    value: what `--json` gets, by default the report. judged: the verdicts that `--strict` looks at.
+    """
+    from repro.report import output, terminal
+
+    document, files = output.into(bundle, ["md"])
+    screen = Screen.of(args)
+    terminal.draw(document, screen)
+    terminal.last(document, screen, files)
+    write_json(getattr(args, "json", None), document.to_json() if value is None else value)
+    return exit_code(bundle, judged if getattr(args, "strict", False) else ())
+
+
+def exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
+    """Where rows were not measured, say why and return 1 (a prerequisite) or 2 (the tool). Else return 3 where a
+    verdict is not correct, or 0.
+
+    A solution that this machine cannot judge because it needs CUDA counts neither way.
+    """
+    missing = [bundle.record(name) for name in bundle.manifest["plan"] if not bundle.done(name)]
+    if not missing:
+        return 3 if any(each.verdict != "correct" and not wording.not_judged(each) for each in judged) else 0
+    unmet = all(row.status == "unmet" for row in missing)
+    advice = "" if unmet else "Mend that and repeat with --resume."
+    count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
+    reason = missing[0].error.rstrip(".")
+    ending.complain(f"{count}, first {missing[0].row}: {reason}. {advice}".rstrip())
+    return 1 if unmet else 2

@@ -1,0 +1,135 @@
+"""`repro report`: draw bundles, show what a run does now, or draw the traces of a folder of kernels."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from rich.text import Text
+
+from repro import config
+from repro.bundle.write import Bundle
+from repro.cli import arguments, output
+from repro.cli.ending import complain
+from repro.errors import UsageError
+from repro.runs.progress import Progress
+from repro.system.screen import BAD, Column, Screen, shortest
+
+TEXT = "draw bundles as markdown, one HTML file, LaTeX, or show what a run does now"
+# Rows without a result that --live lists, and how many of the newest searches it names.
+_SHOWN, _SEARCHES = 10, 3
+_UNFINISHED = ("died", "interrupted", "incomplete", "failed")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "bundle", type=Path, nargs="*",
+        help="bundles to draw (default: the newest), or a folder in the published layout: the convergence of its "
+        "traces as SVG",
+    )  # fmt: skip
+    parser.add_argument(
+        "--live", action="store_true",
+        help="show what a run in another terminal does: done, running, failed, expected end",
+    )  # fmt: skip
+    arguments.results_option(parser)
+    parser.add_argument(
+        "--format", metavar="F,F", help="md, html, tex, svg, csv (default: md,html; with -o md,html,tex)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR",
+        help="one document of all bundles side by side (default: a report of each into the bundle)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--artifacts", type=Path, default=config.ARTIFACTS_DIR,
+        help="folder whose traces html and tex show (default: the shipped one)",
+    )  # fmt: skip
+    arguments.json_option(parser, "write the report")
+
+
+def run(args: argparse.Namespace, progress: Progress) -> int:
+    """Draw what is asked for."""
+    from repro.artifacts import layout
+
+    if args.live:
+        return _live(args)
+    if len(args.bundle) == 1 and layout.holds(args.bundle[0]):
+        return _traces(args, args.bundle[0])
+    return _bundles(args, progress)
+
+
+def _bundles(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 2 where a bundle fails `repro verify`: the report is drawn all the same, and says so."""
+    from repro.report import output as reports
+
+    screen = Screen.of(args)
+    bundles = [Bundle.open(path) for path in args.bundle] or [output.newest(args.results)]
+    chosen = output.formats(args, progress)
+    if args.output is not None:
+        drawn = iter([reports.beside(bundles, chosen, args.artifacts, args.output)])
+    else:
+        drawn = (reports.into(bundle, chosen, args.artifacts, forks=True) for bundle in bundles)
+    for whole, files in drawn:
+        from repro.report import document, terminal  # `output` has imported most of it while processes started
+
+        if args.output is None:
+            terminal.draw(whole, screen, tables=screen.verbose)
+        terminal.last(whole, screen, files)
+    if args.output is None and len(bundles) > 1:
+        whole = document.build(bundles, args.artifacts)
+    output.write_json(args.json, whole.to_json())
+    return 0 if whole.verified else 2
+
+
+def _traces(args: argparse.Namespace, folder: Path) -> int:
+    from repro.artifacts import figure
+
+    screen = Screen.of(args)
+    files, left_out = figure.draw(folder, [], args.output)
+    for name, why in left_out.items():
+        complain(f"no figure of {name}: {why}")
+    for file in files:
+        screen.line(f"written: {shortest(file)}")
+    screen.last(f"{len(files)} figures written")
+    return 0
+
+
+def _live(args: argparse.Namespace) -> int:
+    from repro.optimize import journal
+    from repro.records.wording import listed
+    from repro.runs import status
+    from repro.runs.progress import spoken
+
+    screen = Screen.of(args)
+    if len(args.bundle) > 1:
+        raise UsageError("--live shows one run", f"{len(args.bundle)} were named")
+    searches = [] if args.bundle else sorted(args.results.glob("*-optimize-*"))[-_SEARCHES:]
+    for folder in searches:
+        screen.item(f"{folder.name}: {journal.standing(folder)}")
+    try:
+        bundle = args.bundle[0] if args.bundle else status.find(args.results)
+    except UsageError:
+        if searches and not args.json:
+            return 0
+        raise
+    state = status.read(bundle)
+    lanes = [[listed(lane["what"], 2), spoken(time.time() - lane["since"]), lane["line"]] for lane in state["running"]]
+    screen.table((Column("running", whole=True), Column("for", number=True), Column("what it does", 1)), lanes)
+    if names := state["finished"]:
+        screen.line(f"done: {listed(names, len(names) if screen.verbose else 3)}", "dim")
+    failed = [[Text(name, BAD), why] for name, why in state["failed"].items()]
+    screen.table((Column("not measured", whole=True), Column("why")), failed if screen.verbose else failed[:_SHOWN])
+    if len(failed) > _SHOWN and not screen.verbose:
+        screen.line(f"{len(failed) - _SHOWN} more are not measured; -v lists them.")
+    rest = state["expected_s"]
+    screen.last(
+        f"{state['status']}: {state['done']} of {state['planned']} rows done",
+        f"{len(failed)} not measured" if failed else "",
+        f"{len(lanes)} running" if lanes else "",
+        f"about {spoken(rest)} left" if rest is not None else "",
+        "repeat its command with --resume" if state["status"] in _UNFINISHED else "",
+        shortest(state["bundle"]),
+    )
+    output.write_json(args.json, state)
+    return 0

@@ -1,0 +1,68 @@
+"""`repro run`: the agent study, or any agent's solutions from a folder."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+
+from repro.bundle.write import Bundle
+from repro.cli import arguments, fixtures, output
+from repro.errors import UsageError
+from repro.runs.progress import Progress
+
+TEXT = "run the agent study: judge and time an agent's solutions"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    from repro.studies.agent import options
+
+    arguments.measuring(parser)
+    arguments.problem_option(parser)
+    arguments.judging(parser)
+    options.add(parser)
+
+
+def run(args: argparse.Namespace, progress: Progress) -> int:
+    """Judge what an agent or a folder gives."""
+    from repro.studies.agent import options
+
+    if args.repeats < 1:
+        raise UsageError("--repeats must be at least 1")
+    goes_on = args.baseline or args.with_kb or args.solutions or not args.generate
+    if goes_on:  # else it ends with the fixtures, which need no key
+        options.foresee(args)
+    if args.check:
+        return 0
+    if args.generate:
+        code = fixtures.run(args, progress)
+        if code or not goes_on:
+            return code
+    bundle = _measured(args, progress)
+    rows = bundle.records().values()
+    judged = [row.judged.results for row in rows if row.judged and not (row.control or row.torch_control)]
+    return output.conclude(args, bundle, judged=itertools.chain(*judged))
+
+
+def _measured(args: argparse.Namespace, progress: Progress) -> Bundle:
+    from repro.studies.agent import options, runner, study
+
+    name = options.agent(args)
+    engine, size = arguments.engine_and_size(args, progress)
+    pace, judging = options.pace(args), arguments.options(args)
+    controls, folders = options.chosen_controls(args, engine.device, size), options.folders(args)
+    if engine.device == "cpu" and any(control.torch_control for control in controls):
+        progress.say("TF32 does not exist on the CPU: the controls of that name are the plain Model there")
+    elif engine.device == "cpu" and not args.controls and (folders or name not in options.SHIPPED):
+        progress.say("no controls tf32 and tf32_compile: TF32 does not exist on the CPU")
+    if folders or name in options.SHIPPED:
+        arms = [*(folders or study.shipped(name, args.repeats)), *controls]
+        return study.run(
+            args.problem, arms, size, args.results, engine, judging, progress, resume=args.resume, jobs=args.jobs
+        )
+    plan = options.build(args, size)
+    if not engine.contained:
+        progress.say(study.NOTICE)
+    return runner.run(
+        plan, args.problem, size, args.results, engine, judging, pace, progress, controls=controls, resume=args.resume
+    )

@@ -1,0 +1,85 @@
+"""`repro verify`: every check of bundles, or of a folder of kernels in the published layout."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.text import Text
+
+from repro.cli import arguments, output
+from repro.errors import UsageError
+from repro.runs.progress import Progress
+from repro.system.screen import BAD, OPEN, Column, Screen
+
+TEXT = "check bundles, or folders of kernels in the published layout, without running them"
+# Longer names of artifacts are cut in the table of findings; --json has them whole.
+_NAME_COLUMNS = 24
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "path", type=Path, nargs="*",
+        help="bundles, folders of bundles, or one folder in the published layout (default: the newest bundle)",
+    )  # fmt: skip
+    arguments.results_option(parser, "bundles")
+    parser.add_argument(
+        "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
+    )
+    arguments.json_option(parser, "write every check")
+
+
+def run(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 2 where a check fails. An interrupted bundle is whole as far as it goes, and fails nothing."""
+    from repro.artifacts import layout
+
+    if len(args.path) == 1 and layout.holds(args.path[0]):
+        return _artifacts(args, args.path[0])
+    return _bundles(args)
+
+
+def _bundles(args: argparse.Namespace) -> int:
+    from repro.bundle import verify
+    from repro.report import verified
+
+    screen = Screen.of(args)
+    paths = verified.bundles(args.path) or [output.newest(args.results).path]
+    if args.id and len(paths) > 1:
+        raise UsageError("--id is of one bundle", f"{len(paths)} were named", "Verify them one by one.")
+    reports = []
+    for path in paths:
+        reports.append(verify.verify(path, args.id).to_json())
+        verified.draw(reports[-1], screen)
+    output.write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": reports})
+    screen.last(verified.summary(reports))
+    return 0 if all(report["passed"] for report in reports) else 2
+
+
+def _artifacts(args: argparse.Namespace, folder: Path) -> int:
+    """Print what a reviewer must know of a folder of kernels. Exit 2 where a finding is an error."""
+    from repro.artifacts import lint
+    from repro.report.elements import count
+
+    screen = Screen.of(args)
+    report = lint.lint(folder, [])
+    tones = {lint.ERROR: BAD, lint.WARNING: OPEN, lint.NOTE: ""}
+    columns = (Column("severity", whole=True), Column("where", least=20), Column("what", least=20),
+               Column("why", least=24), Column("code", 1))  # fmt: skip
+    long = [artifact.problem for artifact in report.artifacts if len(artifact.problem) > _NAME_COLUMNS]
+    rows = []
+    for finding in report.findings:
+        where = finding.where
+        for name in long:
+            where = where.replace(name, name[: _NAME_COLUMNS - 1] + "…")
+        rows.append([Text(finding.severity, tones[finding.severity]), where, finding.what, finding.why, finding.code])
+    screen.table(columns, rows)
+    counts = report.counts
+    if counts.rounds:
+        dtypes = ", ".join(f"{n} {dtype}" for dtype, n in counts.profile_dtypes.items())
+        kernels = f"{counts.parents_found} parents found, {counts.repaired} kernels repaired"
+        screen.line(f"{counts.rounds} rounds: {kernels}, {counts.profiles} profiles ({dtypes})")
+    findings = f"{count(len(report.findings), 'finding')} in {count(len(report.artifacts), 'artifact')}"
+    screen.last(count(report.errors, "error"), findings)
+    output.write_json(args.json, report.to_json())
+    return 2 if report.errors else 0
