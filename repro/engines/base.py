@@ -22,6 +22,8 @@ from repro.records.job import ENDED, JOBS, Job, Outcome
 from repro.system import jsonio, removal
 
 Progress = Callable[[str], None]
+# Name, version and isolation of an engine, as a bundle's manifest keeps them.
+Description = dict[str, Any]
 #: Yields outcomes as the jobs end; returns how the process or container ended ("" if well).
 Attempt = Generator[Outcome, None, str]
 START_ALLOWANCE_S = 120.0
@@ -65,7 +67,7 @@ class Engine(Agents, abc.ABC):
     name: str
     device: str
     contained = False
-    description: dict[str, Any]
+    description: Description
 
     def capacity(self) -> Slots:
         """Return how many jobs run at once. On the CPU they may disturb each other: no time there is a measurement."""

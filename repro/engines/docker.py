@@ -16,7 +16,7 @@ import subprocess
 import tarfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -40,25 +40,25 @@ from repro.records.job import OUTCOMES, Job
 from repro.system import jsonio
 from repro.system.procfs import alive, owner, place
 
-JOB_FOLDER = "/job"
-PIDS_LIMIT = 4096
-TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
-SHM_BYTES = 1 << 30
+_JOB_FOLDER = "/job"
+_PIDS_LIMIT = 4096
+_TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
+_SHM_BYTES = 1 << 30
 # Share of the engine's memory that jobs may use, in equal parts for those that run at once. Beyond its part, the kernel
 # ends the largest process of a container.
-MEMORY_SHARE = 0.9
-CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S = 10, 600
+_MEMORY_SHARE = 0.9
+_CONNECT_TIMEOUT_S, _REQUEST_TIMEOUT_S = 10, 600
 
 
 def connect() -> docker.DockerClient:
     """Return a client of the engine that the environment names. Raise PrerequisiteError where no engine answers."""
     try:
         # With a version, the constructor sends no request; the SDK would lose a client whose first request fails.
-        first = docker.from_env(timeout=CONNECT_TIMEOUT_S, version=MINIMUM_DOCKER_API_VERSION)
+        first = docker.from_env(timeout=_CONNECT_TIMEOUT_S, version=MINIMUM_DOCKER_API_VERSION)
         with contextlib.closing(first):
             _reach(first)
             version = first.version(api_version=False).get("ApiVersion")
-        return docker.from_env(timeout=REQUEST_TIMEOUT_S, version=version)
+        return docker.from_env(timeout=_REQUEST_TIMEOUT_S, version=version)
     except (DockerException, OSError, urllib3.exceptions.HTTPError) as error:
         where = config.docker_host() or "the default socket"
         reason = "it does not answer" if isinstance(error, DockerException | OSError) else str(error)
@@ -70,7 +70,7 @@ def _reach(client: docker.DockerClient) -> None:
     adapter = client.api.get_adapter(client.api.base_url)
     if isinstance(adapter, UnixHTTPAdapter):
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(CONNECT_TIMEOUT_S)
+            probe.settimeout(_CONNECT_TIMEOUT_S)
             probe.connect(adapter.socket_path)
 
 
@@ -149,7 +149,7 @@ class DockerEngine(ContainedAgents, Engine):
         chosen = resources.select(gpus) or ["0"]
         return resources.leases(chosen) if self._cpus == os.cpu_count() else [Lease(gpu) for gpu in chosen]
 
-    def _container_facts(self, info: dict[str, Any]) -> dict[str, str]:
+    def _container_facts(self, info: Mapping[str, Any]) -> dict[str, str]:
         """Return facts that a container cannot see of itself, without unknown ones."""
         labels = self.image.labels or {}
         version = self.client.version()
@@ -212,7 +212,7 @@ class DockerEngine(ContainedAgents, Engine):
         with resources.hold(self.gpus, progress, self.stopping) as lease, guard():
             self._clear(lease)
             # its standard input ends with this process, and so does the session
-            serves = {"command": ["session", JOB_FOLDER], "detach": False, "stdin_open": True}
+            serves = {"command": ["session", _JOB_FOLDER], "detach": False, "stdin_open": True}
             with self._container([job], lease, **serves) as container, _Serving(container) as process:
                 self._start(container)
                 session = Session(process, job.timeout_s + START_ALLOWANCE_S, progress)
@@ -233,7 +233,7 @@ class DockerEngine(ContainedAgents, Engine):
         container = None
         try:
             container = self.client.containers.create(**self._options(name, labels, lease) | changed)
-            container.put_archive(JOB_FOLDER, pack(inbox(jobs), mode=0o444))
+            container.put_archive(_JOB_FOLDER, pack(inbox(jobs), mode=0o444))
             yield container
         finally:
             if container is not None:
@@ -252,7 +252,7 @@ class DockerEngine(ContainedAgents, Engine):
         requests_ = [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])] if gpu is not None else []
         return {
             "image": self.image.id,
-            "command": ["job", JOB_FOLDER],
+            "command": ["job", _JOB_FOLDER],
             "name": name,
             "labels": labels | {LABEL_ROLE: "job", LABEL_GPU: lease.gpu or ""},
             "environment": environment,
@@ -260,15 +260,15 @@ class DockerEngine(ContainedAgents, Engine):
             "user": "0:0",
             "network_mode": "none",
             "read_only": True,
-            "tmpfs": {"/tmp": TMPFS},  # noqa: S108
-            "mounts": [Mount(JOB_FOLDER, name, type="volume")],
+            "tmpfs": {"/tmp": _TMPFS},  # noqa: S108
+            "mounts": [Mount(_JOB_FOLDER, name, type="volume")],
             "cap_drop": ["ALL"],
             "cap_add": ["SETUID", "SETGID"],
             "security_opt": ["no-new-privileges"],
-            "pids_limit": PIDS_LIMIT,
+            "pids_limit": _PIDS_LIMIT,
             "cpuset_cpus": lease.cpuset,
-            "mem_limit": int(self.memory * MEMORY_SHARE / self._shares) or None,
-            "shm_size": SHM_BYTES,
+            "mem_limit": int(self.memory * _MEMORY_SHARE / self._shares) or None,
+            "shm_size": _SHM_BYTES,
             "init": True,
             "ipc_mode": "private",
             "device_requests": requests_,
@@ -287,7 +287,7 @@ class DockerEngine(ContainedAgents, Engine):
         timer.daemon = True
         timer.start()
         try:
-            yield from follow(_lines(container), progress, lambda: _read(container, f"{JOB_FOLDER}/{OUTCOMES}"))
+            yield from follow(_lines(container), progress, lambda: _read(container, f"{_JOB_FOLDER}/{OUTCOMES}"))
             ending = _ending(container)
         finally:
             timer.cancel()

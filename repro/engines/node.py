@@ -9,11 +9,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from repro import config
 from repro.engines import machine
-from repro.engines.base import Engine
+from repro.engines.base import Description, Engine
 from repro.errors import EngineError, ReproError
 from repro.fingerprint.entry import hashed
 from repro.records.job import Job, Outcome
@@ -39,7 +38,7 @@ class Node:
     stack: dict[str, str]
     gpus: dict[str, str]
     cpus: int
-    engine: dict[str, Any]
+    engine: Description
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def describe(engine: Engine) -> Node:
     return Node(host, hashed(place().split(".")[0], host), _stack(facts), gpus, cpus, facts)
 
 
-def _stack(facts: dict[str, Any]) -> dict[str, str]:
+def _stack(facts: Description) -> dict[str, str]:
     """Return what must be equal on all nodes: this code, and the image or the packages that it uses."""
     if "image_id" in facts:
         digests = facts.get("repo_digests") or [facts["image_id"]]

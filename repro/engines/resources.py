@@ -20,8 +20,8 @@ from typing import BinaryIO
 from repro import config
 from repro.errors import EngineError, PrerequisiteError
 
-POLL_S = 0.5
-PROCESSORS = Path("/sys/devices/system/cpu")
+_POLL_S = 0.5
+_PROCESSORS = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def cores() -> list[frozenset[int]]:
     allowed = os.sched_getaffinity(0)
     found: dict[frozenset[int], int] = {}
     for cpu in sorted(allowed):
-        topology = PROCESSORS / f"cpu{cpu}" / "topology"
+        topology = _PROCESSORS / f"cpu{cpu}" / "topology"
         try:
             siblings = _listed((topology / "thread_siblings_list").read_text())
             socket = int((topology / "physical_package_id").read_text())
@@ -152,7 +152,7 @@ def hold(
         if not waited:
             progress("waiting for a GPU: other jobs or runs hold them all")
             waited = True
-        time.sleep(POLL_S)
+        time.sleep(_POLL_S)
     raise EngineError("the run was stopped", "the job had not begun")
 
 

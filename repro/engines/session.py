@@ -36,12 +36,12 @@ from repro.records.session import (
 )
 from repro.system import jsonio
 
-CLOSE_TIMEOUT_S = 30.0
+_CLOSE_TIMEOUT_S = 30.0
 A = TypeVar("A", bound=Answer)
 R = TypeVar("R", bound=Record)
 
 
-class Submitted(Protocol):
+class _Submitted(Protocol):
     """A solution: its name in results, its source text, and the name that the source must define."""
 
     @property
@@ -81,7 +81,7 @@ class Session:
         self.opened = self._answer(Opened)
 
     def check(
-        self, submissions: Sequence[Submitted], tier: CheckTier = "full", keep: Sequence[str] = ()
+        self, submissions: Sequence[_Submitted], tier: CheckTier = "full", keep: Sequence[str] = ()
     ) -> list[Checked]:
         """Judge whether solutions are right, without timing; return one verdict each.
 
@@ -91,7 +91,7 @@ class Session:
         request = Check(op="check", solutions=_sources(submissions), tier=tier, keep=list(keep))
         return self._ask(request, Verdicts).entries
 
-    def time(self, submissions: Sequence[Submitted], tier: Tier = "full") -> JudgeResult:
+    def time(self, submissions: Sequence[_Submitted], tier: Tier = "full") -> JudgeResult:
         """Time checked solutions beside each other and the baselines.
 
         Raises as `check` does, and PrerequisiteError for a source that was not checked.
@@ -100,7 +100,7 @@ class Session:
 
     def close(self) -> None:
         """Have the session end, and wait until its process has ended; kill it if that takes too long."""
-        timer = threading.Timer(CLOSE_TIMEOUT_S, self._process.kill)
+        timer = threading.Timer(_CLOSE_TIMEOUT_S, self._process.kill)
         timer.start()
         try:
             self._send(Close(op="close"))
@@ -156,5 +156,5 @@ class Session:
         raise EngineError("the judge's session ended", self._process.ending())
 
 
-def _sources(submissions: Sequence[Submitted]) -> list[Source]:
+def _sources(submissions: Sequence[_Submitted]) -> list[Source]:
     return [Source(name=s.name, entry=s.entry, source=s.source.decode(errors="surrogateescape")) for s in submissions]

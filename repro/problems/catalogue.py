@@ -17,18 +17,19 @@ from repro import config
 from repro.errors import ProblemError, UsageError
 from repro.inputs.stress import SPIKE_FACTOR, Stress
 from repro.problems import constants
+from repro.problems.constants import Overrides
 
 SIZES = ("full", "smoke")
 # The suite of a fetched source: its problems are not shipped, and all that is known of them is derived.
 KERNELBENCH = "kernelbench"
-LEVELS = (1, 2, 3)
+_LEVELS = (1, 2, 3)
 # Letters of a part of a name that is taken for a problem.
-SHORTEST = 4
+_SHORTEST = 4
 ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 # The share of the counted arithmetic that the best known algorithm needs: one level of Strassen is 7/8 and two are
 # 0.77; a convolution by Winograd's F(4x4, 3x3) is a quarter.
-FAST_ALGORITHM = 0.75
-SHORT = {"float32": "", "bfloat16": "@bf16", "float16": "@fp16"}
+_FAST_ALGORITHM = 0.75
+_SHORT = {"float32": "", "bfloat16": "@bf16", "float16": "@fp16"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Work:
     read_elements: int
     written_elements: int
     flop: int
-    fast_algorithm: float = FAST_ALGORITHM
+    fast_algorithm: float = _FAST_ALGORITHM
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Message:
 
     id: str
     dtype: str
-    overrides: dict[str, Any]
+    overrides: Overrides
     source: str
 
     def problem(self, file: Path) -> Problem:
@@ -72,13 +73,13 @@ class Problem:
     path: Path
     dtype: str
     size: str
-    overrides: dict[str, Any] = field(default_factory=dict)
+    overrides: Overrides = field(default_factory=dict)
     batch_inputs: tuple[int, ...] = ()
     batch_dims: int = 1
     stress: Stress = 1.0
     stress_run: int = 1
     spike: float | tuple[float, ...] = SPIKE_FACTOR
-    neighbour: dict[str, Any] = field(default_factory=dict)
+    neighbour: Overrides = field(default_factory=dict)
     native_signal: bool = True
     perturbed_init: dict[int, Any] = field(default_factory=dict)
     work: Work | None = None
@@ -88,7 +89,7 @@ class Problem:
     @property
     def key(self) -> str:
         """The id with its dtype where that is not float32: `L1_36`, `L1_36@bf16`."""
-        return self.id + SHORT[self.dtype]
+        return self.id + _SHORT[self.dtype]
 
     @property
     def file_name(self) -> str:
@@ -144,7 +145,7 @@ class Problem:
             remedy = "Mend the problem file" + (", or try other constants: --set NAME=VALUE" if self.overrides else ".")
         return ProblemError(what, f"{type(error).__name__}: {why}", remedy)
 
-    def check_names(self, overrides: dict[str, Any]) -> None:
+    def check_names(self, overrides: Overrides) -> None:
         """Raises UsageError where the file has no constant of a name that `--set` gave."""
         source = self.path.read_bytes()
         unknown = [name for name in overrides if not constants.holds(source, name)]
@@ -164,8 +165,14 @@ class Problem:
         return values
 
 
+# What suites.toml says of one problem or one suite.
+_Entry = dict[str, Any]
+# Keys that hold at full size alone. At smoke size those count that end in `_smoke`.
+_OF_FULL = ("neighbour", "stress_run")
+
+
 @cache
-def _catalogue() -> dict[str, Any]:
+def _catalogue() -> dict[str, dict[str, _Entry]]:
     return tomllib.loads((config.PROBLEMS_DIR / "suites.toml").read_text())
 
 
@@ -179,7 +186,7 @@ def ids() -> list[str]:
     return sorted(_catalogue()["problem"], key=lambda i: tuple(map(int, re.findall(r"\d+", i))))
 
 
-def _overrides(entry: dict[str, Any]) -> dict[str, Any]:
+def _overrides(entry: _Entry) -> Overrides:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
 
 
@@ -187,38 +194,46 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
     """A shipped problem by id (`L1_36`, or `L1_36@bf16`). Raises UsageError for an unknown id."""
     bare, _, suffix = problem_id.partition("@")
     if suffix:
-        dtype = {v: k for k, v in SHORT.items()}.get("@" + suffix, "")
-    entry = _catalogue()["problem"].get(bare)
-    if entry is None or not dtype:
-        named = {i: _catalogue()["problem"][i]["file"].lower() for i in ids()}
-        word = bare.lower()
-        meant = [i for i in ids() if word and word in (i.lower(), i[3:], i[3:].lstrip("0"))]
-        meant = meant or [i for i, file in named.items() if len(word) >= SHORTEST and word in file]
-        remedy = f"Did you mean {' or '.join(meant)}?" if meant else "Or give a file's path."
-        raise UsageError(f"no problem {problem_id!r}", f"shipped are {', '.join(ids())}", remedy)
-    path = config.PROBLEMS_DIR / entry["file"]
-    spike = entry.get("spike_smoke" if size == "smoke" and "spike_smoke" in entry else "spike", SPIKE_FACTOR)
+        dtype = {v: k for k, v in _SHORT.items()}.get("@" + suffix, "")
+    if bare not in _catalogue()["problem"] or not dtype:
+        raise _unknown(problem_id, bare)
+    entry = _catalogue()["problem"][bare]
+    path, small = config.PROBLEMS_DIR / entry["file"], size == "smoke"
+    if small:
+        of_small = {name.removesuffix("_smoke"): value for name, value in entry.items() if name.endswith("_smoke")}
+        entry = {name: value for name, value in entry.items() if name not in _OF_FULL} | of_small
+    spike = entry.get("spike", SPIKE_FACTOR)
     return Problem(
         id=bare,
         name=path.stem.removeprefix(bare + "_"),
         path=path,
         dtype=dtype,
         size=size,
-        overrides=_overrides(entry["smoke"]) if size == "smoke" else {},
+        overrides=_overrides(entry["smoke"]) if small else {},
         batch_inputs=tuple(entry["batch_inputs"]),
         batch_dims=entry.get("batch_dims", 1),
         stress=entry["stress"],
-        stress_run=entry.get("stress_run_smoke" if size == "smoke" else "stress_run", 1),
+        stress_run=entry.get("stress_run", 1),
         spike=tuple(spike) if isinstance(spike, list) else spike,
-        neighbour=_overrides(entry.get("neighbour_smoke" if size == "smoke" else "neighbour", {})),
+        neighbour=_overrides(entry.get("neighbour", {})),
         native_signal=entry.get("native_signal", True),
         perturbed_init={int(k): v for k, v in entry.get("perturbed_init", {}).items()},
-        work=_work(entry) if size == "full" else None,
+        work=None if small else _work(entry),
     )
 
 
-def _work(entry: dict[str, Any]) -> Work:
-    share = entry.get("fast_algorithm", FAST_ALGORITHM)
+def _unknown(problem_id: str, bare: str) -> UsageError:
+    """The error for an id that is none, with those that may have been meant: by number, or by a part of the name."""
+    word = bare.lower()
+    meant = [i for i in ids() if word and word in (i.lower(), i[3:], i[3:].lstrip("0"))]
+    if not meant and len(word) >= _SHORTEST:
+        meant = [i for i in ids() if word in _catalogue()["problem"][i]["file"].lower()]
+    remedy = f"Did you mean {' or '.join(meant)}?" if meant else "Or give a file's path."
+    return UsageError(f"no problem {problem_id!r}", f"shipped are {', '.join(ids())}", remedy)
+
+
+def _work(entry: _Entry) -> Work:
+    share = entry.get("fast_algorithm", _FAST_ALGORITHM)
     return Work(entry["read_elements"], entry["written_elements"], entry["flop"], share)
 
 
@@ -242,7 +257,7 @@ def fetched() -> dict[str, Path]:
     """The problems of KernelBench's levels 1 to 3 below `sources/`: id -> file, by level and number. Empty where it has
     not been fetched. Those of level 4 load a pretrained model when they are imported, which a download would need."""
     found: dict[str, Path] = {}
-    for level in LEVELS:
+    for level in _LEVELS:
         folder = config.sources_dir() / KERNELBENCH / "KernelBench" / f"level{level}"
         numbered = [(int(m[1]), file) for file in folder.glob("*.py") if (m := re.match(r"(\d+)_", file.name))]
         found |= {f"L{level}_{number:02d}": file for number, file in sorted(numbered)}
@@ -256,7 +271,7 @@ def load_fetched(problem_id: str, *, size: str = "full", dtype: str = "float32")
         why, remedy = "it has not been fetched", f"Run `repro fetch {KERNELBENCH}`."
         if found:
             why = f"there are {len(found)}, from {min(found)} to {max(found)}"
-            remedy = f"Name a level from {min(LEVELS)} to {max(LEVELS)} and a number, as {min(found)}."
+            remedy = f"Name a level from {min(_LEVELS)} to {max(_LEVELS)} and a number, as {min(found)}."
         raise UsageError(f"no problem {problem_id!r} in {KERNELBENCH}", why, remedy)
     loaded = load_file(found[problem_id], dtype=dtype, size=size)
     return replace(loaded, id=problem_id, name=loaded.name.partition("_")[2].strip("_"))

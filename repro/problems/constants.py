@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from repro.errors import UsageError
 
-INPUTS, INIT = "get_inputs", "get_init_inputs"
+_INPUTS, _INIT = "get_inputs", "get_init_inputs"
 # The name by which a rewritten file calls `_as`.
 _AS = "__repro_as__"
 _ASSIGN = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+# Constants of a problem file by name, as `--set` gives them.
+Overrides = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Constant:
     init: bool
 
 
-def assignments(tree: ast.Module) -> dict[str, ast.expr]:
+def _assignments(tree: ast.Module) -> dict[str, ast.expr]:
     """Module-level name -> the expression that is assigned to it. Of several assignments the last."""
     nodes = [node for node in tree.body if isinstance(node, _ASSIGN)]
     return {name: node.value for node in nodes if node.value for name in _stored(node)}
@@ -55,7 +57,7 @@ def _functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 
 def _reached(tree: ast.Module, start: str) -> list[str]:
     """Functions and assigned names of the module that a function uses, and what those use in turn."""
-    scopes: dict[str, ast.AST] = {**assignments(tree), **_functions(tree)}
+    scopes: dict[str, ast.AST] = {**_assignments(tree), **_functions(tree)}
     found: list[str] = []
     pending = [start]
     while pending:
@@ -76,43 +78,47 @@ def _numbers(node: ast.AST) -> Iterator[int]:
     yield from dict.fromkeys(value for value in values if isinstance(value, int) and _integer(value))
 
 
-def sizes(source: bytes, values: dict[str, Any]) -> list[Constant]:
+def sizes(source: bytes, values: Mapping[str, Any]) -> list[Constant]:
     """The numbers that `get_inputs` and `get_init_inputs` use, in the order of the file. values: its namespace."""
     tree = ast.parse(source)
-    assigned, functions = assignments(tree), _functions(tree)
-    init = set(_reached(tree, INIT))
-    found: list[Constant] = []
-    for name in dict.fromkeys([*_reached(tree, INPUTS), *_reached(tree, INIT)]):
+    assigned, functions = _assignments(tree), _functions(tree)
+    init = set(_reached(tree, _INIT))
+    constants: list[Constant] = []
+    for name in dict.fromkeys([*_reached(tree, _INPUTS), *_reached(tree, _INIT)]):
         node: ast.AST = functions[name] if name in functions else assigned[name]
-        value = values.get(name)
         derived = any(isinstance(n, ast.Name) and n.id in assigned for n in ast.walk(node))
         if name in functions or derived:
-            found += [Constant(f"{name}.{number}", number, None, name in init) for number in _numbers(node)]
-        elif isinstance(value, int) and _integer(value):
-            found.append(Constant(name, value, None, name in init))
-        elif isinstance(value, tuple | list) and value and all(map(_integer, value)):
-            for number in dict.fromkeys(value):
-                positions = tuple(i for i, item in enumerate(value) if item == number)
-                found.append(Constant(name, number, positions, name in init))
-    return found
+            constants += [Constant(f"{name}.{number}", number, None, name in init) for number in _numbers(node)]
+        else:
+            constants += _constants(name, values.get(name), init=name in init)
+    return constants
+
+
+def _constants(name: str, value: Any, *, init: bool) -> Iterator[Constant]:
+    """The numbers of an assigned value: itself, or those of a tuple or list, each once."""
+    if _integer(value):
+        yield Constant(name, value, None, init)
+    elif isinstance(value, tuple | list) and all(map(_integer, value)):
+        for number in dict.fromkeys(value):
+            yield Constant(name, number, tuple(i for i, item in enumerate(value) if item == number), init)
 
 
 def names(source: bytes) -> list[str]:
     """What `--set` may name: module-level names, then numbers inside the functions that make the inputs."""
     tree = ast.parse(source)
     functions = _functions(tree)
-    reached = dict.fromkeys([*_reached(tree, INPUTS), *_reached(tree, INIT)])
+    reached = dict.fromkeys([*_reached(tree, _INPUTS), *_reached(tree, _INIT)])
     inside = [f"{name}.{number}" for name in reached if name in functions for number in _numbers(functions[name])]
-    return [*assignments(tree), *inside]
+    return [*_assignments(tree), *inside]
 
 
 def holds(source: bytes, name: str) -> bool:
     """Whether a file has a constant of this name."""
     tree = ast.parse(source)
     scope, dot, number = name.partition(".")
-    nodes: dict[str, ast.AST] = {**assignments(tree), **_functions(tree)}
+    nodes: dict[str, ast.AST] = {**_assignments(tree), **_functions(tree)}
     if not dot:
-        return name in assignments(tree)
+        return name in _assignments(tree)
     return number.isdecimal() and scope in nodes and int(number) in _numbers(nodes[scope])
 
 
@@ -136,7 +142,7 @@ def _as(original: Any, value: Any) -> Any:
     return value
 
 
-def rewritten(source: bytes, path: str, overrides: dict[str, Any]) -> tuple[ast.Module, dict[str, Any]]:
+def rewritten(source: bytes, path: str, overrides: Overrides) -> tuple[ast.Module, Overrides]:
     """The file with other constants, and names that its namespace must hold before it runs.
 
     A name gets its new value right after its assignment, so that what the file computes from it follows.
@@ -160,7 +166,7 @@ def rewritten(source: bytes, path: str, overrides: dict[str, Any]) -> tuple[ast.
     return ast.fix_missing_locations(tree), {_AS: _as}
 
 
-def given(words: list[str]) -> dict[str, Any]:
+def given(words: list[str]) -> Overrides:
     """Overrides from `--set NAME=VALUE`, values as Python literals. Raises UsageError for anything else."""
     found = {}
     for word in words:
@@ -176,12 +182,12 @@ def given(words: list[str]) -> dict[str, Any]:
     return found
 
 
-def stamp(size: str, overrides: dict[str, Any]) -> str:
+def stamp(size: str, overrides: Overrides) -> str:
     """A size as results show it: `full`, or `smoke: batch_size=4, dim=64`."""
     return f"{size}: {listed(overrides)}" if overrides else size
 
 
-def listed(overrides: dict[str, Any]) -> str:
+def listed(overrides: Overrides) -> str:
     """Constants and their values on one line."""
     return ", ".join(f"{name}={_text(value)}" for name, value in overrides.items())
 

@@ -1,6 +1,6 @@
 """What suites.toml says by hand of the shipped problems, derived for any KernelBench file by running it.
 
-Batch dimension, signal of the published weights and stress come from runs in fp64 at a reduced size on the CPU, work
+Batch dimension, signal of the published weights and stress come from runs in fp64 at a reduced size on the _CPU, work
 and neighbouring sizes from runs on the meta device at the problem's own size.
 """
 
@@ -22,25 +22,25 @@ from repro.problems import constants, meta, sizes
 from repro.problems import plan as inputs
 from repro.problems.catalogue import Problem, Work
 
-SEED, CPU = 20251121, torch.device("cpu")
+_SEED, _CPU = 20251121, torch.device("cpu")
 # Rows of a chunk agree with the whole within this share of the largest element: fp64 sums in another order.
-ROUNDING = 1e-9
+_ROUNDING = 1e-9
 # Inputs whose rows take more than this in fp64 are split along a second batch dimension too.
-ROW_BYTES = 100 << 20
+_ROW_BYTES = 100 << 20
 # Published weights carry no signal if every output is smaller than the first, or if another draw of the inputs changes
 # the output relatively by less than the second.
-DEAD, BLIND = 1e-12, 1e-6
+_DEAD, _BLIND = 1e-12, 1e-6
 # Relative change of the output by another draw of signed inputs that is enough; deviations and runs that are tried.
-ENOUGH = 0.02
-DEVIATIONS = (1.0, 4.0, 0.25, 16.0, 0.03125)
+_ENOUGH = 0.02
+_DEVIATIONS = (1.0, 4.0, 0.25, 16.0, 0.03125)
 # Equal elements in a row of signed images, as a part of an image's plane: networks that average over an image hardly
 # react to independent pixels.
-PLANE_PART = 8
+_PLANE_PART = 8
 # Elements of an input that are changed one at a time to see whether the output depends on all of them.
-ASKED = 24
+_ASKED = 24
 
 
-class Reduced:
+class _Reduced:
     """A problem at its reduced size, run in fp64 on the CPU."""
 
     def __init__(self, problem: Problem) -> None:
@@ -55,12 +55,12 @@ class Reduced:
             self.model = inputs.build(self.problem, self.plan.module, self.problem.init_inputs(self.plan.module))
         self.model.double()
 
-    def draw(self, seed: int = SEED, stress: Stress | None = None, run: int = 1) -> list[Any]:
+    def draw(self, seed: int = _SEED, stress: Stress | None = None, run: int = 1) -> list[Any]:
         """Return the inputs in fp64."""
         plan = replace(self.plan, problem=replace(self.problem, stress_run=run))
-        return [_double(x) for x in plan.make(seed, CPU, stress=stress)]
+        return [_double(x) for x in plan.make(seed, _CPU, stress=stress)]
 
-    def __call__(self, values: list[Any], seed: int = SEED) -> list[torch.Tensor]:
+    def __call__(self, values: list[Any], seed: int = _SEED) -> list[torch.Tensor]:
         """Return the output's tensors in fp64. seed: of torch's own generator. Raises ProblemError."""
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -72,11 +72,15 @@ class Reduced:
         return [x.double() for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
 
 
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [x for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
+
+
 def _double(x: Any) -> Any:
     return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
 
-def change(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
+def _change(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
     """Return the relative L2 distance of two lists of outputs; NaN and infinities count as 0."""
     pairs = [(x.nan_to_num(0.0, 0.0, 0.0), y.nan_to_num(0.0, 0.0, 0.0)) for x, y in zip(a, b, strict=True)]
     norm = math.sqrt(sum(float(x.square().sum()) for x, _ in pairs))
@@ -87,7 +91,7 @@ def change(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
 # -- the batch ---------------------------------------------------------------------------------------------------------
 
 
-def batch(reduced: Reduced, full: inputs.Plan) -> tuple[tuple[int, ...], int]:
+def batch(reduced: _Reduced, full: inputs.Plan) -> tuple[tuple[int, ...], int]:
     """Return the inputs that share leading dimensions with every output, and how many dimensions; ((), 1) for none.
 
     Probed: rows from the middle and the end, computed alone, are the rows of the whole. A second dimension is taken
@@ -104,12 +108,12 @@ def batch(reduced: Reduced, full: inputs.Plan) -> tuple[tuple[int, ...], int]:
             break
         found = chosen, dims
         row = sum(8 * math.prod(full.spec[i][0][dims:]) for i in chosen)
-        if row <= ROW_BYTES:
+        if row <= _ROW_BYTES:
             break
     return found
 
 
-def _candidates(reduced: Reduced, whole: list[torch.Tensor], dims: int) -> Iterator[tuple[int, ...]]:
+def _candidates(reduced: _Reduced, whole: list[torch.Tensor], dims: int) -> Iterator[tuple[int, ...]]:
     """Yield sets of inputs that may be split along the leading dimensions of the outputs, the largest first."""
     if not whole or any(x.dim() < dims for x in whole):
         return
@@ -122,7 +126,9 @@ def _candidates(reduced: Reduced, whole: list[torch.Tensor], dims: int) -> Itera
         yield from itertools.combinations(able, count)
 
 
-def _splits(reduced: Reduced, values: list[Any], whole: list[torch.Tensor], chosen: tuple[int, ...], dims: int) -> bool:
+def _splits(
+    reduced: _Reduced, values: list[Any], whole: list[torch.Tensor], chosen: tuple[int, ...], dims: int
+) -> bool:
     rows = math.prod(whole[0].shape[:dims])
     for part in (slice(rows - 1, rows), slice(rows // 2, min(rows, rows // 2 + 2)), slice(0, 1)):
         taken = [x.flatten(0, dims - 1)[part].view(-1, *[1] * (dims - 1), *x.shape[dims:]) if i in chosen else x
@@ -140,22 +146,22 @@ def _splits(reduced: Reduced, values: list[Any], whole: list[torch.Tensor], chos
 
 def _equal(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> bool:
     largest = float(scale.nan_to_num(0.0, 0.0, 0.0).abs().max())
-    return torch.allclose(a, b, rtol=0.0, atol=ROUNDING * largest, equal_nan=True)
+    return torch.allclose(a, b, rtol=0.0, atol=_ROUNDING * largest, equal_nan=True)
 
 
 # -- what a Model may not do, and what a solution may do then ----------------------------------------------------------
 
 
-def require_function(reduced: Reduced) -> None:
+def _require_function(reduced: _Reduced) -> None:
     """Raises NoFunction where the output is none of inputs and weights: nothing can be compared then."""
     values, name = reduced.draw(), reduced.problem.key
     random = NoFunction(f"Model of {name} draws random numbers", "its output is no function of its inputs")
     try:
-        first, again, other = (reduced(values, seed) for seed in (SEED, SEED, SEED + 1))
+        first, again, other = (reduced(values, seed) for seed in (_SEED, _SEED, _SEED + 1))
     except JudgeError:  # drawn in float32, they may not go with fp64
         reduced.model.float()
         single = [x.float() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in values]
-        if not _same(reduced(single), reduced(single, SEED + 1)):
+        if not _same(reduced(single), reduced(single, _SEED + 1)):
             raise random from None
         raise
     if not _same(first, again):
@@ -168,7 +174,7 @@ def _same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
     return len(a) == len(b) and all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(a, b, strict=True))
 
 
-def liberties(reduced: Reduced) -> tuple[bool, bool]:
+def _liberties(reduced: _Reduced) -> tuple[bool, bool]:
     """Return whether the Model writes to its inputs, and whether an output lies in the memory of one."""
     values = [x.clone() if isinstance(x, torch.Tensor) else x for x in reduced.draw()]
     given = [x for x in values if isinstance(x, torch.Tensor)]
@@ -176,22 +182,22 @@ def liberties(reduced: Reduced) -> tuple[bool, bool]:
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         value = reduced.model(*values)
     memory = {x.untyped_storage().data_ptr() for x in given}
-    aliases = any(x.untyped_storage().data_ptr() in memory for x in tree_leaves(value) if isinstance(x, torch.Tensor))
+    aliases = any(x.untyped_storage().data_ptr() in memory for x in _tensors(value))
     return [x._version for x in given] != before, aliases
 
 
 # -- signal and stress -------------------------------------------------------------------------------------------------
 
 
-def signal(reduced: Reduced) -> bool:
+def signal(reduced: _Reduced) -> bool:
     """Return whether the published inputs and weights carry a signal, or there are no weights that others could."""
-    ours, others = reduced(reduced.draw()), reduced(reduced.draw(SEED + 1))
+    ours, others = reduced(reduced.draw()), reduced(reduced.draw(_SEED + 1))
     largest = max((float(x.nan_to_num(0.0, 0.0, 0.0).abs().max()) for x in ours if x.numel()), default=0.0)
     able = any(True for _ in reduced.model.parameters())
-    return not able or (largest > DEAD and change(ours, others) > BLIND)
+    return not able or (largest > _DEAD and _change(ours, others) > _BLIND)
 
 
-def stress(reduced: Reduced, *, signal: bool) -> tuple[Stress, bool]:
+def stress(reduced: _Reduced, *, signal: bool) -> tuple[Stress, bool]:
     """Return the stress that shows the inputs in the output, and whether images have runs of equal elements.
 
     Maxima over windows have the negated published inputs, which show padding by 0. signal: of the published weights;
@@ -199,30 +205,30 @@ def stress(reduced: Reduced, *, signal: bool) -> tuple[Stress, bool]:
     """
     if any("MaxPool" in type(m).__name__ for m in reduced.model.modules()) and len(list(reduced.model.modules())) <= 2:
         return "negative", False
-    plane = run_of(reduced.plan)
+    plane = _run_of(reduced.plan)
     if not signal:
         return 1.0, plane > 1
     best: tuple[float, float, bool] = 0.0, 1.0, False
-    for run, deviation in itertools.product(dict.fromkeys((1, plane)), DEVIATIONS):
+    for run, deviation in itertools.product(dict.fromkeys((1, plane)), _DEVIATIONS):
         with contextlib.suppress(JudgeError):
-            found = [reduced(reduced.draw(SEED + add, deviation, run)) for add in (0, 1)]
+            found = [reduced(reduced.draw(_SEED + add, deviation, run)) for add in (0, 1)]
             if all(bool(torch.isfinite(x).all()) for x in found[0]):
-                best = max(best, (change(*found), deviation, run > 1), key=lambda each: each[0])
-        if best[0] >= ENOUGH:
+                best = max(best, (_change(*found), deviation, run > 1), key=lambda tried: tried[0])
+        if best[0] >= _ENOUGH:
             break
     return (best[1], best[2]) if best[0] else (1.0, False)
 
 
-def run_of(plan: inputs.Plan) -> int:
+def _run_of(plan: inputs.Plan) -> int:
     """Return how many equal elements follow each other in signed images of this size; 1 without an image."""
     planes: list[int] = [math.prod(plan.spec[i][0][-2:]) for i in plan.tensors if len(plan.spec[i][0]) >= 4]
-    return max([1, *(plane // PLANE_PART for plane in planes)])
+    return max([1, *(plane // _PLANE_PART for plane in planes)])
 
 
 # -- work --------------------------------------------------------------------------------------------------------------
 
 
-def work(problem: Problem, reduced: Reduced) -> Work:
+def work(problem: Problem, reduced: _Reduced) -> Work:
     """Return compulsory traffic and counted arithmetic at the problem's own size. Raises JudgeError.
 
     Inputs count by the share of their elements that the output depends on, weights and outputs once. None of the
@@ -231,14 +237,14 @@ def work(problem: Problem, reduced: Reduced) -> Work:
     plan = inputs.plan(problem)
     tally = meta.Tally()
     ran = meta.run(plan, problem.init_inputs(plan.module), tally)
-    shares = read_shares(reduced)
+    shares = _read_shares(reduced)
     read = sum(int(shares.get(i, 1.0) * math.prod(plan.spec[i][0])) for i in plan.tensors)
     read += sum(x.numel() for x in ran.state.values())
-    written = sum(x.numel() for x in tree_leaves(ran.value) if isinstance(x, torch.Tensor))
+    written = sum(x.numel() for x in _tensors(ran.value))
     return Work(read, written, tally.flop, 0.0)
 
 
-def read_shares(reduced: Reduced) -> dict[int, float]:
+def _read_shares(reduced: _Reduced) -> dict[int, float]:
     """Return the share of every tensor input's elements that the output depends on.
 
     By the gradient of the output; where that is 0 for some, as for maxima, from a sample of elements that are changed.
@@ -251,29 +257,29 @@ def read_shares(reduced: Reduced) -> dict[int, float]:
         x = values[i]
         shares[i] = 1.0
         if i not in slopes or not bool((slopes[i] != 0).all()):
-            places = {int(n * (x.numel() - 1) / (ASKED - 1)) for n in range(ASKED)} if x.numel() else set()
+            places = {int(n * (x.numel() - 1) / (_ASKED - 1)) for n in range(_ASKED)} if x.numel() else set()
             shares[i] = sum(_matters(reduced, values, whole, i, place) for place in places) / max(1, len(places))
     return shares
 
 
-def _slopes(reduced: Reduced, values: list[Any]) -> dict[int, torch.Tensor]:
+def _slopes(reduced: _Reduced, values: list[Any]) -> dict[int, torch.Tensor]:
     """Return the gradient of a random sum of the outputs for every floating-point input, where torch has one."""
     able = [i for i in reduced.plan.tensors if values[i].is_floating_point()]
-    given = [x.clone().requires_grad_() if i in able else x for i, x in enumerate(values)]
+    given = {i: values[i].clone().requires_grad_() for i in able}
+    # multiplied by 1, since a Model may write to its inputs, which torch forbids for leaves
+    called = [given[i] * 1 if i in given else x for i, x in enumerate(values)]
     try:
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(SEED)
-            outputs = [x for x in tree_leaves(reduced.model(*[x * 1 if x is not None and i in able else x
-                                                              for i, x in enumerate(given)]))
-                       if isinstance(x, torch.Tensor) and x.requires_grad]  # fmt: skip
+            torch.manual_seed(_SEED)
+            outputs = [x for x in _tensors(reduced.model(*called)) if x.requires_grad]
             total = torch.stack([(torch.rand_like(x) * x).sum() for x in outputs]).sum()
-            found = torch.autograd.grad(total, [given[i] for i in able], allow_unused=True)
+            slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)
     except Exception:  # of the problem's own code: an operation without a gradient
         return {}
-    return {i: slope for i, slope in zip(able, found, strict=True) if slope is not None}
+    return {i: slope for i, slope in zip(able, slopes, strict=True) if slope is not None}
 
 
-def _matters(reduced: Reduced, values: list[Any], whole: list[torch.Tensor], i: int, place: int) -> bool:
+def _matters(reduced: _Reduced, values: list[Any], whole: list[torch.Tensor], i: int, place: int) -> bool:
     original = values[i]
     for value in (1e3, -1e3) if original.is_floating_point() else (0, 1):
         changed = original.clone()
@@ -288,7 +294,7 @@ def _matters(reduced: Reduced, values: list[Any], whole: list[torch.Tensor], i: 
 # -- neighbouring sizes ------------------------------------------------------------------------------------------------
 
 
-def neighbour(problem: Problem) -> dict[str, Any]:
+def neighbour(problem: Problem) -> constants.Overrides:
     """Return constants at odd, smaller values that change neither constructor arguments nor weights; {} for none."""
     plan = inputs.plan(problem)
     values = dict(vars(plan.module))
@@ -326,11 +332,11 @@ def complete(problem: Problem) -> Problem:
     Raises ProblemError where the file does not run, NoFunction where its output is none of its inputs.
     """
     try:
-        reduced = Reduced(problem)
+        reduced = _Reduced(problem)
     except PrerequisiteError:
         return problem
     meta.output_spec(reduced.plan, inputs.Weights(problem.init_inputs(reduced.plan.module), {}))
-    require_function(reduced)
+    _require_function(reduced)
     full = inputs.plan(problem)
     alive = signal(reduced)
     found = replace(problem, native_signal=alive)
@@ -341,7 +347,7 @@ def complete(problem: Problem) -> Problem:
             found = replace(found, work=work(problem, reduced))
     with contextlib.suppress(JudgeError):
         found = replace(found, neighbour=neighbour(problem))
-    writes, aliases = liberties(reduced)
+    writes, aliases = _liberties(reduced)
     found = replace(found, writes_inputs=writes, aliases_input=aliases)
     return replace(found, batch_inputs=chosen, batch_dims=dims, stress=level,
-                   stress_run=run_of(full) if planar else 1)  # fmt: skip
+                   stress_run=_run_of(full) if planar else 1)  # fmt: skip

@@ -42,7 +42,7 @@ def _shape(args: Sequence[Any]) -> tuple[int, ...]:
     return tuple(int(size) for size in args)
 
 
-class Served(TorchFunctionMode):
+class _Served(TorchFunctionMode):
     """Serves torch's random functions from `philox` while active. `drawn` maps id(tensor) -> (tensor, recipe, version).
 
     On the meta device nothing is computed. Draws are numbered in order. Functions that it does not serve (multinomial,
@@ -60,6 +60,15 @@ class Served(TorchFunctionMode):
         self.count = 0
         self.drawn: dict[int, tuple[torch.Tensor, Recipe, int]] = {}
         self.foreign: list[str] = []
+        self._served: dict[Any, Callable[..., torch.Tensor]] = {
+            torch.rand: functools.partial(self._of_shape, "uniform"),
+            torch.randn: functools.partial(self._of_shape, "normal"),
+            torch.rand_like: functools.partial(self._like, "uniform"),
+            torch.randn_like: functools.partial(self._like, "normal"),
+            torch.randint: self._integers,
+            torch.randint_like: self._integers_like,
+            torch.randperm: self._permutation,
+        }
 
     def _draw(
         self, kind: str, shape: tuple[int, ...], dtype: torch.dtype | None, low: int = 0, high: int = 1
@@ -73,44 +82,49 @@ class Served(TorchFunctionMode):
         self.drawn[id(out)] = (out, recipe, out._version)
         return out
 
-    def _permutation(self, n: int, dtype: torch.dtype | None) -> torch.Tensor:
-        """Return a permutation of n, by a stable sort: of 100,000 keys of 24 bits some are equal."""
-        return torch.argsort(self._draw("uniform", (n,), torch.float32), stable=True).to(dtype or torch.int64)
+    def _of_shape(self, kind: str, *args: Any, **given: Any) -> torch.Tensor:
+        return self._draw(kind, _shape(args or (given["size"],)), given.get("dtype"))
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = dict(kwargs or {})
-        dtype = kwargs.get("dtype")
-        name = getattr(func, "__name__", "")
-        if func in (torch.rand, torch.randn):
-            shape = _shape(args or (kwargs["size"],))
-            return self._draw("uniform" if func is torch.rand else "normal", shape, dtype)
-        if func in (torch.rand_like, torch.randn_like):
-            kind = "uniform" if func is torch.rand_like else "normal"
-            like = args[0] if args else kwargs["input"]
-            return self._draw(kind, tuple(like.shape), dtype or like.dtype)
-        if func in (torch.randint, torch.randint_like):
-            values = list(args)
-            if func is torch.randint_like:
-                like = values.pop(0) if values else kwargs["input"]
-                shape, dtype = tuple(like.shape), dtype or like.dtype
-            else:
-                shape = _shape((kwargs["size"] if "size" in kwargs else values.pop(),))
-            high = int(kwargs["high"] if "high" in kwargs else values.pop())
-            low = int(kwargs["low"] if "low" in kwargs else values.pop() if values else 0)
-            return self._draw("integer", shape, dtype, low, high)
-        if func is torch.randperm:
-            return self._permutation(int(args[0] if args else kwargs["n"]), dtype)
-        if name in self.FOREIGN:
+    def _like(self, kind: str, *args: Any, **given: Any) -> torch.Tensor:
+        like = args[0] if args else given["input"]
+        return self._draw(kind, tuple(like.shape), given.get("dtype") or like.dtype)
+
+    def _integers(self, *args: Any, **given: Any) -> torch.Tensor:
+        values = list(args)
+        shape = _shape((given["size"] if "size" in given else values.pop(),))
+        return self._between(values, shape, given.get("dtype"), given)
+
+    def _integers_like(self, *args: Any, **given: Any) -> torch.Tensor:
+        values = list(args)
+        like = values.pop(0) if values else given["input"]
+        return self._between(values, tuple(like.shape), given.get("dtype") or like.dtype, given)
+
+    def _between(self, values: list[Any], shape: tuple[int, ...], dtype: Any, given: dict[str, Any]) -> torch.Tensor:
+        """Draw integers. values: the positional arguments that are left, [low,] high."""
+        high = int(given["high"] if "high" in given else values.pop())
+        low = int(given["low"] if "low" in given else values.pop() if values else 0)
+        return self._draw("integer", shape, dtype, low, high)
+
+    def _permutation(self, *args: Any, **given: Any) -> torch.Tensor:
+        """Return a permutation of n, by a stable sort: of 100,000 keys of 24 bits some are equal."""
+        n = int(args[0] if args else given["n"])
+        return torch.argsort(self._draw("uniform", (n,), torch.float32), stable=True).to(
+            given.get("dtype") or torch.int64
+        )
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if func in self._served:
+            return self._served[func](*args, **given)
+        if (name := getattr(func, "__name__", "")) in self.FOREIGN:
             self.foreign.append(name)
-        return func(*args, **kwargs)
+        return func(*args, **given)
 
 
 # Inputs that every call of `get_inputs()` gives alike: making the others to have them would take as long as these.
 PLAIN = (bool, int, float, str, type(None))
-# An input with this share of exact zeros has them on purpose; one of at most FEW_VALUES values is a code.
-ZERO_SHARE, FEW_VALUES = 0.05, 16
+# An input with this share of exact zeros has them on purpose; one of at most _FEW_VALUES values is a code.
+_ZERO_SHARE, _FEW_VALUES = 0.05, 16
 
 
 def structure(value: torch.Tensor) -> str:
@@ -120,13 +134,13 @@ def structure(value: torch.Tensor) -> str:
     triangular matrix), `symmetric`, or the empty string.
     """
     head = value.reshape(-1)[: 1 << 16]
-    if len(torch.unique(head)) <= min(FEW_VALUES, max(1, head.numel() // 4)):
+    if len(torch.unique(head)) <= min(_FEW_VALUES, max(1, head.numel() // 4)):
         return "few values"
     if value.dim() and value.shape[-1] > 1 and bool((value >= 0).all()):
         rows = value.sum(-1)
         if bool(((rows - 1).abs() < 1e-3).all()):
             return "distributions"
-    if int((value == 0).sum()) > ZERO_SHARE * value.numel():
+    if int((value == 0).sum()) > _ZERO_SHARE * value.numel():
         return "zeros"
     square = value.dim() >= 2 and value.shape[-1] == value.shape[-2]
     return "symmetric" if square and torch.equal(value, value.mT) else ""
@@ -183,7 +197,7 @@ class Plan:
         if all(isinstance(self.spec[i], PLAIN) for i in left):
             return [self.spec[i] if i in left else None for i in range(len(self.recipes))]
         torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
-        with torch.device(device), Served(device, seed):
+        with torch.device(device), _Served(device, seed):
             return list(self.module.get_inputs())
 
     def rows(
@@ -227,24 +241,26 @@ class Plan:
         kept = structure(value)
         if word == "edit" and (base := stresses.base(self.problem.stress)) is not None:
             value = self._stressed(value, base, seed, i)
-        if word in ("spike", "edit", "special"):
-            if kept and word != "special":
-                return value
-            deviation = float(f"{float(value.double().std(correction=0)):.4g}")
-            height = math.nan if word == "special" else (number or self.problem.spike_of(i)) * deviation
-            if height == 0 or math.isinf(height):
-                return value
-            value = value.clone(memory_format=torch.contiguous_format)
-            if word == "spike":
-                return spike(value, height, seed, i, value.numel())
-            places = touched(seed, i, value.numel(), 1 if word == "special" else stresses.TOUCHED)
-            for turn, place in enumerate(places):
-                value.view(-1)[place] = height * (-1) ** turn
-            return value
-        if kept in ("few values", "distributions"):
+        if word == "special" or (word in ("spike", "edit") and not kept):
+            return self._touched(value, word, number, seed, i)
+        if word in ("spike", "edit") or kept in ("few values", "distributions"):
             return value
         moved = (value - 0.5) * (math.sqrt(12) * float(stress))
         return moved.masked_fill(value == 0, 0.0) if kept == "zeros" else moved
+
+    def _touched(self, value: torch.Tensor, word: str, number: float, seed: int, i: int) -> torch.Tensor:
+        """Return an input with spikes, edited elements or one element that is no number."""
+        deviation = float(f"{float(value.double().std(correction=0)):.4g}")
+        height = math.nan if word == "special" else (number or self.problem.spike_of(i)) * deviation
+        if height == 0 or math.isinf(height):
+            return value
+        value = value.clone(memory_format=torch.contiguous_format)
+        if word == "spike":
+            return spike(value, height, seed, i, value.numel())
+        places = touched(seed, i, value.numel(), 1 if word == "special" else stresses.TOUCHED)
+        for turn, place in enumerate(places):
+            value.view(-1)[place] = height * (-1) ** turn
+        return value
 
     def chunk(self, rows: slice | None, seed: int, device: torch.device, stress: Stress | None) -> list[Any]:
         """Return all inputs, the batched ones narrowed to `rows`. Without `rows`, the whole."""
@@ -256,7 +272,7 @@ def plan(problem: Problem) -> Plan:
     """Run `get_inputs()` on the meta device and record each input's draw. Raises ProblemError if it fails."""
     module = problem.module()
     meta = torch.device("meta")
-    served = Served(meta, 0)
+    served = _Served(meta, 0)
     try:
         with torch.device(meta), served:
             values = module.get_inputs()
@@ -336,9 +352,7 @@ class _Undrawn(TorchDispatchMode):
     def _holds(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor) and value.untyped_storage()._cdata in self.parameters
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in self.DRAWS and isinstance(args[0], torch.nn.Parameter):
             self.parameters[args[0].untyped_storage()._cdata] = args[0]
             return args[0]

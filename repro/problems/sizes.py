@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -21,33 +20,33 @@ from repro.errors import JudgeError, PrerequisiteError
 from repro.problems import constants, meta
 from repro.problems import plan as inputs
 from repro.problems.catalogue import ITEMSIZE, Problem
-from repro.problems.constants import Constant
+from repro.problems.constants import Constant, Overrides
 
 # No constructor argument is made smaller than this: kernel sizes, groups and heads stay as published.
-LEAST_INIT = 16
+_LEAST_INIT = 16
 # When the largest constant is looked for, constructor arguments count as this much smaller, and those that set the
 # leading dimension of inputs alone as this much larger: blocks of a matrix product and heads of attention want width,
 # deep networks want an image, and a batch of a few rows is enough.
-INIT_WEIGHT, LEADING_WEIGHT = 1 / 4, 8
+_INIT_WEIGHT, _LEADING_WEIGHT = 1 / 4, 8
 # No other size is made smaller than this: a batch of one row hides what depends on the other rows.
-LEAST = 2
+_LEAST = 2
 # A step counts where the excess falls at least by this much.
-GAIN = 0.03
+_GAIN = 0.03
 # From this excess on, and for values from this one on, a step divides by four.
-FAR = 64
+_FAR = 64
 # A candidate that costs more than this is not run on the CPU.
-MOST_FLOP, MOST_BYTES = 1 << 32, 4 << 30
-CHECK_SEED = 1
-MEMINFO = Path("/proc/meminfo")
+_MOST_FLOP, _MOST_BYTES = 1 << 32, 4 << 30
+_CHECK_SEED = 1
+_MEMINFO = Path("/proc/meminfo")
 # Control groups of either version: folder, limit, use, and the part of the use that is a cache of files.
-CGROUPS = (
+_CGROUPS = (
     (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
     (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 # The share of free memory that a proposed size may take.
-SAFE_SHARE = 0.8
+_SAFE_SHARE = 0.8
 # A search ends after this many runs on the meta device.
-MOST_RUNS = 80
+_MOST_RUNS = 80
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Sizes:
     of inputs, outputs and weights. peak: the most elements of intermediate results and outputs that live at once.
     """
 
-    overrides: dict[str, Any]
+    overrides: Overrides
     elements: int
     flop: int
     bytes: int
@@ -128,7 +127,7 @@ class Search:
         found = constants.sizes(problem.path.read_bytes(), self.values)
         self.constants = [c for c in found if c.name not in problem.overrides and (init or not c.init)]
         self.now = {c: c.value for c in self.constants}
-        self.weight = {c: INIT_WEIGHT if c.init else LEADING_WEIGHT if self._leads(c) else 1 for c in self.constants}
+        self.weight = {c: _INIT_WEIGHT if c.init else _LEADING_WEIGHT if self._leads(c) else 1 for c in self.constants}
         self.runs = 0
 
     def _leads(self, constant: Constant) -> bool:
@@ -143,9 +142,9 @@ class Search:
         shapes = [(whole.spec[i][0], half.spec[i][0]) for i in whole.tensors]
         return all(a[1:] == b[1:] for a, b in shapes) and any(a != b for a, b in shapes)
 
-    def overrides(self, now: dict[Constant, int]) -> dict[str, Any]:
+    def overrides(self, now: dict[Constant, int]) -> Overrides:
         """The problem's own overrides, and every constant that differs from the file's."""
-        changed: dict[str, Any] = dict(self.problem.overrides)
+        changed: Overrides = dict(self.problem.overrides)
         for constant, value in now.items():
             if value == constant.value:
                 continue
@@ -171,7 +170,7 @@ class Search:
         now = dict(self.now)
         for constant in chosen:
             value = -(-self.now[constant] // factor)
-            if value >= self.now[constant] or value < (LEAST_INIT if constant.init else LEAST):
+            if value >= self.now[constant] or value < (_LEAST_INIT if constant.init else _LEAST):
                 return None
             now[constant] = value
         return now
@@ -185,7 +184,7 @@ class Search:
             if len(equal := tuple(c for c in order if self.now[c] == value)) > 1:
                 yield equal
         yield from (pair for pair in itertools.combinations(order, 2) if any((c,) in broken for c in pair))
-        large = tuple(c for c in order if self.now[c] > LEAST_INIT)
+        large = tuple(c for c in order if self.now[c] > _LEAST_INIT)
         if len(large) > 2 and any((c,) in broken for c in large):
             yield large
 
@@ -221,16 +220,16 @@ class Search:
     def _step(self, excess: float, broken: set[tuple[Constant, ...]]) -> Sizes | None:
         """The first move that makes the cost fall, made; None where there is none."""
         for move in self._moves(broken):
-            if move in broken or self.runs >= MOST_RUNS:
+            if move in broken or self.runs >= _MOST_RUNS:
                 continue
-            far = excess > math.log(FAR) and min(self.now[c] for c in move) >= FAR
+            far = excess > math.log(_FAR) and min(self.now[c] for c in move) >= _FAR
             now = self._smaller(move, 4 if far else 2)
             if now is None:
                 continue
             sizes = self.sized(now)
             if sizes is None:
                 broken.add(move)
-            elif self.budget.excess(sizes) <= excess - GAIN:
+            elif self.budget.excess(sizes) <= excess - _GAIN:
                 self.now = now
                 return sizes
         return None
@@ -243,7 +242,7 @@ def _fault(problem: Problem) -> str:
         with torch.random.fork_rng(devices=[]):
             model = inputs.build(problem, plan.module, problem.init_inputs(plan.module))
         with torch.no_grad():
-            value = model(*plan.make(CHECK_SEED, torch.device("cpu")))
+            value = model(*plan.make(_CHECK_SEED, torch.device("cpu")))
     except JudgeError as error:
         return f"{error.what}: {error.why}"
     except Exception as error:  # of the problem's own code: an index out of range, an operation that the CPU lacks
@@ -263,10 +262,10 @@ def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
     for search in (Search(problem, budget), Search(problem, budget, init=False)):
         *_, sizes = search.steps()
         needed = sizes.bytes + 4 * sizes.peak
-        if sizes.flop > MOST_FLOP or needed > MOST_BYTES:
+        if sizes.flop > _MOST_FLOP or needed > _MOST_BYTES:
             why = (
                 f"it takes {sizes.flop / 1e9:.3g} GFLOP a call and {gigabytes(needed)}; the limits are "
-                f"{MOST_FLOP / 1e9:.2g} GFLOP and {gigabytes(MOST_BYTES)}"
+                f"{_MOST_FLOP / 1e9:.2g} GFLOP and {gigabytes(_MOST_BYTES)}"
             )
             remedy = "Use a GPU"
         elif not (why := _fault(replace(problem, overrides=sizes.overrides, work=None))):
@@ -286,9 +285,9 @@ def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
 # torch, on a GPU contexts.
 BASE_BYTES = 1 << 30
 # The judge's chunk of inputs, outputs and intermediate results where a problem can be split into rows.
-CHUNK_BYTES = 512 << 20
+_CHUNK_BYTES = 512 << 20
 # Bytes of one weight in the models of a fixture, one for each precision, and in the fp64 reference alone.
-MODELS_BYTES, REFERENCE_BYTES = 8 + 4 + 4 + 2, 8
+_MODELS_BYTES, _REFERENCE_BYTES = 8 + 4 + 4 + 2, 8
 
 
 def needed_bytes(problem: Problem, sizes: Sizes, device: str) -> tuple[int, int]:
@@ -300,14 +299,14 @@ def needed_bytes(problem: Problem, sizes: Sizes, device: str) -> tuple[int, int]
     size = ITEMSIZE[problem.dtype]
     wide = sizes.input_bytes * (1 + 8 // size) + 8 * (sizes.peak + 2 * sizes.output_elements)
     if problem.batch_inputs:
-        wide = min(wide, CHUNK_BYTES)
+        wide = min(wide, _CHUNK_BYTES)
     kept = 2 * size * sizes.weights  # published and perturbed, on the host
-    fixture = wide + MODELS_BYTES * sizes.weights
+    fixture = wide + _MODELS_BYTES * sizes.weights
     worker = size * (sizes.weights + sizes.output_elements)
-    judging = sizes.input_bytes + worker + max(wide + REFERENCE_BYTES * sizes.weights, size * sizes.peak)
+    judging = sizes.input_bytes + worker + max(wide + _REFERENCE_BYTES * sizes.weights, size * sizes.peak)
     if device == "cpu":
         return BASE_BYTES + kept + max(fixture, judging), 0
-    return BASE_BYTES + kept + REFERENCE_BYTES * sizes.weights, BASE_BYTES + max(fixture, judging)
+    return BASE_BYTES + kept + _REFERENCE_BYTES * sizes.weights, BASE_BYTES + max(fixture, judging)
 
 
 def listed(problem: Problem, device: str) -> tuple[str, str, str]:
@@ -322,9 +321,9 @@ def listed(problem: Problem, device: str) -> tuple[str, str, str]:
 
 def free_bytes() -> int:
     """Memory that this process may still take: what the host has available, or what its control group leaves."""
-    fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
+    fields = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
     found = [int(fields["MemAvailable"].split()[0]) << 10]
-    for folder, limit, used, cache in CGROUPS:
+    for folder, limit, used, cache in _CGROUPS:
         with contextlib.suppress(OSError, ValueError, KeyError):  # no such control group, or no limit
             kinds = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             taken = int((folder / used).read_text()) - int(kinds[cache])  # what files take is given back when asked
@@ -342,7 +341,7 @@ def _lack(problem: Problem, sizes: Sizes, device: str, share: float = 1.0) -> tu
     return None
 
 
-def settle(problem: Problem, given: dict[str, Any], *, known: bool) -> Problem:
+def settle(problem: Problem, given: Overrides, *, known: bool) -> Problem:
     """The problem at the sizes at which it is judged: with the overrides that were given, and at smoke size with
     derived ones unless its small sizes are known. Raises JudgeError where no size runs."""
     if given:
@@ -379,15 +378,15 @@ def _fitting(problem: Problem, device: str) -> str | None:
     found = constants.sizes(problem.path.read_bytes(), dict(vars(problem.module())))
     plain = [c for c in found if c.positions is None]
     weight = Search(problem, Budget()).weight  # those that were given have none, and come first
-    for constant in sorted(plain, key=lambda c: (-weight.get(c, LEADING_WEIGHT), -c.value)):
+    for constant in sorted(plain, key=lambda c: (-weight.get(c, _LEADING_WEIGHT), -c.value)):
         value = problem.overrides.get(constant.name, constant.value)
-        while isinstance(value, int) and (value := value // 2) >= LEAST:
+        while isinstance(value, int) and (value := value // 2) >= _LEAST:
             smaller = replace(problem, overrides=problem.overrides | {constant.name: value}, work=None)
             try:
                 sizes = measure(smaller)
             except JudgeError:
                 break
-            if _lack(smaller, sizes, device, SAFE_SHARE) is None:
+            if _lack(smaller, sizes, device, _SAFE_SHARE) is None:
                 return f"{constant.name}={value}"
     return None
 

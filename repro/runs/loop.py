@@ -20,8 +20,8 @@ from repro.runs.schedule import Schedule
 # Rows of shipped solutions that share a process: starting one with its judge takes 4 to 8 s.
 ROWS_A_PROCESS = 32
 # Batches for each slot when several run at once, so that a slow one does not keep the others waiting at the end.
-BATCHES_A_SLOT = 2
-TEST_CLAIMS = ("run", "benchmark")
+_BATCHES_A_SLOT = 2
+_TEST_CLAIMS = ("run", "benchmark")
 
 
 def open_bundle(
@@ -39,7 +39,7 @@ def open_bundle(
     if resume:
         progress.say(f"nothing to resume: {results} holds no unfinished bundle of this plan; starting a new one")
     bundle = Bundle.create(results, verb, plan, parameters)
-    if verb in TEST_CLAIMS:
+    if verb in _TEST_CLAIMS:
         bundle.declare((config.ARTIFACTS_DIR / "claims.toml").read_bytes())
     return bundle
 
@@ -74,7 +74,7 @@ def divided(rows: list[Row], together: int, slots: int) -> list[list[Row]]:
     Batches are smaller if several slots are to be filled. Neighbours stay together, so that the solutions of one
     problem run on one GPU.
     """
-    fair = math.ceil(len(rows) / (slots * BATCHES_A_SLOT)) if slots > 1 else len(rows)
+    fair = math.ceil(len(rows) / (slots * _BATCHES_A_SLOT)) if slots > 1 else len(rows)
     batches = []
     for grouped, some in itertools.groupby(rows, lambda row: row.grouped):
         left, size = list(some), max(1, min(ROWS_A_PROCESS if grouped else together, fair))

@@ -17,12 +17,12 @@ from rich.text import Text
 from repro.records.wording import listed
 
 # Columns that count and times take on the live line, and a margin at its end.
-ROOM = 44
+_ROOM = 44
 # Fewest columns in which a line says what a job does; with less for each, one job's line is shown.
-LEAST = 12
-BETWEEN = " | "
+_LEAST = 12
+_BETWEEN = " | "
 # Seconds between two lines that say what runs, in a log file.
-BEAT_S = 60.0
+_BEAT_S = 60.0
 
 
 def spoken(seconds: float) -> str:
@@ -33,7 +33,7 @@ def spoken(seconds: float) -> str:
 
 
 @dataclass(eq=False)
-class Lane:
+class _Lane:
     """What runs: the ids of its rows or its sitting, when it began (s since the epoch), and its latest line."""
 
     what: list[str]
@@ -103,7 +103,7 @@ class Progress:
         self._pace = Pace()
         self._prefix, self._number, self._total = "", 0, 0
         self._said: set[str] = set()
-        self._alone, self._lanes = Lane([]), list[Lane]()
+        self._alone, self._lanes = _Lane([]), list[_Lane]()
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -125,11 +125,11 @@ class Progress:
 
     @contextlib.contextmanager
     def plain(self) -> Iterator[None]:
-        """Says every BEAT_S what runs, and for how long."""
+        """Says every _BEAT_S what runs, and for how long."""
         ended = threading.Event()
 
         def beat() -> None:
-            while not ended.wait(BEAT_S):
+            while not ended.wait(_BEAT_S):
                 self._print(f"running: {'; '.join(lane.told() for lane in self.lanes()) or 'nothing'}")
 
         threading.Thread(target=beat, daemon=True).start()
@@ -154,7 +154,7 @@ class Progress:
     @contextlib.contextmanager
     def lane(self, what: list[str]) -> Iterator[Callable[[str], None]]:
         """Yield a `step` for one of several jobs that run at once; they share the live line."""
-        lane = Lane(what)
+        lane = _Lane(what)
         with self._lock:
             self._lanes.append(lane)
         try:
@@ -163,26 +163,26 @@ class Progress:
             with self._lock:
                 self._lanes.remove(lane)
 
-    def lanes(self) -> list[Lane]:
+    def lanes(self) -> list[_Lane]:
         """Return what runs: every lane, and what `step` says without one."""
         with self._lock:
             return [self._alone] * bool(self._alone.line) + self._lanes
 
-    def step(self, line: str, lane: Lane | None = None) -> None:
+    def step(self, line: str, lane: _Lane | None = None) -> None:
         """What happens now; shown on a terminal only. Threads may call it at once, each for a lane of its own."""
         (lane or self._alone).line = line
         lines = [each.line for each in self.lanes() if each.line]
         live = self._live
         if live is not None:
             # The line must not reach the edge: the terminal's own ^C would begin a new one, and this one would stay.
-            room = max(10, self.console.width - ROOM)
-            each = room // len(lines) - len(BETWEEN)
+            room = max(10, self.console.width - _ROOM)
+            each = room // len(lines) - len(_BETWEEN)
             if len(lines) == 1:
                 shown = _cut(line, room)
-            elif each < LEAST:
+            elif each < _LEAST:
                 shown = _cut(f"{len(lines)} at once: {line}", room)
             else:
-                shown = BETWEEN.join(_cut(each_line, each) for each_line in lines)
+                shown = _BETWEEN.join(_cut(each_line, each) for each_line in lines)
             live.update(self._task, description=escape(shown))
 
     def done(self, line: str) -> None:

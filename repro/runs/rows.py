@@ -15,7 +15,7 @@ from repro.records.job import Job, Outcome
 from repro.system import jsonio, stopwatch
 
 # Folder of a bundle: the sampler's series.
-TELEMETRY = "telemetry"
+_TELEMETRY = "telemetry"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _result(bundle: Bundle, row: Row, outcome: Outcome) -> record.Result | None:
     result = outcome.result
     if result is None or not result.telemetry or "series" not in result.telemetry:
         return result
-    name = _name(TELEMETRY, row.id)
+    name = _name(_TELEMETRY, row.id)
     bundle.file(name, (jsonio.dumps(result.telemetry["series"]) + "\n").encode())
     kept = {key: value for key, value in result.telemetry.items() if key != "series"} | {"file": name}
     return result.model_copy(update={"telemetry": kept})

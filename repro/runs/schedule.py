@@ -1,6 +1,6 @@
 """Runs work over an engine's slots: worker threads take it in order and feed one bundle; Ctrl-C stops them.
 
-Work is a batch of rows, or an agent's sitting and then its rows. The main thread waits, and handles signals: the first
+_Work is a batch of rows, or an agent's sitting and then its rows. The main thread waits, and handles signals: the first
 one starts nothing more, ends the jobs and lets agents submit; the second one kills everything. Rows that ended before
 are in the bundle either way.
 """
@@ -27,10 +27,10 @@ from repro.runs.rows import Row, keep
 from repro.runs.status import Board
 from repro.system import signals
 
-Work = Callable[[], None]
-POLL_S = 0.2
+_Work = Callable[[], None]
+_POLL_S = 0.2
 # Time to end after the second signal.
-LAST_S = 20.0
+_LAST_S = 20.0
 
 
 class Interrupted(ReproError):
@@ -71,7 +71,7 @@ class Schedule:
         if (changed := sum(map(bundle.done, self._plan)) - len(self._ended)) > 0:
             progress.say(f"judged again, since their files changed: {changed} of the rows that are measured")
 
-    def run(self, work: Sequence[Work], workers: int) -> None:
+    def run(self, work: Sequence[_Work], workers: int) -> None:
         """Do all work, `workers` pieces at once, and close the bundle. Call it in the main thread.
 
         Raises the first error of a piece, after the others have stopped, or Interrupted.
@@ -88,7 +88,7 @@ class Schedule:
                 raise failure
             self.bundle.finish("complete" if all(map(self.bundle.done, self._plan)) else "incomplete")
 
-    def _work(self, todo: deque[Work], workers: int, heard: Callable[[], int]) -> BaseException | None:
+    def _work(self, todo: deque[_Work], workers: int, heard: Callable[[], int]) -> BaseException | None:
         """Run worker threads until the work is done or they have stopped; return the first error.
 
         heard: returns how many signals have come.
@@ -101,7 +101,7 @@ class Schedule:
         failure: BaseException | None = None
         late = float("inf")
         while pending and time.monotonic() < late:
-            ended, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            ended, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
             self._board.write()
             failure = failure or _error(ended)
             if (failure or heard()) and not self.stopping.is_set():
@@ -111,12 +111,12 @@ class Schedule:
                 self.engine.close()
             if heard() > 1 and late == float("inf"):
                 self.progress.say("interrupted again: killing everything")
-                late = time.monotonic() + LAST_S
+                late = time.monotonic() + _LAST_S
                 self.engine.close(now=True)
         pool.shutdown(wait=False)
         return failure
 
-    def _take(self, todo: deque[Work]) -> None:
+    def _take(self, todo: deque[_Work]) -> None:
         """Do piece after piece until none is left or the run stops. Runs in a worker thread."""
         while not self.stopping.is_set():
             try:

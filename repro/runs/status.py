@@ -20,7 +20,7 @@ from repro.runs.progress import Progress
 from repro.system import jsonio
 
 FILE = ".status.json"
-WRITE_S = 1.0
+_WRITE_S = 1.0
 SCHEMA_VERSION = 1
 
 
@@ -34,7 +34,7 @@ class Board:
     def write(self) -> None:
         """Write the file, unless it was written a moment ago. A full disk is no reason to end a run."""
         now = time.monotonic()
-        if now - self._written < WRITE_S:
+        if now - self._written < _WRITE_S:
             return
         self._written = now
         running = [{"what": lane.what, "since": lane.since, "line": lane.line[:200]}

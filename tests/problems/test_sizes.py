@@ -200,7 +200,7 @@ def test_a_control_group_limits_what_is_free(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "limit").write_text("3000000\n")
     (tmp_path / "used").write_text("1000000\n")
     (tmp_path / "memory.stat").write_text("anon 600000\ninactive_file 400000\n")
-    monkeypatch.setattr(sizes, "CGROUPS", ((tmp_path, "limit", "used", "inactive_file"),))
+    monkeypatch.setattr(sizes, "_CGROUPS", ((tmp_path, "limit", "used", "inactive_file"),))
     assert sizes.free_bytes() == 2400000 < before
     (tmp_path / "limit").write_text("max\n")
     assert sizes.free_bytes() > 2400000

@@ -390,7 +390,7 @@ def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_tim
 
 
 def test_a_long_job_in_a_log_file_says_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "BEAT_S", 0.05)
+    monkeypatch.setattr(progress, "_BEAT_S", 0.05)
     out = io.StringIO()
     told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
     with told.live(), told.lane(["L1_36/oracle/0", "L1_82/oracle/0"]) as step:

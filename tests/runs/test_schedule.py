@@ -160,7 +160,7 @@ def test_each_gpu_has_whole_cores_of_one_socket(tmp_path: Path, monkeypatch: pyt
         folder.mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
         (folder / "physical_package_id").write_text(f"{cpu % 2}\n")
-    monkeypatch.setattr(resources, "PROCESSORS", tmp_path)
+    monkeypatch.setattr(resources, "_PROCESSORS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     assert [sorted(lease.cpus) for lease in resources.leases(list(GPUS))] == [[0, 2, 4, 6], [1, 3, 5, 7]]
     assert [lease.cpus for lease in resources.leases(["GPU-a"])] == [frozenset()], "one GPU keeps all"
