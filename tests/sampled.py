@@ -8,11 +8,11 @@ import time
 from typing import Any
 from unittest import mock
 
-from repro.fingerprint import series
-from repro.fingerprint.entry import entry
-from repro.fingerprint.telemetry import Telemetry, state
+from repro.fingerprint import gpu, series
+from repro.fingerprint.query import Query
+from repro.fingerprint.telemetry import Telemetry
 
-BITS = {name: bit for bit, name in state.REASONS.items()}
+BITS = {name: bit for bit, name in gpu.REASONS.items()}
 COLUMNS = ["t_us", "sm_mhz", "memory_mhz", "power_mw", "temperature_c", "reasons"]
 MARKS = ("before", "warm", "timed", "after")
 
@@ -42,15 +42,17 @@ def seen(
     start = time.monotonic()
     at = dict(zip(MARKS, (0.0, *(timed or (0.0, 0.0)), seconds), strict=True))
 
-    def snapshot(name: str) -> state.Snapshot:
+    def snapshot(name: str) -> gpu.Snapshot:
         told = {"sm_mhz": 345 if name == "before" else 1755, "energy_mj": round(300_000 * at[name]),
                 "violation_thermal_ns": 0, "clock_event_reasons": 4}  # fmt: skip
-        return state.Snapshot(start + at[name], {name: entry(value, "nvml") for name, value in told.items()})
+        return gpu.Snapshot(
+            start + at[name], {name: Query(name, "D", abs, "nvml").value(value) for name, value in told.items()}
+        )
 
     with (
         mock.patch.object(time, "monotonic", return_value=start),
-        mock.patch.object(state, "snapshot", side_effect=[snapshot(n) for n in MARKS if timed or n in MARKS[::3]]),
-        mock.patch("repro.fingerprint.host.load", return_value=entry(1.0, "test")),
+        mock.patch.object(gpu, "snapshot", side_effect=[snapshot(n) for n in MARKS if timed or n in MARKS[::3]]),
+        mock.patch("repro.fingerprint.host.LOAD", Query("load_1m", "D", lambda: 1.0, "test")),
     ):
         observed = Telemetry("cpu")
         if timed:

@@ -15,7 +15,7 @@ from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import Archive
 from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, SOLUTIONS, plan_digest
-from repro.fingerprint import state
+from repro.fingerprint import gpu
 from repro.fingerprint.telemetry import WINDOWS
 from repro.records import migrate
 from repro.records.base import faults
@@ -294,7 +294,7 @@ def _reasons(columns: dict[str, list[int]], begin_ms: float, end_ms: float) -> s
     """Return the clock event reasons of the samples between two times."""
     samples = zip(columns["t_ms"], columns["reasons"], strict=True)
     masks = {mask for t, mask in samples if begin_ms <= t <= end_ms and mask >= 0}
-    return {reason for mask in masks for reason in state.names(mask)}
+    return {reason for mask in masks for reason in gpu.reasons(mask)}
 
 
 Check = Callable[[Evidence], list[str]]

@@ -7,7 +7,8 @@ from typing import Any
 
 from repro import __version__, config
 from repro.bundle.seal import sha256
-from repro.fingerprint import git
+from repro.fingerprint import container
+from repro.fingerprint.query import answers
 from repro.system.digest import tree_digest
 
 # The words after `repro` of the command that this process runs. The command line sets it; from Python it is empty.
@@ -22,5 +23,5 @@ def origin() -> dict[str, Any]:
         "tool": f"repro {__version__}",
         "code_sha256": tree_digest(config.PACKAGE, "*.py"),
         "requirements": {f"requirements/{file.name}": sha256(file.read_bytes()) for file in requirements},
-        **{name: found.to_json() for name, found in git.values().items()},
+        **{name: found.to_json() for name, found in answers(container.GIT).items()},
     }

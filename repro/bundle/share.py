@@ -76,10 +76,7 @@ _UNITS = frozenset(("gpu_uuid_hash", "node"))
 # Fields of a fingerprint whose values may name a folder, an account or a registry.
 _PRIVATE_VALUES = frozenset(("repo_digests", "base_name", "container_id"))
 
-_RECORDS: tuple[tuple[str, type[Record]], ...] = (
-    (rf"{FINGERPRINTS}/[^/]+\.json", Fingerprint),
-    (r"agents/(?:(?!attempt-)[^/]+/)+job\.json", AgentRecord),
-)
+_RECORDS: dict[str, type[Record]] = {r"agents/(?:(?!attempt-)[^/]+/)+job\.json": AgentRecord}
 _TEXTS = re.compile(rf"{CLAIMS}|(?:{INPUTS}|{SOLUTIONS})/.+\.py")
 _SERIES = re.compile(r"telemetry/[^/]+\.json")
 
@@ -147,17 +144,22 @@ class _Filter:
                 return self._record(value)
             case dict():
                 named = not free or at in _NAMED
+                kept = {key: inner for key, inner in value.items() if named or key in _KEYS or key in classes.CLASS}
                 return {self.name(key): self.value(inner, at if named else key, free=free)
-                        for key, inner in value.items() if named or key in _KEYS or key in classes.CLASS}  # fmt: skip
+                        for key, inner in kept.items()}  # fmt: skip
             case list() | tuple():
                 return [self.value(inner, at, free=free) for inner in value]
-            case str() if value and at in _UNITS:
-                return self.hashed("uuid", value)
-            case str() if at in _ROW_NAMES:
-                return self.name(value)
-            case str() if value and ((at not in _STRINGS and not (free and at in _KEYS)) or self.identifies(value)):
-                return LEFT_OUT
+            case str() if value:
+                return self._string(value, at, free=free)
         return value
+
+    def _string(self, text: str, at: str, *, free: bool) -> str:
+        if at in _UNITS:
+            return self.hashed("uuid", text)
+        if at in _ROW_NAMES:
+            return self.name(text)
+        listed = at in _STRINGS or (free and at in _KEYS)
+        return text if listed and not self.identifies(text) else LEFT_OUT
 
     def _record(self, record: Record) -> dict[str, Any]:
         kept: dict[str, Any] = {}
@@ -168,6 +170,10 @@ class _Filter:
         more = {key: value for key, value in (record.model_extra or {}).items() if key in _KEYS}
         kept |= self.value(more, free=True)
         return kept
+
+
+def _record_of(name: str) -> type[Record] | None:
+    return next((record for pattern, record in _RECORDS.items() if re.fullmatch(pattern, name)), None)
 
 
 def share(
@@ -238,32 +244,37 @@ class _Copy:
     def _file(self, name: str, half: Path) -> None:
         """Copy one file if its kind is listed and it holds no identity; else say why not."""
         content, new = self.bundle.bytes_of(name) or b"", self.filter.name(name)
-        if DRAWN.fullmatch(name):
-            self.left_out[name] = "`repro report` draws it again"
-        elif self.brief and name.startswith("telemetry/"):
-            self.left_out["telemetry"] = _BRIEF
-        elif _SERIES.fullmatch(name):
-            series = json.loads(content)
-            missing = self.filter.value({key: LEFT_OUT for key in series["missing"]})
-            self._keep(name, new, half, jsonio.render({
-                "schema_version": series["schema_version"],
-                "columns": {key: values for key, values in series["columns"].items() if key in _KEYS | {"reasons"}},
-                "missing": missing,
-            }))  # fmt: skip
-        elif record := next((record for pattern, record in _RECORDS if re.fullmatch(pattern, name)), None):
-            self._keep(name, new, half, jsonio.render(self.filter.value(record.model_validate(json.loads(content)))))
-        elif not _TEXTS.fullmatch(name):
-            self.left_out[new] = _NOT_LISTED
-        elif not self.texts and name != CLAIMS:
-            self.left_out[name.partition("/")[0]] = _HASHES
-        elif new != name or self.filter.identifies(content.decode(errors="replace")) or b"\0" in content:
-            self.left_out[new] = "it has an identity"
-        else:
-            self._keep(name, new, half, content)
-
-    def _keep(self, name: str, new: str, half: Path, content: bytes) -> None:
+        place, why = self._refused(name, new, content)
+        if why:
+            self.left_out[place] = why
+            return
+        if _SERIES.fullmatch(name):
+            content = jsonio.render(self._series(json.loads(content)))
+        elif record := _record_of(name):
+            content = jsonio.render(self.filter.value(record.model_validate(json.loads(content))))
         self.kept[name] = new
         jsonio.replace(half / new, content)
+
+    def _refused(self, name: str, new: str, content: bytes) -> tuple[str, str]:
+        """Return the place of a file that is not copied and why, which is empty for one that is."""
+        folder = name.partition("/")[0]
+        if DRAWN.fullmatch(name):
+            return name, "`repro report` draws it again"
+        if _SERIES.fullmatch(name):
+            return folder, _BRIEF if self.brief else ""
+        if _record_of(name):
+            return new, ""
+        if not _TEXTS.fullmatch(name):
+            return new, _NOT_LISTED
+        if not self.texts and name != CLAIMS:
+            return folder, _HASHES
+        private = new != name or b"\0" in content or self.filter.identifies(content.decode(errors="replace"))
+        return new, "it has an identity" if private else ""
+
+    def _series(self, samples: dict[str, Any]) -> dict[str, Any]:
+        columns = {name: values for name, values in samples["columns"].items() if name in _KEYS}
+        missing = self.filter.value(dict.fromkeys(samples["missing"], LEFT_OUT))
+        return {"schema_version": samples["schema_version"], "columns": columns, "missing": missing}
 
     def _machine(self, old: str, half: Path) -> dict[str, Any]:
         """Write a fingerprint without identities; return it."""

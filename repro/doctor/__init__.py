@@ -12,33 +12,57 @@ from typing import Any
 from rich.text import Text
 
 from repro.doctor import containers, graphics, machine
-from repro.doctor.finding import FAIL, OK, SKIP, WARN, Finding, Setting, warn
+from repro.doctor.finding import FAIL, OK, SKIP, WARN, Finding, Setting, skip, warn
 from repro.errors import printable
 from repro.system.screen import BAD, GOOD, OPEN, Column, Screen
 
 SCHEMA_VERSION = 1
 # Status -> its sign and colour.
-SIGNS = {OK: ("✓", GOOD), WARN: ("!", OPEN), FAIL: ("✗", BAD), SKIP: ("–", "dim")}
+_SIGNS = {OK: ("✓", GOOD), WARN: ("!", OPEN), FAIL: ("✗", BAD), SKIP: ("–", "dim")}
 
-CHECKS: dict[str, Callable[[Setting], Finding]] = {
-    "python": machine.python,
-    "engine": containers.engine,
-    "image": containers.image,
-    "container toolkit": containers.toolkit,
-    "driver": graphics.driver,
-    "gpu": graphics.gpu,
-    "free memory": graphics.memory,
-    "foreign processes": graphics.processes,
-    "lease": graphics.lease_free,
-    "settings": graphics.settings_of,
-    "clocks": graphics.clocks,
-    "profiling": graphics.profiling,
-    "pins": machine.pins,
-    "ray": machine.ray,
-    "compiler": machine.compiler,
-    "python headers": machine.headers,
-    "results folder": machine.results,
-    "disk": machine.disk,
+Check = Callable[[Setting], Finding]
+
+
+def _cpu(setting: Setting) -> str:
+    return "device cpu" if setting.device == "cpu" else ""
+
+
+def _gpu(setting: Setting) -> str:
+    return setting.no_gpu
+
+
+def _here(setting: Setting) -> str:
+    return "the image has its own" if setting.engine == "docker" else ""
+
+
+def _ray(setting: Setting) -> str:
+    return "" if setting.wanted == "ray" else "--engine ray was not asked for"
+
+
+def _never(setting: Setting) -> str:
+    return ""
+
+
+# Name -> the check, and what says why it is skipped.
+CHECKS: dict[str, tuple[Check, Callable[[Setting], str]]] = {
+    "python": (machine.python, _never),
+    "engine": (containers.engine, _never),
+    "image": (containers.image, _never),
+    "container toolkit": (containers.toolkit, _never),
+    "driver": (graphics.driver, _cpu),
+    "gpu": (graphics.gpu, _cpu),
+    "free memory": (graphics.memory, _gpu),
+    "foreign processes": (graphics.processes, _gpu),
+    "lease": (graphics.lease_free, _gpu),
+    "settings": (graphics.settings_of, _gpu),
+    "clocks": (graphics.clocks, _gpu),
+    "profiling": (graphics.profiling, _gpu),
+    "pins": (machine.pins, _here),
+    "ray": (machine.ray, _ray),
+    "compiler": (machine.compiler, _here),
+    "python headers": (machine.headers, _here),
+    "results folder": (machine.results, _never),
+    "disk": (machine.disk, _never),
 }
 
 
@@ -49,12 +73,13 @@ def examine(setting: Setting) -> dict[str, Any]:
     failed.
     """
     checks = []
-    for name, check in CHECKS.items():
+    for name, (check, skipped) in CHECKS.items():
         try:
-            found = check(setting)
+            reason = skipped(setting)
+            finding = skip(reason) if reason else check(setting)
         except Exception as error:  # an error in one check must not hide the others
-            found = warn(f"the check itself failed: {type(error).__name__}: {error}", "Report this.")
-        checks.append({"check": name, **found.to_json()})
+            finding = warn(f"the check itself failed: {type(error).__name__}: {error}", "Report this.")
+        checks.append({"check": name, **finding.to_json()})
     ready = not any(check["status"] == FAIL for check in checks)
     return {"schema_version": SCHEMA_VERSION, "ready": ready, "engine": setting.engine, "checks": checks}
 
@@ -72,7 +97,7 @@ def draw(report: dict[str, Any], screen: Screen) -> None:
     """Print the checks as a table with remedies below failures and warnings, and the verdict as the last line."""
     rows = []
     for check in report["checks"]:
-        sign, style = SIGNS[check["status"]]
+        sign, style = _SIGNS[check["status"]]
         seen = Text(printable(check["seen"]))
         if check["remedy"]:
             seen.append(f"\n→ {printable(check['remedy'])}", style)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
+from repro.fingerprint import container
+from repro.fingerprint.query import answers
 
-START = "Start Docker, or name its address in DOCKER_HOST; --engine local needs none."
-TOOLKIT = "Install the NVIDIA Container Toolkit and run `nvidia-ctk runtime configure`, or use --engine local."
+_START = "Start Docker, or name its address in DOCKER_HOST; --engine local needs none."
+_TOOLKIT = "Install the NVIDIA Container Toolkit and run `nvidia-ctk runtime configure`, or use --engine local."
 
 
 def engine(setting: Setting) -> Finding:
@@ -15,7 +17,7 @@ def engine(setting: Setting) -> Finding:
         return skip("--engine local" if setting.wanted == "local" else "this is a container")
     client, why = setting.client
     if client is None:
-        return fail(why, START) if setting.wanted == "docker" or not setting.torch else warn(why, START)
+        return fail(why, _START) if setting.wanted == "docker" or not setting.torch else warn(why, _START)
     version = client.version()
     return ok(f"Docker {version.get('Version')}, API {version.get('ApiVersion')}")
 
@@ -29,9 +31,7 @@ def image(setting: Setting) -> Finding:
         return (fail if needed else warn)(f"the engine has no image {config.image()!r}", "Run `make image`.")
     labels = setting.image.labels
     revision = labels.get("org.opencontainers.image.revision", "unknown")
-    from repro.fingerprint import git
-
-    here = git.values()["git_commit"].value
+    here = answers(container.GIT)["git_commit"].value
     if here is not None and revision != here:
         return warn(f"{config.image()} is of commit {revision[:12]}, this tree of {here[:12]}", "Run `make image`.")
     return ok(f"{config.image()} {setting.image.id[:19]}, commit {revision[:12]}")
@@ -46,7 +46,7 @@ def toolkit(setting: Setting) -> Finding:
         return skip(setting.no_gpu or "no GPU here")
     info = setting.client[0].info()
     if "nvidia" not in (info.get("Runtimes") or {}) and not info.get("CDISpecDirs"):
-        return fail("the engine has neither a runtime called nvidia nor CDI", TOOLKIT)
+        return fail("the engine has neither a runtime called nvidia nor CDI", _TOOLKIT)
     from repro.engines import docker
 
     return ok(

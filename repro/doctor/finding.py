@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import PrerequisiteError
-from repro.fingerprint import nvml
+from repro.fingerprint import gpu
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
 
@@ -95,7 +95,7 @@ class Setting:
     @cached_property
     def silent(self) -> str:
         """Return why NVML does not answer here, or the empty string."""
-        return nvml.start()
+        return gpu.start()
 
     @cached_property
     def handles(self) -> list[Any]:
@@ -104,8 +104,8 @@ class Setting:
 
         if self.silent or self.device == "cpu":
             return []
-        found = [nvml.ask("DeviceGetHandleByUUID", uuid).value for uuid in resources.select(self.gpus)]
-        return [handle for handle in found if handle is not None]
+        handles = [gpu.device(uuid)[0] for uuid in resources.select(self.gpus)]
+        return [handle for handle in handles if handle is not None]
 
     @property
     def no_gpu(self) -> str:

@@ -11,28 +11,26 @@ import tempfile
 from pathlib import Path
 
 from repro import config
-from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
+from repro.doctor.finding import Finding, Setting, fail, ok, warn
 from repro.system.importing import version
 
-PYTHONS = ((3, 11), (3, 12))
-GIB = 1 << 30
+_PYTHONS = ((3, 11), (3, 12))
+_GIB = 1 << 30
 # A bundle of a whole run takes some MB; the image takes 8 GB plus its CUDA base.
-NEEDED_BYTES, GOOD_BYTES, IMAGE_BYTES = 1 * GIB, 5 * GIB, 20 * GIB
-COMPILE_TIMEOUT_S = 60
+_NEEDED_BYTES, _GOOD_BYTES, _IMAGE_BYTES = 1 * _GIB, 5 * _GIB, 20 * _GIB
+_COMPILE_TIMEOUT_S = 60
 
 
 def python(setting: Setting) -> Finding:
     """Check for a Python that the pinned packages support."""
     seen = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] in PYTHONS:
+    if sys.version_info[:2] in _PYTHONS:
         return ok(seen)
     return fail(seen, "Use Python 3.11 or 3.12, or --engine docker.")
 
 
 def pins(setting: Setting) -> Finding:
     """Check that torch and Triton are the pinned ones, if this Python's processes use them."""
-    if setting.engine == "docker":
-        return skip("the image has its own")
     found = {name: version(name) for name in ("torch", "triton")}
     if found["torch"] is None:
         return fail("torch is not installed here", "Run `make setup ENGINE=local` or `pip install .` in a checkout.")
@@ -46,41 +44,41 @@ def pins(setting: Setting) -> Finding:
 
 def ray(setting: Setting) -> Finding:
     """Check that Ray is installed, if jobs are to run on a cluster."""
-    if setting.wanted != "ray":
-        return skip("--engine ray was not asked for")
-    found = version("ray")
-    if found is None:
+    installed = version("ray")
+    if installed is None:
         return fail("the package ray is not installed", "Run `make setup ENGINE=ray` here and on every node.")
-    return ok(f"ray {found}; every node is checked before the first job")
+    return ok(f"ray {installed}; every node is checked before the first job")
 
 
 def compiler(setting: Setting) -> Finding:
     """Check for a C compiler that makes a shared object: Triton compiles each kernel's launcher at its first run."""
-    if setting.engine == "docker":
-        return skip("the image has its own")
     needed = fail if setting.handles else warn
     program = config.compiler() or next(filter(None, map(shutil.which, ("gcc", "clang", "cc"))), "")
     if not program:
         return needed("no C compiler", "Install gcc, or name a compiler in CC. Triton's interpreter does not need one.")
+    if why := _compiles(program):
+        return needed(f"{program} {why}", "Install gcc and libc6-dev, or name a compiler in CC.")
+    return ok(program)
+
+
+def _compiles(program: str) -> str:
+    """Return why a compiler makes no shared object, or the empty string."""
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "empty.c", Path(folder) / "empty.so"
         source.write_text("int repro(void) { return 0; }\n")
         try:
             done = subprocess.run(
                 [program, "-shared", "-fPIC", "-o", made, source],
-                capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False,
+                capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            return needed(f"{program} does not run: {error}", "Install gcc, or name a compiler in CC.")
-        if done.returncode or not made.exists():
-            return needed(f"{program} cannot make a shared object: {done.stderr.strip()[:200]}", "Install libc6-dev.")
-    return ok(program)
+            return f"does not run: {error}"
+        failed = done.returncode or not made.exists()
+        return f"cannot make a shared object: {done.stderr.strip()[:200]}" if failed else ""
 
 
 def headers(setting: Setting) -> Finding:
     """Check for Python.h, which the launchers include."""
-    if setting.engine == "docker":
-        return skip("the image has its own")
     file = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if file.exists():
         return ok(str(file))
@@ -109,10 +107,10 @@ def disk(setting: Setting) -> Finding:
     if setting.engine == "local":
         places["temporary files"] = Path(tempfile.gettempdir())
     free = {name: shutil.disk_usage(path).free for name, path in places.items()}
-    seen = ", ".join(f"{size / GIB:.0f} GiB free for {name}" for name, size in free.items())
-    if min(free.values()) < NEEDED_BYTES:
+    seen = ", ".join(f"{size / _GIB:.0f} GiB free for {name}" for name, size in free.items())
+    if min(free.values()) < _NEEDED_BYTES:
         return fail(seen, "Free disk space, or choose other folders with --results and TMPDIR.")
-    if setting.engine == "docker" and setting.image is None and min(free.values()) < IMAGE_BYTES:
-        return warn(seen, f"Building the image needs {IMAGE_BYTES // GIB} GiB where Docker stores its layers.")
+    if setting.engine == "docker" and setting.image is None and min(free.values()) < _IMAGE_BYTES:
+        return warn(seen, f"Building the image needs {_IMAGE_BYTES // _GIB} GiB where Docker stores its layers.")
     remedy = "Jobs put compiled kernels there while they run, and a full disk ends them."
-    return ok(seen) if min(free.values()) >= GOOD_BYTES else warn(seen, remedy)
+    return ok(seen) if min(free.values()) >= _GOOD_BYTES else warn(seen, remedy)

@@ -14,7 +14,7 @@ from repro import config
 from repro.engines import machine
 from repro.engines.base import Description, Engine
 from repro.errors import EngineError, ReproError
-from repro.fingerprint.entry import hashed
+from repro.fingerprint.query import hashed
 from repro.records.job import Job, Outcome
 from repro.system.digest import tree_digest
 from repro.system.importing import version

@@ -1,8 +1,8 @@
 """Fingerprints: the machine-readable description of GPU, driver, software and container beside every result.
 
 Every value is {"value", "source", "status", "class"}. Status: ok, or one of not_supported, no_permission,
-function_not_found, absent, unknown, failed, with the reason after a colon. `classes` lists the classes, `difference`
-says what they mean for a comparison, and `telemetry` observes the GPU while a job runs.
+function_not_found, absent, unknown, failed, with the reason after a colon. `query` says what the classes mean,
+`difference` what they mean for a comparison, and `telemetry` observes the GPU while a job runs.
 """
 
 from __future__ import annotations
@@ -12,40 +12,28 @@ import json
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from repro.fingerprint import classes, container, git, gpu, host, nvml, software, state, toolchain
-from repro.fingerprint.entry import entry
-from repro.records.fingerprint import Found, Stack
+from repro.fingerprint import container, gpu, host, software
+from repro.fingerprint.query import answers
+from repro.records.fingerprint import Stack, Value
 from repro.system import stopwatch
 
-# 1: some 60 fields. 2: all NVML fields, toolchain, container. Ids are hashes of the stored values, so ids of different
-# versions do not compare; `difference` compares field by field.
-SCHEMA_VERSION = 2
+# 1: some 60 fields. 2: all NVML fields, toolchain, container. 3: those that a comparison, a report or the doctor uses.
+# Ids are hashes of the stored values, so ids of different versions do not compare; `difference` compares by field.
+SCHEMA_VERSION = 3
 
 
-def digest(values: dict[str, Any], classes: str) -> str:
+def digest(values: dict[str, Any], klasses: str) -> str:
     """Return the id of the values of these classes: 12 hexadecimal digits."""
-    chosen = {k: v["value"] for k, v in sorted(values.items()) if v["class"] in classes}
+    chosen = {k: v["value"] for k, v in sorted(values.items()) if v["class"] in klasses}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def _gpu(device: str) -> dict[str, Found]:
-    """Return everything that NVML reports, or a `gpu_name` with the reason why it does not answer."""
-    if device != "cuda":
-        return {"gpu_name": entry(None, "device cpu", "absent: the run used the CPU")}
-    if why := nvml.start():
-        return {"gpu_name": entry(None, "nvmlInit", why)}
-    handle, why = nvml.device()
-    if handle is None:
-        return gpu.system() | {"gpu_name": entry(None, "nvml", why)}
-    return gpu.system() | gpu.values(handle) | state.values(handle)
-
-
-def _outside(device: str) -> dict[str, Found]:
+def _outside(device: str) -> dict[str, Value]:
     """Return everything known without torch and Triton: from NVML, files and other programs."""
-    return _gpu(device) | host.values() | container.values() | git.values() | toolchain.programs()
+    return gpu.values(device) | answers((*host.FIELDS, *container.FIELDS, *container.GIT)) | software.programs()
 
 
-def begin(device: str) -> Future[dict[str, Found]]:
+def begin(device: str) -> Future[dict[str, Value]]:
     """Start collecting values that need no torch in a thread; `collect` takes the result."""
     pool = ThreadPoolExecutor(1)
     begun = pool.submit(_outside, device)
@@ -53,14 +41,14 @@ def begin(device: str) -> Future[dict[str, Found]]:
     return begun
 
 
-def collect(device: str, begun: Future[dict[str, Found]] | None = None) -> dict[str, Any]:
+def collect(device: str, begun: Future[dict[str, Value]] | None = None) -> dict[str, Any]:
     """Return a whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so. begun: from `begin`.
 
     `sku_id` covers class H; `fingerprint_id` covers H, C and V. Dynamic values and identity change neither.
     """
     begun = begun or begin(device)
-    inside = software.values() | toolchain.triton_values()
-    values = classes.stamped(begun.result() | inside)
+    taken = begun.result() | answers(software.FIELDS)
+    values = {name: value.to_json() for name, value in taken.items()}
     return {
         "schema_version": SCHEMA_VERSION,
         "taken": stopwatch.utc(),

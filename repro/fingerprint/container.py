@@ -1,39 +1,84 @@
-"""The container of a run. It cannot see its own image, so the engine that starts it passes these facts in."""
+"""The container of a run, and the commit of the tree that runs.
+
+A container cannot see its own image, so the engine that starts it passes these facts in.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import shutil
+import subprocess
+from functools import partial
 from pathlib import Path
 
 from repro import config
-from repro.fingerprint.entry import entry
-from repro.records.fingerprint import Found
+from repro.fingerprint.query import Absent, Query
 
+_PACKAGES, _MOUNTS = Path("/usr/share/repro/packages.txt"), Path("/proc/self/mountinfo")
 # Facts that an engine passes to a container through its environment; `engines/docker` sets them.
-TOLD = (
-    "image_id", "repo_digests", "base_name", "base_digest", "engine", "engine_version", "engine_api", "runtime",
-    "toolkit", "cgroup", "engine_os",
-)  # fmt: skip
-PACKAGES, MOUNTS = Path("/usr/share/repro/packages.txt"), Path("/proc/self/mountinfo")
+_FACTS = ("image_id", "repo_digests", "base_digest", "engine", "engine_version", "engine_api", "runtime", "toolkit")
+
+
+def _fact(name: str) -> str:
+    if value := config.container_facts().get(name):
+        return value
+    raise Absent("absent: " + ("the engine did not tell" if config.in_container() else "not in a container"))
 
 
 def _id() -> str | None:
     """Return the container's id, from the file that its engine mounts over /etc/hostname."""
-    try:
-        found = re.search(r"/containers/([0-9a-f]{64})/", MOUNTS.read_text())
-    except OSError:
-        return None
-    return found[1][:12] if found else None
+    match = re.search(r"/containers/([0-9a-f]{64})/", _MOUNTS.read_text())
+    return match[1][:12] if match else None
 
 
-def values() -> dict[str, Found]:
-    """Return the engine's facts, the image's system packages and the container's id; absent outside of a container."""
+def _repository(root: Path) -> str:
+    """Return the git program. Raises Absent if this tree has no history."""
+    if not (root / ".git").exists():
+        raise Absent("unknown: the tree is a copy without history")
+    program = shutil.which("git")
+    if program is None:
+        raise Absent("unknown: git is not installed")
+    return program
+
+
+def _git(*words: str) -> str:
+    program = _repository(config.ROOT)
+    done = subprocess.run([program, "-C", str(config.ROOT), *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Absent("unknown: " + (" ".join(done.stderr.split())[:200] or "the tree has no commit"))
+    return done.stdout.strip()
+
+
+def _built(name: str) -> str | None:
+    """Return a build argument of the image; None outside of one. Raises Absent if the image was built without it."""
     facts = config.container_facts()
-    why = "absent: " + ("the engine did not tell" if config.in_container() else "not in a container")
-    found = {name: entry(facts.get(name) or None, "the engine", "ok" if facts.get(name) else why) for name in TOLD}
-    found["container_id"] = entry(_id(), str(MOUNTS))
-    if PACKAGES.exists():
-        digest = hashlib.sha256(PACKAGES.read_bytes()).hexdigest()[:16]
-        found["system_packages_sha256"] = entry(digest, str(PACKAGES))
-    return found
+    if "git_sha" not in facts:
+        return None
+    if facts.get(name, "unknown") == "unknown":
+        raise Absent("unknown: the image was built without this build argument")
+    return facts[name]
+
+
+def _commit() -> str:
+    return _built("git_sha") or _git("rev-parse", "--verify", "--quiet", "HEAD")
+
+
+def _dirty() -> str:
+    built = _built("git_dirty")
+    if built is None:
+        _commit()
+        return str(bool(_git("status", "--porcelain", "--untracked-files=no"))).lower()
+    return built
+
+
+GIT = (
+    Query("git_commit", "V", _commit, "image build argument, else git rev-parse"),
+    Query("git_dirty", "V", _dirty, "image build argument, else git status"),
+)
+FIELDS = (
+    *(Query(name, "V", partial(_fact, name), "the engine") for name in _FACTS),
+    Query("container_id", "D", _id, str(_MOUNTS)),
+    Query("system_packages_sha256", "V", lambda: hashlib.sha256(_PACKAGES.read_bytes()).hexdigest()[:16],
+          str(_PACKAGES)),
+)  # fmt: skip

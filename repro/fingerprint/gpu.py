@@ -1,159 +1,208 @@
-"""What one GPU is and how it is set: all that NVML tells of it but its state, which is `state`'s."""
+"""What NVML says of one GPU: what it is and how it is set (`FIELDS`), and its state at one moment (`STATE`).
+
+A function may not exist for this GPU or in this driver, and a container may lack a right: each becomes a status with
+its reason. Source: pynvml.py of nvidia-ml-py 13.615.71.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
-from repro.fingerprint import nvml
-from repro.fingerprint.entry import entry, hashed
-from repro.fingerprint.nvml import ask, plain
-from repro.records.fingerprint import Found
+from repro import config
+from repro.fingerprint.query import Absent, Class, Query, answers, hashed, why
+from repro.records.fingerprint import Value
+
+# Bits of clock_event_reasons; source: nvml.h, the same in every release.
+REASONS = {
+    0x1: "idle", 0x2: "clocks_setting", 0x4: "sw_power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost",
+    0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake", 0x100: "display_setting",
+}  # fmt: skip
+SM, MEMORY = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
+_KERNEL_MODULE = Path("/proc/driver/nvidia/version")
+_ARCHITECTURES = {7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell", 13: "Rubin", 5: "Volta", 6: "Turing"}
 
 Take = Callable[[Any], Any]
-SM, MEMORY = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
-KERNEL_MODULE = Path("/proc/driver/nvidia/version")
-ARCHITECTURES = {7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell", 13: "Rubin", 5: "Volta", 6: "Turing"}
-LOCKED = "not_supported: NVML has no query of locked clocks; bit 0x2 of clock_event_reasons tells while work runs"
+
+
+def _plain(value: Any) -> Any:
+    """Return bytes as text, and any other value unchanged."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _watts(milliwatts: int) -> float:
     return milliwatts / 1000
 
 
-def _first(values: Any) -> Any:
-    return values[0]
+def _nvml(name: str, klass: Class, function: str, *given: Any, take: Take = _plain) -> Query:
+    """Return a query of one NVML function, by its name after `nvml`. take: extracts the value from the answer."""
+    return Query(name, klass, lambda *of: take(getattr(pynvml, f"nvml{function}")(*of, *given)), f"nvml{function}")
 
 
-def _second(values: Any) -> Any:
-    return values[1]
+def _device(name: str, klass: Class, function: str, *given: Any, take: Take = _plain) -> Query:
+    return _nvml(name, klass, f"DeviceGet{function}", *given, take=take)
 
 
-def _set(nodes: Any) -> str:
-    """A bit mask of CPUs as hexadecimal digits."""
-    return f"{sum(int(word) << (64 * n) for n, word in enumerate(nodes)):x}"
+def _bandwidth(handle: Any) -> float:
+    clock, bits = pynvml.nvmlDeviceGetMaxClockInfo(handle, MEMORY), pynvml.nvmlDeviceGetMemoryBusWidth(handle)
+    return float(2 * clock * bits / 8000)
 
 
-# name -> (function after nvmlDeviceGet, arguments after the handle, what of the answer is the value)
-QUERIES: dict[str, tuple[str, tuple[Any, ...], Take]] = {
-    "gpu_name": ("Name", (), plain),
-    "brand": ("Brand", (), plain),
-    "architecture": ("Architecture", (), lambda code: ARCHITECTURES.get(code, str(code))),
-    "compute_capability": ("CudaComputeCapability", (), lambda pair: ".".join(map(str, pair))),
-    "board_part_number": ("BoardPartNumber", (), plain),
-    "cuda_cores": ("NumGpuCores", (), plain),
-    "memory_total_bytes": ("MemoryInfo", (), lambda memory: int(memory.total)),
-    "memory_bus_bits": ("MemoryBusWidth", (), plain),
-    "max_sm_mhz": ("MaxClockInfo", (SM,), plain),
-    "max_memory_mhz": ("MaxClockInfo", (MEMORY,), plain),
-    "mig_mode": ("MigMode", (), _first),
-    "mig_attributes": ("Attributes_v2", (), lambda a: [a.multiprocessorCount, a.gpuInstanceSliceCount, a.memorySizeMB]),
-    "virtualization_mode": ("VirtualizationMode", (), plain),
-    "mig_mode_pending": ("MigMode", (), _second),
-    "memory_reserved_bytes": ("MemoryInfo", (pynvml.nvmlMemory_v2,), lambda memory: int(memory.reserved)),
-    "power_limit_w": ("EnforcedPowerLimit", (), _watts),
-    "power_limit_set_w": ("PowerManagementLimit", (), _watts),
-    "power_limit_default_w": ("PowerManagementDefaultLimit", (), _watts),
-    "power_limit_range_w": ("PowerManagementLimitConstraints", (), lambda pair: [_watts(limit) for limit in pair]),
-    "application_sm_mhz": ("ApplicationsClock", (SM,), plain),
-    "application_memory_mhz": ("ApplicationsClock", (MEMORY,), plain),
-    "default_application_sm_mhz": ("DefaultApplicationsClock", (SM,), plain),
-    "default_application_memory_mhz": ("DefaultApplicationsClock", (MEMORY,), plain),
-    "customer_boost_sm_mhz": ("MaxCustomerBoostClock", (SM,), plain),
-    "customer_boost_memory_mhz": ("MaxCustomerBoostClock", (MEMORY,), plain),
-    "sm_vf_offset_mhz": ("GpcClkVfOffset", (), plain),
-    "memory_vf_offset_mhz": ("MemClkVfOffset", (), plain),
-    "auto_boost": ("AutoBoostedClocksEnabled", (), lambda pair: bool(pair[0])),
-    "ecc": ("EccMode", (), lambda pair: bool(pair[0])),
-    "ecc_pending": ("EccMode", (), lambda pair: bool(pair[1])),
-    "remapped_rows": ("RemappedRows", (), list),
-    "retired_pages_single": ("RetiredPages", (pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,), len),
-    "retired_pages_double": ("RetiredPages", (pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,), len),
-    "persistence": ("PersistenceMode", (), bool),
-    "compute_mode": ("ComputeMode", (), plain),
-    "driver_model": ("DriverModel", (), _first),
-    "gsp_firmware_mode": ("GspFirmwareMode", (), list),
-    "pcie_max_generation": ("MaxPcieLinkGeneration", (), plain),
-    "pcie_max_width": ("MaxPcieLinkWidth", (), plain),
-    "bar1_bytes": ("BAR1MemoryInfo", (), lambda memory: int(memory.bar1Total)),
-    "c2c": ("C2cModeInfoV", (), lambda info: bool(info.isC2cEnabled)),
-    "gpu_numa_node": ("NumaNodeId", (), plain),
-    "gpu_cpus": ("CpuAffinity", (16,), _set),
-    "vbios": ("VbiosVersion", (), plain),
-    "inforom": ("InforomImageVersion", (), plain),
-    "gsp_firmware": ("GspFirmwareVersion", (), plain),
-}  # fmt: skip
+def _identity(name: str, function: str, take: Take = _plain) -> Query:
+    def how(handle: Any) -> str:
+        value = take(getattr(pynvml, f"nvmlDeviceGet{function}")(handle))
+        try:
+            uuid = _plain(pynvml.nvmlDeviceGetUUID(handle))
+        except pynvml.NVMLError as error:
+            raise Absent("absent: hashed only together with a UUID, and there is none") from error
+        return hashed(f"{name}|{value}", of=uuid)
 
-# Values that identify a single unit; only hashes of them are stored.
-IDENTITIES: dict[str, tuple[str, Take]] = {
-    "gpu_serial_hash": ("Serial", plain),
-    "pci_bus_hash": ("PciInfo_v3", lambda pci: plain(pci.busId)),
-    "minor_number_hash": ("MinorNumber", plain),
-    "board_id_hash": ("BoardId", plain),
-}
-
-SYSTEM: dict[str, tuple[str, Take]] = {
-    "driver": ("SystemGetDriverVersion", plain),
-    "driver_branch": ("SystemGetDriverBranch", lambda info: plain(info.branch)),
-    "nvml": ("SystemGetNVMLVersion", plain),
-    "cuda_driver": ("SystemGetCudaDriverVersion_v2", plain),
-    "confidential_compute": ("SystemGetConfComputeState", lambda state: int(state.ccFeature)),
-}
+    return Query(name, "I", how, f"nvmlDeviceGet{function}")
 
 
-def system() -> dict[str, Found]:
-    """Return driver, NVML and CUDA versions, confidential computing, and whether the kernel module is the open one."""
-    found = {name: ask(function, take=take) for name, (function, take) in SYSTEM.items()}
+def _module() -> str:
+    return "open" if "Open" in _KERNEL_MODULE.read_text().splitlines()[0] else "proprietary"
+
+
+def event_reasons(handle: Any) -> int:
+    """Return the bit mask of `REASONS`; a driver before 535 knows it by its older name."""
     try:
-        line = KERNEL_MODULE.read_text().splitlines()[0]
-        told = entry("open" if "Open" in line else "proprietary", str(KERNEL_MODULE))
-    except (OSError, IndexError) as error:
-        told = entry(None, str(KERNEL_MODULE), f"absent: {getattr(error, 'strerror', None) or error}")
-    return found | {"kernel_module": told}
+        return int(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+    except (pynvml.NVMLError, AttributeError):
+        return int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
 
-def _identities(handle: Any) -> dict[str, Found]:
-    uuid = ask("DeviceGetUUID", handle)
-    known = uuid.value
-    found = {"gpu_uuid_hash": uuid.model_copy(update={"value": hashed(str(known)) if known else None})}
-    for name, (function, take) in IDENTITIES.items():
-        told = ask(f"DeviceGet{function}", handle, take=take)
-        status = told.status
-        if told.value is not None and not known:
-            status = "absent: hashed only together with a UUID, and there is none"
-        value = hashed(f"{name}|{told.value}", of=str(known)) if known and told.value is not None else None
-        found[name] = told.model_copy(update={"value": value, "status": status})
-    return found
+MAX_SM = _device("max_sm_mhz", "H", "MaxClockInfo", SM)
+SYSTEM = (
+    _nvml("driver", "V", "SystemGetDriverVersion"),
+    _nvml("cuda_driver", "V", "SystemGetCudaDriverVersion_v2"),
+    Query("kernel_module", "V", _module, str(_KERNEL_MODULE)),
+)
+FIELDS = (
+    _device("gpu_name", "H", "Name"),
+    _device("brand", "H", "Brand"),
+    _device("architecture", "H", "Architecture", take=lambda code: _ARCHITECTURES.get(code, str(code))),
+    _device("compute_capability", "H", "CudaComputeCapability", take=lambda pair: ".".join(map(str, pair))),
+    _device("board_part_number", "H", "BoardPartNumber"),
+    _device("cuda_cores", "H", "NumGpuCores"),
+    _device("memory_total_bytes", "H", "MemoryInfo", take=lambda memory: int(memory.total)),
+    _device("memory_bus_bits", "H", "MemoryBusWidth"),
+    MAX_SM,
+    _device("max_memory_mhz", "H", "MaxClockInfo", MEMORY),
+    Query("bandwidth_signature_gb_s", "H", _bandwidth, "2 * max_memory_mhz * memory_bus_bits"),
+    _device("mig_mode", "H", "MigMode", take=lambda pair: pair[0]),
+    _device("mig_attributes", "H", "Attributes_v2",
+            take=lambda a: [a.multiprocessorCount, a.gpuInstanceSliceCount, a.memorySizeMB]),
+    _device("virtualization_mode", "H", "VirtualizationMode"),
+    _device("power_limit_w", "C", "EnforcedPowerLimit", take=_watts),
+    _device("power_limit_default_w", "C", "PowerManagementDefaultLimit", take=_watts),
+    _device("application_sm_mhz", "C", "ApplicationsClock", SM),
+    _device("application_memory_mhz", "C", "ApplicationsClock", MEMORY),
+    _device("ecc", "C", "EccMode", take=lambda pair: bool(pair[0])),
+    _device("persistence", "C", "PersistenceMode", take=bool),
+    _device("pcie_max_generation", "C", "MaxPcieLinkGeneration"),
+    _device("vbios", "V", "VbiosVersion"),
+    _device("inforom", "V", "InforomImageVersion"),
+    _device("gpu_uuid_hash", "I", "UUID", take=lambda uuid: hashed(str(_plain(uuid)))),
+    _identity("gpu_serial_hash", "Serial"),
+    _identity("pci_bus_hash", "PciInfo_v3", take=lambda pci: _plain(pci.busId)),
+)  # fmt: skip
+# violation_…: time for which a policy held the clocks down, since the driver was loaded. Its delta includes events
+# between samples.
+STATE = (
+    _device("sm_mhz", "D", "ClockInfo", SM),
+    _device("memory_mhz", "D", "ClockInfo", MEMORY),
+    _device("temperature_c", "D", "Temperature", pynvml.NVML_TEMPERATURE_GPU),
+    _device("power_w", "D", "PowerUsage", take=_watts),
+    _device("energy_mj", "D", "TotalEnergyConsumption"),
+    Query("clock_event_reasons", "D", event_reasons, "nvmlDeviceGetCurrentClocksEventReasons"),
+    _device("memory_used_bytes", "D", "MemoryInfo", take=lambda memory: int(memory.used)),
+    _device("compute_processes", "D", "ComputeRunningProcesses", take=len),
+    _device("graphics_processes", "D", "GraphicsRunningProcesses", take=len),
+    _device("mps_processes", "D", "MPSComputeRunningProcesses", take=len),
+    _device("violation_power_ns", "D", "ViolationStatus", pynvml.NVML_PERF_POLICY_POWER,
+            take=lambda status: int(status.violationTime)),
+    _device("violation_thermal_ns", "D", "ViolationStatus", pynvml.NVML_PERF_POLICY_THERMAL,
+            take=lambda status: int(status.violationTime)),
+)  # fmt: skip
+_COUNTERS = ("energy_mj", "violation_power_ns", "violation_thermal_ns")
 
 
-def _links(handle: Any) -> dict[str, Found]:
-    """Return how many NVLinks are up, and the version of the first. The count ends at a link that does not answer."""
-    up = 0
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        told = ask("DeviceGetNvLinkState", handle, link)
-        if told.value is None:
-            if link == 0:
-                return {"nvlinks": told}
-            break
-        up += bool(told.value)
-    return {
-        "nvlinks": entry(up, "nvmlDeviceGetNvLinkState"),
-        "nvlink_version": ask("DeviceGetNvLinkVersion", handle, 0),
-    }
+def start() -> str:
+    """Initialise NVML. Return why it cannot be used, or the empty string."""
+    try:
+        pynvml.nvmlInit()
+    except Exception as error:
+        return why(error)
+    return ""
 
 
-def values(handle: Any) -> dict[str, Found]:
-    """Return every field except the dynamic ones. A missing value has its status and the reason."""
-    found = {name: ask(f"DeviceGet{f}", handle, *given, take=take) for name, (f, given, take) in QUERIES.items()}
-    found |= _links(handle)
-    found["clock_offset_sm_mhz"] = nvml.clock_offset(handle, SM)
-    found["clock_offset_memory_mhz"] = nvml.clock_offset(handle, MEMORY)
-    found["locked_clocks"] = entry(None, "nvml", LOCKED)
-    clock, bus = found["max_memory_mhz"].value, found["memory_bus_bits"].value
-    signature = 2 * clock * bus / 8000 if clock and bus else None
-    status = "ok" if signature else "absent: one of the two is"
-    found["bandwidth_signature_gb_s"] = entry(signature, "2 * max_memory_mhz * memory_bus_bits", status)
-    return found | _identities(handle)
+def device(uuid: str = "") -> tuple[Any, str]:
+    """Return (handle, why there is none) of the GPU with this UUID.
+
+    Without a UUID it is the GPU that this process was given, else the first.
+    """
+    uuid = uuid or config.visible_gpu()
+    try:
+        return pynvml.nvmlDeviceGetHandleByUUID(uuid) if uuid else pynvml.nvmlDeviceGetHandleByIndex(0), ""
+    except Exception as error:
+        return None, why(error)
+
+
+def _missing(name: str, status: str) -> dict[str, Value]:
+    """Return the one answer that says why there are no others."""
+    query = next(query for query in (*FIELDS, *STATE) if query.name == name)
+    return {name: query.value(None, status)}
+
+
+def values(device_kind: str) -> dict[str, Value]:
+    """Return everything that NVML reports, or a `gpu_name` with the reason why it does not answer."""
+    if device_kind != "cuda":
+        return _missing("gpu_name", "absent: the run used the CPU")
+    if reason := start():
+        return _missing("gpu_name", reason)
+    handle, reason = device()
+    if handle is None:
+        return answers(SYSTEM) | _missing("gpu_name", reason)
+    return answers(SYSTEM) | answers(FIELDS, handle) | answers(STATE, handle)
+
+
+def reasons(mask: int) -> list[str]:
+    """Return the names of a mask's bits; unknown bits together as a number."""
+    known = [name for bit, name in REASONS.items() if mask & bit]
+    rest = mask & ~sum(REASONS)
+    return known + ([hex(rest)] if rest else [])
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state at a time by `time.monotonic`."""
+
+    t_s: float
+    values: dict[str, Value]
+
+
+def snapshot(device_kind: str, uuid: str = "") -> Snapshot:
+    """Return the state now. Without a GPU the values say why."""
+    now = time.monotonic()
+    if device_kind != "cuda":
+        return Snapshot(now, _missing("sm_mhz", "absent: the run used the CPU"))
+    reason = start()
+    handle, reason = (None, reason) if reason else device(uuid)
+    return Snapshot(now, _missing("sm_mhz", reason) if handle is None else answers(STATE, handle))
+
+
+def deltas(before: Snapshot, after: Snapshot) -> dict[str, Any]:
+    """Return the counters' changes between two snapshots, the seconds between them, and why a counter is missing."""
+    changes: dict[str, Any] = {"seconds": round(after.t_s - before.t_s, 3)}
+    for name in _COUNTERS:
+        a, b = before.values.get(name), after.values.get(name)
+        if a is not None and b is not None:
+            known = a.value is not None and b.value is not None
+            changes[name] = b.value - a.value if known else (a.status if a.value is None else b.status)
+    return changes

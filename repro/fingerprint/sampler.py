@@ -17,27 +17,25 @@ from typing import Any
 
 import pynvml
 
-from repro.fingerprint import nvml
+from repro.fingerprint import gpu
+from repro.fingerprint.query import why
 
 # Samples after which the period doubles, so that hours of samples take only some MB.
-THIN_AFTER = 20_000
+_THIN_AFTER = 20_000
 # Fewest processors for which this process keeps to one.
-SPARE_CPUS = 4
-MISSING = -1
+_SPARE_CPUS = 4
+_MISSING = -1
 
 
-def columns(handle: Any) -> dict[str, Callable[[], int]]:
-    """Return column -> query; power in mW, the rest in MHz, degrees Celsius and bits of `state.REASONS`."""
+def _columns(handle: Any) -> dict[str, Callable[[], int]]:
+    """Return column -> query; power in mW, the rest in MHz, degrees Celsius and bits of `gpu.REASONS`."""
     n = pynvml
-    reasons = getattr(n, "nvmlDeviceGetCurrentClocksEventReasons", n.nvmlDeviceGetCurrentClocksThrottleReasons)
-    if nvml.ask("DeviceGetCurrentClocksEventReasons", handle).status != "ok":  # a driver before 535
-        reasons = n.nvmlDeviceGetCurrentClocksThrottleReasons
     return {
         "sm_mhz": lambda: int(n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_SM)),
         "memory_mhz": lambda: int(n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_MEM)),
         "power_mw": lambda: int(n.nvmlDeviceGetPowerUsage(handle)),
         "temperature_c": lambda: int(n.nvmlDeviceGetTemperature(handle, n.NVML_TEMPERATURE_GPU)),
-        "reasons": lambda: int(reasons(handle)),
+        "reasons": lambda: gpu.event_reasons(handle),
     }
 
 
@@ -45,14 +43,14 @@ def _value(query: Callable[[], int]) -> int:
     try:
         return query()
     except pynvml.NVMLError:
-        return MISSING
+        return _MISSING
 
 
-def humble() -> None:
+def _humble() -> None:
     """Take the lowest priority, and the last processor if there are several."""
     os.nice(19)
     allowed = sorted(os.sched_getaffinity(0))
-    if len(allowed) >= SPARE_CPUS:
+    if len(allowed) >= _SPARE_CPUS:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, allowed[-1:])
 
@@ -61,32 +59,32 @@ def _say(text: str) -> None:
     os.write(sys.stdout.fileno(), (text + "\n").encode())
 
 
-def run(uuid: str, period_s: float, parent: int) -> None:
+def _run(uuid: str, period_s: float, parent: int) -> None:
     """Sample until the parent is gone or this process is killed."""
-    humble()
-    why = nvml.start()
-    handle, why = (None, why) if why else nvml.device(uuid)
+    _humble()
+    reason = gpu.start()
+    handle, reason = (None, reason) if reason else gpu.device(uuid)
     if handle is None:
-        _say(json.dumps({"columns": [], "missing": {"nvml": why}}))
+        _say(json.dumps({"columns": [], "missing": {"nvml": reason}}))
         return
     queries, missing = {}, {}
-    for name, query in columns(handle).items():
+    for name, query in _columns(handle).items():
         try:
             query()
             queries[name] = query
         except pynvml.NVMLError as error:
-            missing[name] = nvml.why(error)
+            missing[name] = why(error)
     _say(json.dumps({"columns": ["t_us", *queries], "missing": missing}))
     taken, due = 0, time.monotonic()
     while os.getppid() == parent:
         now = time.monotonic()
         _say(",".join(map(str, (int(now * 1e6), *map(_value, queries.values())))))
         taken += 1
-        if taken % THIN_AFTER == 0:
+        if taken % _THIN_AFTER == 0:
             period_s *= 2
         due = max(due + period_s, time.monotonic())  # late samples are not caught up
         time.sleep(max(0.0, due - time.monotonic()))
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], float(sys.argv[2]) / 1000, int(sys.argv[3]))
+    _run(sys.argv[1], float(sys.argv[2]) / 1000, int(sys.argv[3]))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from repro.fingerprint import state
+from repro.fingerprint import gpu
 
 # Reasons that make a time doubtful. A power cap alone is normal for a large GPU.
 SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
 # Reasons by which a GPU protects itself from heat or a failing supply: times meanwhile are not a measurement.
 THROTTLED = ("sw_thermal", "hw_thermal", "hw_power_brake")
-LOW_CLOCK, CAPPED_SHARE = 0.75, 0.5
+_LOW_CLOCK, _CAPPED_SHARE = 0.75, 0.5
 
 
 @dataclass
@@ -75,11 +76,8 @@ def summary(series: Series) -> dict[str, Any]:
             found[name.replace("_mw", "_w")] = spread
     masks = [int(mask) for mask in series.columns.get("reasons", []) if mask >= 0]
     if masks:
-        told = [state.names(mask) for mask in masks]
-        found["reasons"] = {
-            name: round(sum(name in each for each in told) / len(told), 4)
-            for name in sorted({n for t in told for n in t})
-        }
+        seen = Counter(name for mask in masks for name in gpu.reasons(mask))
+        found["reasons"] = {name: round(seen[name] / len(masks), 4) for name in sorted(seen)}
     return found
 
 
@@ -100,22 +98,17 @@ def throttled(telemetry: Any) -> str:
 
 def warnings(timing: dict[str, Any], max_sm_mhz: float | None) -> list[dict[str, str]]:
     """Return warnings about the timed window's summary: {"code", "seen", "remedy"}. They change no verdict."""
-    found = []
     shares = timing.get("reasons", {})
-    slowed = {name: share for name, share in shares.items() if name in SLOWED and share > 0}
-    if slowed:
-        seen = ", ".join(f"{name} in {share:.0%} of samples" for name, share in slowed.items())
-        found.append({"code": "slowed", "seen": seen, "remedy": "Check cooling and power, then measure again."})
-    clock = (timing.get("sm_mhz") or {}).get("median")
-    if clock and max_sm_mhz and clock < LOW_CLOCK * max_sm_mhz:
-        seen = f"median SM clock {clock:.0f} of {max_sm_mhz:.0f} MHz while timed"
-        found.append({"code": "low_clock", "seen": seen, "remedy": "Compare ratios with other machines, not times."})
-    if shares.get("sw_power_cap", 0) > CAPPED_SHARE:
-        seen = f"the power limit held the clock down in {shares['sw_power_cap']:.0%} of samples"
-        found.append(
-            {"code": "power_cap", "seen": seen, "remedy": "This is normal for a large GPU; ratios stay valid."}
-        )
-    if "clocks_setting" in shares:
-        seen = "the clocks are set to less than the GPU's own choice"
-        found.append({"code": "clocks_setting", "seen": seen, "remedy": "Reset them as root: nvidia-smi -rgc -rmc."})
-    return found
+    slowed = ", ".join(f"{name} in {shares[name]:.0%} of samples" for name in shares if name in SLOWED and shares[name])
+    clock, capped = (timing.get("sm_mhz") or {}).get("median"), shares.get("sw_power_cap", 0)
+    table = (
+        ("slowed", slowed, slowed, "Check cooling and power, then measure again."),
+        ("low_clock", clock and max_sm_mhz and clock < _LOW_CLOCK * max_sm_mhz,
+         f"median SM clock {clock or 0:.0f} of {max_sm_mhz or 0:.0f} MHz while timed",
+         "Compare ratios with other machines, not times."),
+        ("power_cap", capped > _CAPPED_SHARE, f"the power limit held the clock down in {capped:.0%} of samples",
+         "This is normal for a large GPU; ratios stay valid."),
+        ("clocks_setting", "clocks_setting" in shares, "the clocks are set to less than the GPU's own choice",
+         "Reset them as root: nvidia-smi -rgc -rmc."),
+    )  # fmt: skip
+    return [{"code": code, "seen": seen, "remedy": remedy} for code, holds, seen, remedy in table if holds]

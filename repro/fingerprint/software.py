@@ -1,83 +1,139 @@
-"""Versions of Python and its packages, the flags of torch, and the environment that decides how fast they are."""
+"""Versions of Python, its packages and the toolchain, the flags of torch, and the environment that decides speed."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from repro import __version__, config
-from repro.fingerprint.entry import entry
-from repro.records.fingerprint import Found
+from repro.fingerprint.query import Absent, Class, Query
+from repro.records.fingerprint import Value
 from repro.system.importing import version
 
-PACKAGES = ("torch", "triton", "numpy", "nvidia-ml-py", "tabulate", "rich", "python-dotenv")
-# Properties that CUDA's runtime reports; NVML reports no cache sizes.
-PROPERTIES = (
-    "multi_processor_count", "L2_cache_size", "shared_memory_per_multiprocessor", "regs_per_multiprocessor",
-)  # fmt: skip
+_TIMEOUT_S = 20
 
 
-def _libraries() -> dict[str, str]:
+def _libraries() -> dict[str, str] | None:
     """Return the versions of NVIDIA's packages: cuBLAS and cuDNN hold the kernels of baselines."""
     named = {}
-    for found in importlib.metadata.distributions():
+    for package in importlib.metadata.distributions():
         # Only the header is read: parsing all descriptions takes 0.2 s.
-        head = (found.read_text("METADATA") or "").partition("\n\n")[0]
-        told = dict(line.split(": ", 1) for line in head.splitlines() if line.startswith(("Name: ", "Version: ")))
-        if told.keys() == {"Name", "Version"}:
-            named[told["Name"].lower()] = told["Version"]
-    return {n: v for n, v in sorted(named.items()) if n.startswith("nvidia-") and n != "nvidia-ml-py"}
+        head = (package.read_text("METADATA") or "").partition("\n\n")[0]
+        fields = dict(line.split(": ", 1) for line in head.splitlines() if line.startswith(("Name: ", "Version: ")))
+        if fields.keys() == {"Name", "Version"}:
+            named[fields["Name"].lower()] = fields["Version"]
+    return {n: v for n, v in sorted(named.items()) if n.startswith("nvidia-") and n != "nvidia-ml-py"} or None
 
 
-def _torch() -> dict[str, Found]:
-    try:
+def _torch(name: str, klass: Class, how: Callable[[Any], Any], source: str) -> Query:
+    def ask() -> Any:
         import torch
-    except ImportError as error:
-        return {"torch": entry(None, "import torch", f"absent: {error}")}
-    values = {
-        "torch": entry(torch.__version__, "torch.__version__"),
-        "torch_git": entry(torch.version.git_version, "torch.version"),
-        "torch_cxx11_abi": entry(torch.compiled_with_cxx11_abi(), "torch.compiled_with_cxx11_abi"),
-        "cuda_runtime": entry(torch.version.cuda, "torch.version.cuda"),
-        "cudnn": entry(torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
-                       "torch.backends.cudnn"),
-        "cudnn_benchmark": entry(torch.backends.cudnn.benchmark, "torch.backends.cudnn"),
-        "cudnn_deterministic": entry(torch.backends.cudnn.deterministic, "torch.backends.cudnn"),
-        "cudnn_tf32": entry(torch.backends.cudnn.allow_tf32, "torch.backends.cudnn"),
-        "matmul_tf32": entry(torch.backends.cuda.matmul.allow_tf32, "torch.backends.cuda.matmul"),
-        "matmul_precision": entry(torch.get_float32_matmul_precision(), "torch.get_float32_matmul_precision"),
-        "deterministic": entry(torch.are_deterministic_algorithms_enabled(), "torch.are_deterministic_algorithms"),
-    }  # fmt: skip
-    if torch.cuda.is_available():
-        values["allocator"] = entry(torch.cuda.get_allocator_backend(), "torch.cuda.get_allocator_backend")
-        properties = torch.cuda.get_device_properties(0)
-        for name in PROPERTIES:
-            values[name.lower()] = entry(getattr(properties, name, None), "cudaGetDeviceProperties")
-    return values
+
+        return how(torch)
+
+    return Query(name, klass, ask, source)
 
 
-def _caches() -> Found:
+def _property(name: str, attribute: str) -> Query:
+    """Return a query of CUDA's runtime; NVML reports no cache sizes."""
+
+    def how(torch: Any) -> Any:
+        if not torch.cuda.is_available():
+            raise Absent("absent: torch sees no GPU")
+        return getattr(torch.cuda.get_device_properties(0), attribute, None)
+
+    return _torch(name, "H", how, "cudaGetDeviceProperties")
+
+
+def _caches() -> str:
     """Return whether the folders that this process compiles into already hold compiled kernels."""
     folders = config.compile_caches()
     if not folders:
-        return entry(None, "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR", "absent: neither is set")
-    warm = any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
-    return entry("warm" if warm else "cold", "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR")
+        raise Absent("absent: neither is set")
+    return "warm" if any(folder.is_dir() and any(folder.iterdir()) for folder in folders) else "cold"
 
 
-def values() -> dict[str, Found]:
-    """Return versions (V), flags and allow-listed environment variables (C); of other variables only the names."""
-    found = {"repro": entry(__version__, "repro.__version__")}
-    found["python"] = entry(platform.python_version(), "platform")
-    for name in PACKAGES:
-        if name not in ("torch", "triton"):
-            found[name.replace("-", "_")] = entry(version(name), "package metadata")
-    found["nvidia_packages"] = entry(_libraries() or None, "package metadata")
-    found |= _torch()
-    found["environment"] = entry(config.fingerprint_env(), "allow-listed variables")
-    found["environment_withheld"] = entry(config.withheld(), "names of variables that workers do not inherit")
-    found["visible_devices"] = entry(config.visible_devices(), "CUDA_VISIBLE_DEVICES")
-    return found | {"compile_caches": _caches()}
+def _ptxas() -> Any:
+    """Return the ptxas that Triton would call, which the environment may set."""
+    import triton
+
+    try:
+        return triton.knobs.nvidia.ptxas
+    except AttributeError as error:
+        raise Absent(f"absent: this Triton has no knob for it: {error}") from error
+
+
+def _triton() -> str:
+    import triton
+
+    return str(triton.__version__)
+
+
+def _printed(program: str, after: str) -> str:
+    """Return the version that a program prints after this pattern."""
+    path = shutil.which(program)
+    if path is None:
+        raise Absent("absent: it is not on the path")
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    if match := re.search(rf"{after}(\d[\w.]*)", done.stdout):
+        return match[1]
+    raise Absent(f"failed: exit code {done.returncode}, and no version in its answer")
+
+
+FIELDS = (
+    Query("repro", "V", lambda: __version__, "repro.__version__"),
+    Query("python", "V", platform.python_version, "platform"),
+    Query("numpy", "V", lambda: version("numpy"), "package metadata"),
+    Query("nvidia_ml_py", "V", lambda: version("nvidia-ml-py"), "package metadata"),
+    Query("nvidia_packages", "V", _libraries, "package metadata"),
+    _torch("torch", "V", lambda torch: torch.__version__, "torch.__version__"),
+    _torch("torch_git", "V", lambda torch: torch.version.git_version, "torch.version"),
+    _torch("cuda_runtime", "V", lambda torch: torch.version.cuda, "torch.version.cuda"),
+    _torch("cudnn", "V", lambda t: t.backends.cudnn.version() if t.backends.cudnn.is_available() else None,
+           "torch.backends.cudnn"),
+    _torch("cudnn_benchmark", "C", lambda torch: torch.backends.cudnn.benchmark, "torch.backends.cudnn"),
+    _torch("cudnn_deterministic", "C", lambda torch: torch.backends.cudnn.deterministic, "torch.backends.cudnn"),
+    _torch("cudnn_tf32", "C", lambda torch: torch.backends.cudnn.allow_tf32, "torch.backends.cudnn"),
+    _torch("matmul_tf32", "C", lambda torch: torch.backends.cuda.matmul.allow_tf32, "torch.backends.cuda.matmul"),
+    _torch("matmul_precision", "C", lambda torch: torch.get_float32_matmul_precision(),
+           "torch.get_float32_matmul_precision"),
+    _torch("deterministic", "C", lambda torch: torch.are_deterministic_algorithms_enabled(),
+           "torch.are_deterministic_algorithms"),
+    _torch("allocator", "C", lambda torch: torch.cuda.get_allocator_backend(), "torch.cuda.get_allocator_backend"),
+    _property("multi_processor_count", "multi_processor_count"),
+    _property("l2_cache_size", "L2_cache_size"),
+    _property("shared_memory_per_multiprocessor", "shared_memory_per_multiprocessor"),
+    _property("regs_per_multiprocessor", "regs_per_multiprocessor"),
+    Query("triton", "V", _triton, "triton.__version__"),
+    Query("ptxas_version", "V", lambda: _ptxas().version, "triton.knobs.nvidia.ptxas"),
+    Query("ptxas_sha256", "V", lambda: hashlib.sha256(Path(_ptxas().path).read_bytes()).hexdigest()[:16],
+          "triton's ptxas"),
+    Query("environment", "C", config.fingerprint_env, "allow-listed variables"),
+    Query("environment_withheld", "C", config.withheld, "names of variables that workers do not inherit"),
+    Query("visible_devices", "C", config.visible_devices, "CUDA_VISIBLE_DEVICES"),
+    Query("compile_caches", "C", _caches, "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR"),
+)  # fmt: skip
+PROGRAMS = (
+    Query("nvcc", "V", partial(_printed, "nvcc", r"release [\d.]+, V"), "nvcc --version"),
+    Query("ncu", "V", partial(_printed, "ncu", "Version "), "ncu --version"),
+    Query("gcc", "V", partial(_printed, "gcc", r"\) "), "gcc --version"),
+    Query("compiler_chosen", "V", lambda: Path(config.compiler()).name or None, "CC"),
+)
+
+
+def programs() -> dict[str, Value]:
+    """Return the versions of programs that make or inspect machine code. They are asked side by side."""
+    with ThreadPoolExecutor(len(PROGRAMS)) as pool:
+        return dict(zip((query.name for query in PROGRAMS), pool.map(Query.ask, PROGRAMS), strict=True))
 
 
 def off_pin() -> dict[str, str]:
@@ -88,9 +144,7 @@ def off_pin() -> dict[str, str]:
 
         found["torch"] = torch.__version__.split("+")[0]
         found["cuda"] = torch.version.cuda or "none"
-        import triton
-
-        found["triton"] = triton.__version__
+        found["triton"] = _triton()
     except ImportError:
         found["cuda"] = "absent"
     return {name: version for name, version in found.items() if version != config.PINS[name]}

@@ -13,13 +13,12 @@ import time
 from typing import Any
 
 from repro import config
-from repro.fingerprint import classes, gpu, host, nvml, series, state
-from repro.fingerprint.entry import entry
+from repro.fingerprint import gpu, host, series
 
 # window -> the snapshots at its begin and end
 WINDOWS = {"job": ("before", "after"), "timing": ("warm", "timed")}
 # Memory that other programs may hold of the GPU before ours begins: more than the driver needs means another user.
-FOREIGN_BYTES = 1 << 30
+_FOREIGN_BYTES = 1 << 30
 
 
 class Telemetry:
@@ -30,7 +29,7 @@ class Telemetry:
         self.begin_s = time.monotonic()
         # No CUDA context exists before torch is imported, so memory in use then belongs to other programs.
         self.fresh = "torch" not in sys.modules
-        self.snapshots: dict[str, state.Snapshot] = {}
+        self.snapshots: dict[str, gpu.Snapshot] = {}
         self.marks: list[dict[str, Any]] = []
         self.status, self.period_ms = "off: the run used the CPU", 0
         self._file = -1
@@ -58,8 +57,8 @@ class Telemetry:
 
     def mark(self, name: str) -> None:
         """Take a snapshot under this name, replacing an earlier one, and record its time."""
-        taken = state.snapshot(self.device, self.uuid)
-        taken.values["load_1m"] = host.load()
+        taken = gpu.snapshot(self.device, self.uuid)
+        taken.values["load_1m"] = host.LOAD.ask()
         self.snapshots[name] = taken
         self.marks.append({"name": name, "t_ms": round((taken.t_s - self.begin_s) * 1000)})
 
@@ -91,7 +90,7 @@ class Telemetry:
             a, b = self.snapshots[first], self.snapshots[last]
             if b.t_s < a.t_s:
                 continue
-            windows[name] = {"deltas": state.deltas(a, b)}
+            windows[name] = {"deltas": gpu.deltas(a, b)}
             if taken.n:
                 windows[name] |= series.summary(taken.between(a.t_s, b.t_s))
         sampler = {"status": self.status, "period_ms": self.period_ms, "samples": taken.n, "missing": taken.missing}
@@ -103,24 +102,22 @@ class Telemetry:
         }
         if taken.n:
             found["series"] = taken.to_json(self.begin_s)
-        dynamic = {name: classes.stamped(taken.values) for name, taken in self.snapshots.items()}
+        dynamic = {name: {field: value.to_json() for field, value in taken.values.items()}
+                   for name, taken in self.snapshots.items()}  # fmt: skip
         return {"dynamic": dynamic, "telemetry": found}
 
     def _fastest(self) -> float | None:
         """Return the highest SM clock, MHz, or None."""
-        if self.device != "cuda" or nvml.start():
+        if self.device != "cuda" or gpu.start():
             return None
-        handle, _ = nvml.device(self.uuid)
-        function, given, take = gpu.QUERIES["max_sm_mhz"]
-        told = (
-            nvml.ask(f"DeviceGet{function}", handle, *given, take=take) if handle is not None else entry(None, "nvml")
-        )
-        return float(told.value) if told.value else None
+        handle, _ = gpu.device(self.uuid)
+        fastest = gpu.MAX_SM.ask(handle).value if handle is not None else None
+        return float(fastest) if fastest else None
 
     def _foreign(self) -> list[dict[str, str]]:
         values = self.snapshots["before"].values
         used = values["memory_used_bytes"].value or 0 if "memory_used_bytes" in values else 0
-        if not self.fresh or used <= FOREIGN_BYTES:
+        if not self.fresh or used <= _FOREIGN_BYTES:
             return []
         count = values["compute_processes"].value
         seen = f"{used / 2**30:.1f} GiB of the GPU were in use before the job began; {count} processes seen"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.bundle.write import Bundle
-from repro.fingerprint import series, state
+from repro.fingerprint import gpu, series
 from repro.records import migrate
 from repro.records.base import Record
 from repro.records.row import Row
@@ -188,7 +188,7 @@ def throttled(source: Source) -> str:
     if count := sum(window.samples for _, window, _ in windows):
         return f"of {count} samples in {len(windows)} rows none shows the GPU slowed by heat or power brakes."
     ends = [(row, _value(found, "after", "clock_event_reasons")) for row, found in _states(source)]
-    known = [(row, state.names(bits)) for row, bits in ends if bits is not None]
+    known = [(row, gpu.reasons(bits)) for row, bits in ends if bits is not None]
     if not known:
         return "throttling was not recorded."
     told = [f"{row} ({', '.join(names)})" for row, names in known if set(names) & set(series.SLOWED)]
@@ -217,7 +217,7 @@ def _ends(sources: list[Source]) -> list[Table]:
             energy = [_value(found, when, "energy_mj") for when in ("before", "after")]
             row.append((energy[1] - energy[0]) / 1e3 if None not in energy else None)
             bits = _value(found, "after", "clock_event_reasons")
-            rows.append([*row, None if bits is None else ", ".join(state.names(bits)) or "none"])
+            rows.append([*row, None if bits is None else ", ".join(gpu.reasons(bits)) or "none"])
     names = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C", "power_w": "W"}
     columns = ["row", "bundle",
                *((f"{names[each]} {when}", "quantity") for each in STATE for when in ("before", "after")),
@@ -246,7 +246,7 @@ def _figure(source: Source, found: list[Sampled]) -> Figure:
         _binned(bins, row.columns, number, at - begin, (begin, end), n)
         at += length
     masks, slowing = bins.masks, list(series.SLOWED)
-    lanes = {name: [at for at, mask in enumerate(masks) if name in state.names(mask)] for name in _names(masks)}
+    lanes = {name: [at for at, mask in enumerate(masks) if name in gpu.reasons(mask)] for name in _names(masks)}
     return Figure(
         id=f"clocks-{source.letter}", kind="timeline",
         title=f"Clocks during {source.letter}: {source.machine}, {source.stack}", alt=_alt(found, lanes, len(masks)),
@@ -256,7 +256,7 @@ def _figure(source: Source, found: list[Sampled]) -> Figure:
 
 def _names(masks: list[int]) -> list[str]:
     return list(dict.fromkeys(name for bit in sorted({1 << n for m in masks for n in range(64) if m >> n & 1})
-                              for name in state.names(bit)))  # fmt: skip
+                              for name in gpu.reasons(bit)))  # fmt: skip
 
 
 def _span(row: Sampled) -> tuple[float, float]:

@@ -7,14 +7,17 @@ import sys
 import pytest
 
 from repro import config, fingerprint
-from repro.fingerprint import classes, difference, git, gpu, state
-from repro.fingerprint.entry import entry, hashed
+from repro.fingerprint import classes, container, difference, gpu
+from repro.fingerprint.query import NAMES, Query, answers, hashed
 from repro.records import migrate
 
 
 def test_an_empty_value_is_never_ok():
-    assert entry(None, "git rev-parse").status == "absent"
-    assert entry(None, "nvml", "not_supported").status == "not_supported"
+    query = Query("gcc", "V", lambda: None, "gcc --version")
+    assert query.ask().status == "absent" and query.value(None, "not_supported").status == "not_supported"
+    assert (
+        Query("gcc", "V", lambda: 1 / 0, "gcc --version").ask().status == "failed: ZeroDivisionError: division by zero"
+    )
     values = fingerprint.collect("cpu")["values"]
     assert not [name for name, value in values.items() if value["value"] is None and value["status"] == "ok"]
 
@@ -24,23 +27,22 @@ def test_a_tree_without_history_says_that_its_commit_is_unknown(tmp_path, monkey
         ready()
         monkeypatch.setattr(config, "ROOT", tmp_path)
         monkeypatch.setattr(config, "container_facts", dict)
-        found = git.values()
+        found = answers(container.GIT)
         for name in ("git_commit", "git_dirty"):
             assert found[name].value is None and found[name].status.startswith("unknown: "), found
             assert why in found[name].status
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    assert git.values()["git_commit"].status == "unknown: the tree has no commit"
+    assert answers(container.GIT)["git_commit"].status == "unknown: the tree has no commit"
     monkeypatch.setattr(config, "container_facts", lambda: {"git_sha": "unknown"})
-    assert git.values()["git_dirty"].status == "unknown: the image was built without this build argument"
+    assert answers(container.GIT)["git_dirty"].status == "unknown: the image was built without this build argument"
 
 
-def test_every_field_has_its_class_in_the_one_table():
-    """Those of a GPU too, which no test here can ask."""
-    names = [name for names in classes.FIELDS.values() for name in names]
-    assert len(names) == len(set(names)) and classes.FIELDS.keys() == classes.NAMES.keys()
+def test_every_field_has_one_query_and_one_class():
+    names = [query.name for query in classes.QUERIES]
+    assert len(names) == len(set(names)) and set(classes.CLASS.values()) == NAMES.keys()
     collected = fingerprint.collect("cpu")["values"]
-    of_a_gpu = {*gpu.QUERIES, *gpu.IDENTITIES, *gpu.SYSTEM, *state.NAMES}
-    assert set(collected) | of_a_gpu <= classes.CLASS.keys()
+    outside = {query.name for query in (*gpu.SYSTEM, *gpu.FIELDS, *gpu.STATE)}
+    assert collected.keys() == classes.CLASS.keys() - outside | {"gpu_name"}
     assert all(value["class"] == classes.CLASS[name] for name, value in collected.items())
 
 
@@ -61,18 +63,15 @@ def of_fake(fake_gpu, tmp_path_factory):
 
 def test_every_field_of_a_gpu_has_a_value_or_the_reason_why_not(of_fake):
     values = of_fake["values"]
-    assert {*gpu.QUERIES, *gpu.IDENTITIES, *gpu.SYSTEM, *state.NAMES} <= values.keys() <= classes.CLASS.keys()
+    assert values.keys() == classes.CLASS.keys()
     for name, value in values.items():
         assert (value["value"] is None) == (value["status"] != "ok"), (name, value)
         assert value["class"] == classes.CLASS[name]
     told = {name: value["status"] for name, value in values.items()}
     assert told["application_sm_mhz"] == "not_supported: NVML error 3, Not Supported"
     assert told["inforom"] == "no_permission: NVML error 4, Insufficient Permissions"
-    assert told["driver_branch"] == "function_not_found: NVML error 13, Function Not Found"
     assert told["mps_processes"] == "function_not_found: the driver is older than the binding"
-    assert told["clock_offset_sm_mhz"].startswith("not_supported")  # whose return code the binding drops
-    assert told["memory_temperature_c"].startswith("not_supported") and values["power_instant_w"]["value"] == 345.0
-    assert values["clock_event_reasons"]["source"].endswith("ThrottleReasons")  # the name before driver 535
+    assert values["clock_event_reasons"]["value"] == 4  # by its name before driver 535
     assert values["bandwidth_signature_gb_s"]["value"] == 2 * 3201 * 6144 / 8000
     assert migrate.complaints("fingerprint", of_fake) == []
 
@@ -81,7 +80,7 @@ def test_no_identity_is_stored_as_it_is(of_fake):
     text = json.dumps(of_fake)
     for identity in (UUID, UUID.removeprefix("GPU-"), SERIAL, BUS, "1B:00"):
         assert identity not in text
-    hashes = [of_fake["values"][name]["value"] for name in classes.FIELDS["I"]]
+    hashes = [of_fake["values"][name]["value"] for name in classes.CLASS if classes.CLASS[name] == "I"]
     assert len(set(hashes)) == len(hashes) and all(len(value) == 12 for value in hashes)
     # a short identity cannot be found by trying all: without the UUID its hash is another
     assert hashed(f"gpu_serial_hash|{SERIAL}") != of_fake["values"]["gpu_serial_hash"]["value"]

@@ -84,7 +84,6 @@ def test_a_window_has_its_clocks_reasons_and_counters(fake_gpu):
     assert timing["reasons"] == {"sw_power_cap": 1.0}
     assert 0.5 < timing["deltas"]["energy_mj"] / 350 / 600 < 2  # 350 W
     assert timing["deltas"]["violation_power_ns"] > 0 and timing["deltas"]["violation_thermal_ns"] == 0
-    assert timing["deltas"]["violation_board_limit_ns"].startswith("not_supported")
     columns = telemetry["series"]["columns"]
     assert set(map(len, columns.values())) == {telemetry["sampler"]["samples"]}
     assert columns["t_ms"] == sorted(columns["t_ms"]) and columns["t_ms"][-1] < telemetry["marks"][-1]["t_ms"] + 5

@@ -36,7 +36,7 @@ from conftest import Tool, strict_json
 
 from repro import config, fingerprint
 from repro.engines.base import inbox, outcomes
-from repro.fingerprint import state
+from repro.fingerprint import gpu as fingerprint_gpu
 from repro.fixtures import calibration
 from repro.inputs import philox
 from repro.judge import session
@@ -281,7 +281,7 @@ def test_the_fingerprint_describes_this_gpu_and_hides_its_identity(alone: None) 
     assert len(values["gpu_uuid_hash"]) == 12
     again = fingerprint.collect("cuda")
     assert (again["sku_id"], again["fingerprint_id"]) == (found["sku_id"], found["fingerprint_id"])
-    assert state.snapshot("cuda").values["sm_mhz"].value > 0
+    assert fingerprint_gpu.snapshot("cuda").values["sm_mhz"].value > 0
 
 
 ILLEGAL = """import torch

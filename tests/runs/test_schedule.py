@@ -27,7 +27,7 @@ from repro.engines.base import Attempt, Engine, Slots
 from repro.engines.local import LocalEngine
 from repro.engines.resources import Lease
 from repro.errors import BundleError, EngineError, EngineGone, JobLost, UsageError
-from repro.fingerprint.entry import hashed
+from repro.fingerprint.query import hashed
 from repro.records.job import Job, Outcome
 from repro.records.row import Planned
 from repro.runs.loop import divided, execute, open_bundle
