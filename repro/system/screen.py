@@ -95,21 +95,11 @@ class Screen:
         lines = [[_cell(value) for value in row] for row in rows]
         if self.quiet or not lines:
             return
-        filled = [at for at in range(len(columns)) if at == 0 or any(line[at].plain != EMPTY for line in lines)]
-        columns, lines = [columns[at] for at in filled], [[line[at] for at in filled] for line in lines]
+        columns, lines = _filled(columns, lines)
         kept = fitting(columns, lines, self.width)
-        widths = shared(columns, lines, kept, self.width)
-        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
-        for at in kept:
-            column = columns[at]
-            fixed = column.number or column.whole
-            drawn.add_column(column.title, justify="right" if column.number else "left", no_wrap=fixed,
-                             overflow="fold" if at == 0 or not fixed else "ellipsis", width=widths.get(at))  # fmt: skip
-        for line in lines:
-            drawn.add_row(*(line[at] for at in kept))
         if caption:
             self.title(caption)
-        self.console.print(drawn)
+        self.console.print(_drawn(columns, lines, kept, self.width))
         if left_out := [column.title for at, column in enumerate(columns) if at not in kept]:
             self.line(f"Wider terminals also show {', '.join(left_out)}.", "dim")
         self.console.print()
@@ -173,6 +163,26 @@ def fitting(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: in
             break
         kept.remove(max(optional, key=lambda at: (columns[at].priority, at)))
     return kept
+
+
+def _filled(columns: Sequence[Column], rows: list[list[Text]]) -> tuple[list[Column], list[list[Text]]]:
+    """The columns, and the rows, without columns that hold nothing. The first column stays."""
+    filled = [at for at in range(len(columns)) if at == 0 or any(row[at].plain != EMPTY for row in rows)]
+    return [columns[at] for at in filled], [[row[at] for at in filled] for row in rows]
+
+
+def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[Text]], kept: list[int], width: int) -> Table:
+    """The table of the columns that are kept."""
+    widths = shared(columns, rows, kept, width)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
+    for at in kept:
+        column = columns[at]
+        fixed = column.number or column.whole
+        table.add_column(column.title, justify="right" if column.number else "left", no_wrap=fixed,
+                         overflow="fold" if at == 0 or not fixed else "ellipsis", width=widths.get(at))  # fmt: skip
+    for row in rows:
+        table.add_row(*(row[at] for at in kept))
+    return table
 
 
 def _cell(value: Any) -> Text:

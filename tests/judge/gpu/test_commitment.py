@@ -289,17 +289,7 @@ class Thread:
         if kind == "ld" and op[1] == "param":
             self.registers[names[0]] = self.registers[names[1]]
         elif kind in ("ld", "st"):
-            *words, address = names if kind == "ld" else [*names[1:], names[0]]
-            where = {"ldglobal": self.memory, "ldshared": self.shared, "stshared": self.shared, "stglobal": self.out}
-            space, size, begin = where[kind + op[1]], bits // 8, self.of(address)
-            assert len(words) == (4 if op[2] == "v4" else 1) and begin % (size * len(words)) == 0
-            assert 0 <= begin <= len(space) - size * len(words), "outside of the memory that it was given"
-            for place, word in zip(range(begin, begin + size * len(words), size), words, strict=True):
-                if kind == "ld":
-                    self.registers[word] = int.from_bytes(space[place : place + size], "little")
-                else:
-                    assert isinstance(space, bytearray)
-                    space[place : place + size] = self.of(word).to_bytes(size, "little")
+            self.move(op, bits // 8, names)
         elif kind == "setp":
             assert op[1] in ("eq", "ne") or op[2].startswith("u"), "the registers hold unsigned numbers"
             self.registers[names[0]] = COMPARED[op[1]](self.of(names[1]), self.of(names[2]))
@@ -310,6 +300,20 @@ class Thread:
         else:
             wide = 2 * bits if "wide" in op else int(op[1][1:]) if kind == "cvt" else bits
             self.registers[names[0]] = COMPUTED[kind](*(self.of(name) for name in names[1:])) % (1 << wide)
+
+    def move(self, op: list[str], size: int, names: list[str]) -> None:
+        kind = op[0]
+        *words, address = names if kind == "ld" else [*names[1:], names[0]]
+        where = {"ldglobal": self.memory, "ldshared": self.shared, "stshared": self.shared, "stglobal": self.out}
+        space, begin = where[kind + op[1]], self.of(address)
+        assert len(words) == (4 if op[2] == "v4" else 1) and begin % (size * len(words)) == 0
+        assert 0 <= begin <= len(space) - size * len(words), "outside of the memory that it was given"
+        for place, word in zip(range(begin, begin + size * len(words), size), words, strict=True):
+            if kind == "ld":
+                self.registers[word] = int.from_bytes(space[place : place + size], "little")
+            else:
+                assert isinstance(space, bytearray)
+                space[place : place + size] = self.of(word).to_bytes(size, "little")
 
 
 def followed(memory: bytes, turns: int, first: int, key: bytes) -> bytes:
