@@ -37,69 +37,100 @@ def widen(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 @functools.cache
-def mend() -> None:  # noqa: C901 (one patch after another, each of a few lines)
+def mend() -> None:
     """Patch the interpreter of this process. Raises AttributeError if Triton's functions have other names."""
+    _compute_bfloat16()
+    _skip_needless_work()
+
+
+class _Bfloat16:
+    """Conversions of the interpreter's values from and to bfloat16. kind, single: Triton's types; handle: its class."""
+
+    def __init__(self, language: Any, handle: Any) -> None:
+        self.language, self.handle = language, handle
+        self.kind, self.single, self.truth = language.bfloat16, language.float32, language.int1
+
+    def is_one(self, value: Any) -> bool:
+        return bool(value.dtype.scalar == self.kind)
+
+    def widened(self, value: Any) -> Any:
+        return self.handle(widen(value.data), self.single) if self.is_one(value) else value
+
+    def narrowed(self, value: Any) -> Any:
+        return self.handle(narrow(value.data), self.kind)
+
+    def retyped(self, tensor: Any, converted: Callable[[Any], Any]) -> Any:
+        """Return a tensor of the language with its value converted."""
+        value = converted(tensor.handle)
+        return self.language.tensor(value, tensor.type.with_element_ty(value.dtype))
+
+    def elementwise(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the interpreter's method for numpy functions of one to three values, with operands in float32."""
+
+        def operate(builder: Any, *arguments: Any) -> Any:
+            *operands, op = arguments
+            if op is np.where or not self.is_one(operands[-1]):
+                return original(builder, *arguments)
+            result = original(builder, *[self.widened(value) for value in operands], op)
+            return self.narrowed(result) if result.data.dtype == np.float32 else self.handle(result.data, self.truth)
+
+        return operate
+
+    def reducing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the interpreter's method of reductions and scans, with operands in float32."""
+
+        def apply_impl(operation: Any, inputs: Any) -> Any:
+            if not any(map(self.is_one, inputs)):
+                return original(operation, inputs)
+            results = original(operation, tuple(self.retyped(x, self.widened) if self.is_one(x) else x for x in inputs))
+            results = results if isinstance(results, list | tuple) else [results]
+            pairs = zip(inputs, results, strict=False)
+            return [self.retyped(y, self.narrowed) if self.is_one(x) else y for x, y in pairs]
+
+        return apply_impl
+
+
+def _compute_bfloat16() -> None:
+    """Have every operation on bfloat16 widen its operands to float32 and round its result once."""
     import triton.language as tl
     from triton.runtime import interpreter
 
     builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
-
-    def is_bf16(value: Any) -> bool:
-        return bool(value.dtype.scalar == tl.bfloat16)
-
-    def as_float(value: Any) -> Any:
-        return handle(widen(value.data), tl.float32) if is_bf16(value) else value
-
-    def as_bf16(value: Any) -> Any:
-        return handle(narrow(value.data), tl.bfloat16)
-
-    def through_float32(original: Callable[..., Any]) -> Callable[..., Any]:
-        def operate(self: Any, *arguments: Any) -> Any:
-            *operands, op = arguments
-            if op is np.where or not is_bf16(operands[-1]):
-                return original(self, *arguments)
-            result = original(self, *[as_float(value) for value in operands], op)
-            return as_bf16(result) if result.data.dtype == np.float32 else handle(result.data, tl.int1)
-
-        return operate
+    bf16 = _Bfloat16(tl, handle)
+    cast, fma, dot = builder.cast_impl, builder.create_fma, builder.create_dot
 
     def get_bf16(self: Any, value: Any) -> Any:
         return handle(narrow(np.array([value], np.float32)), tl.bfloat16)
 
-    cast = builder.cast_impl
-
     def cast_impl(self: Any, value: Any, target: Any) -> Any:
-        widened = as_float(value)
-        return as_bf16(widened) if target.scalar == tl.bfloat16 else cast(self, widened, target)
-
-    fma, dot = builder.create_fma, builder.create_dot
+        single = bf16.widened(value)
+        return bf16.narrowed(single) if target.scalar == tl.bfloat16 else cast(self, single, target)
 
     def create_fma(self: Any, a: Any, b: Any, c: Any) -> Any:
-        result = fma(self, as_float(a), as_float(b), as_float(c))
-        return as_bf16(result) if is_bf16(c) else result
+        result = fma(self, bf16.widened(a), bf16.widened(b), bf16.widened(c))
+        return bf16.narrowed(result) if bf16.is_one(c) else result
 
     def create_dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
-        left, right, added = as_float(a), as_float(b), as_float(d)
+        left, right, added = bf16.widened(a), bf16.widened(b), bf16.widened(d)
         if added.data.dtype == np.float32 and left.data.dtype.kind == right.data.dtype.kind == "f":
             sums = np.matmul(left.data, right.data, dtype=np.float64) + added.data
             result = handle(sums.astype(np.float32), tl.float32)
         else:
             result = dot(self, left, right, added, *rest)
-        return as_bf16(result) if is_bf16(d) else result
+        return bf16.narrowed(result) if bf16.is_one(d) else result
 
-    def retyped(tensor: Any, converted: Callable[[Any], Any]) -> Any:
-        value = converted(tensor.handle)
-        return tl.tensor(value, tensor.type.with_element_ty(value.dtype))
+    builder.get_bf16, builder.cast_impl = get_bf16, cast_impl
+    builder.create_fma, builder.create_dot = create_fma, create_dot
+    for name in ("unary_op", "binary_op", "ternary_op"):
+        setattr(builder, name, bf16.elementwise(getattr(builder, name)))
+    for kind in (interpreter.ReduceOps, interpreter.ScanOps):
+        kind.apply_impl = bf16.reducing(kind.apply_impl)
 
-    def of_widened(original: Callable[..., Any]) -> Callable[..., Any]:
-        def apply_impl(self: Any, inputs: Any) -> Any:
-            if not any(map(is_bf16, inputs)):
-                return original(self, inputs)
-            results = original(self, tuple(retyped(x, as_float) if is_bf16(x) else x for x in inputs))
-            results = results if isinstance(results, list | tuple) else [results]
-            return [retyped(y, as_bf16) if is_bf16(x) else y for x, y in zip(inputs, results, strict=False)]
 
-        return apply_impl
+def _skip_needless_work() -> None:
+    """Have calls leave out what has no effect."""
+    import triton.language as tl
+    from triton.runtime import interpreter
 
     known = functools.cache(interpreter._get_np_dtype)  # it makes a table of all types in every call
 
@@ -127,13 +158,7 @@ def mend() -> None:  # noqa: C901 (one patch after another, each of a few lines)
         self.shape, self.numel = extent(kind.shape if kind.is_block() else ())
 
     block_type.__init__, tl.tensor.__init__ = describe_once, make_tensor
-    builder.get_bf16, builder.cast_impl = get_bf16, cast_impl
-    builder.create_fma, builder.create_dot = create_fma, create_dot
     ours = interpreter.interpreter_builder
     ours.options = dataclasses.replace(ours.options, sanitize_overflow=False)
     interpreter._get_np_dtype = numpy_dtype
     interpreter._patch_lang = functools.cache(interpreter._patch_lang)  # it patches `tl` for good, but in every call
-    for name in ("unary_op", "binary_op", "ternary_op"):
-        setattr(builder, name, through_float32(getattr(builder, name)))
-    for kind in (interpreter.ReduceOps, interpreter.ScanOps):
-        kind.apply_impl = of_widened(kind.apply_impl)

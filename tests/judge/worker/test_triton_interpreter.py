@@ -178,7 +178,7 @@ def test_bfloat16_is_what_torch_makes_of_it(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_dev_runs_triton_kernels_where_there_is_no_gpu(dtype: str, judge_tool: Tool):
     """In the judge's own process, which is not set to interpret them, and with the same bfloat16 as in a worker."""
-    file = config.ROOT / "tests" / "honest" / "fp32_rms_norm.py"
+    file = config.ROOT / "artifacts" / "oracle" / "L1_36_RMSNorm.py"
     judge_tool("evaluate", file, "--problem", "L1_36", "--dtype", dtype, "--trust", "dev", "--no-timing", *CPU)
     (row,) = rows(judge_tool.bundles()[0]).values()
     assert [(entry["verdict"], entry["reasons"]) for entry in row["result"]["results"]] == [("correct", [])]
