@@ -13,11 +13,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from repro.artifacts import layout
 from repro.judge.source.bans import bans
 
 Function = ast.FunctionDef
+T = TypeVar("T")
 POINTER = re.compile(r"ptrs?$")
 MEMORY, GRID = ("load", "store"), ("program_id", "num_programs")
 # Functions of `tl` that add up lanes, in an order that the compiler chooses.
@@ -43,6 +45,19 @@ class Edit:
 
 class NotApplicable(Exception):  # noqa: N818 (it ends one rewrite, and is no failure)
     """A rewrite does not fit this source."""
+
+
+def require(why: str, *conditions: object) -> None:
+    """Raise NotApplicable with this reason unless all conditions hold."""
+    if not all(conditions):
+        raise NotApplicable(why)
+
+
+def needed(value: T | None, why: str) -> T:
+    """Return a value. Raises NotApplicable with this reason if there is none."""
+    if value is None:
+        raise NotApplicable(why)
+    return value
 
 
 def sha256(text: str) -> str:
@@ -449,6 +464,34 @@ def pointers(function: Function) -> set[str]:
         if isinstance(node, ast.Name) and node.id in parameters(function):
             found.add(node.id)
     return found
+
+
+def loops_of(statements: list[ast.stmt]) -> list[ast.For]:
+    """Return the loops among some statements."""
+    return [s for s in statements if isinstance(s, ast.For)]
+
+
+def loops_in(node: ast.AST) -> list[ast.For]:
+    """Return all loops in a node, the outermost first."""
+    return [n for n in ast.walk(node) if isinstance(n, ast.For)]
+
+
+def ranged(loop: ast.For, arguments: int) -> list[str]:
+    """Return the texts of the arguments of a loop over `range` or `tl.range`; empty if it has others."""
+    match loop.iter:
+        case ast.Call(func=func, args=args) if ast.unparse(func) in ("range", "tl.range") and len(args) == arguments:
+            return list(map(ast.unparse, args))
+    return []
+
+
+def stored_names(node: ast.AST) -> set[str]:
+    """Return the names that something assigns."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def reads(node: ast.AST, name: str) -> int:
+    """Return how often a name is read."""
+    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
 
 
 def body_of(function: Function) -> list[ast.stmt]:

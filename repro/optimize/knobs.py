@@ -173,33 +173,25 @@ def fits(source: KernelSource, params: Params) -> bool:
 
 def apply(source: KernelSource, params: Params) -> str:
     """Return the source with some knobs turned. Raises NotApplicable for a knob that it lacks."""
-    edits: list[Edit] = []
-    turned: dict[tuple[int, int], str] = {}
+    edits: dict[Edit, None] = {}  # a literal that launches share is turned once
     known = set()
     for launch in source.launches:
-        added = ""
-        for name, value in params.items():
-            kernel, _, parameter = name.partition(".")
-            keyword = launch.keyword(parameter)
-            if kernel != launch.kernel or (keyword is None and parameter not in OPTIONS):
-                continue
-            known.add(name)
-            literal = _literal(source, launch, keyword.value) if keyword is not None else None
-            if parameter == "maxnreg" and value == 0 and keyword is None:
-                continue
-            if keyword is None:
-                added += f"{', ' if added else ''}{parameter}={value}"
-                continue
-            if parameter == "maxnreg" and value == 0:
-                edits.append(source.replace(keyword.value, "None"))
-                continue
-            node = literal if literal is not None else keyword.value
-            turned[(source.start(node), source.end(node))] = str(value)
+        mine = {name.partition(".")[2]: value for name, value in params.items() if name.startswith(f"{launch.kernel}.")}
+        passed = {parameter: launch.keyword(parameter) for parameter in mine}
+        known |= {f"{launch.kernel}.{p}" for p, keyword in passed.items() if keyword is not None or p in OPTIONS}
+        added = []
+        for parameter, value in mine.items():
+            keyword, unlimited = passed[parameter], parameter == "maxnreg" and value == 0
+            if keyword is not None:
+                literal = None if unlimited else _literal(source, launch, keyword.value)
+                edits[source.replace(literal or keyword.value, "None" if unlimited else str(value))] = None
+            elif parameter in OPTIONS and not unlimited:
+                added.append(f"{parameter}={value}")
         if added:
-            edits.append(append_arguments(source, launch, added))
+            edits[append_arguments(source, launch, ", ".join(added))] = None
     if missing := sorted(set(params) - known):
         raise NotApplicable(f"there is no knob {', '.join(missing)}")
-    return source.apply([*edits, *(Edit(*span, text) for span, text in turned.items())])
+    return source.apply(list(edits))
 
 
 def append_arguments(source: KernelSource, launch: Launch, text: str) -> Edit:

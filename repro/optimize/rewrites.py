@@ -32,7 +32,10 @@ from repro.optimize.kernel_source import (
     calls,
     constexprs,
     is_tl,
+    loops_in,
+    loops_of,
     names_in,
+    needed,
     operand,
     parameters,
     parts,
@@ -40,6 +43,9 @@ from repro.optimize.kernel_source import (
     program_axis,
     reached,
     reaches,
+    reads,
+    require,
+    stored_names,
 )
 from repro.optimize.knobs import append_arguments
 
@@ -131,29 +137,20 @@ def _cache_hints(source: KernelSource) -> str:
 @every_kernel
 def _no_masks(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
-    bounds = {}  # text of a comparison that is always true -> its guard
-    for node in ast.walk(kernel):
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Lt):
-            guard = _covered(source, kernel, launch, node)
-            if guard:
-                bounds[ast.unparse(node)] = guard
-    edits, guards = [], []
+    compares = [n for n in ast.walk(kernel) if isinstance(n, ast.Compare) and [*map(type, n.ops)] == [ast.Lt]]
+    # text of a comparison that is always true -> its guard
+    bounds = {ast.unparse(n): guard for n in compares if (guard := _covered(source, kernel, launch, n))}
+    edits, guards = list[Edit](), list[str]()
     for call in calls(kernel, *MEMORY):
-        mask = next((k for k in call.keywords if k.arg == "mask"), None)
-        if mask is None:
-            continue
-        kept, used = _without(kernel, mask.value, bounds)
-        if not used:
-            continue
+        keywords = {str(k.arg): k for k in call.keywords}
+        mask = keywords.get("mask")
+        kept, used = _without(kernel, mask.value, bounds) if mask else ([], [])
         guards += used
-        drop = ("mask", "other") if not kept else ()
-        for keyword in call.keywords:
-            if keyword.arg in drop:
-                edits.append(_removed(source, keyword))
-            elif keyword.arg == "mask":
-                edits.append(source.replace(keyword.value, " & ".join(kept)))
-    if not edits:
-        raise NotApplicable("no mask is of a size that the grid or a loop covers exactly")
+        if mask and used and kept:
+            edits.append(source.replace(mask.value, " & ".join(kept)))
+        elif used:
+            edits += [_removed(source, k) for name, k in keywords.items() if name in ("mask", "other")]
+    require("no mask is of a size that the grid or a loop covers exactly", edits)
     return guarded(source, name, "whole", edits, " and ".join(dict.fromkeys(guards)))
 
 
@@ -217,7 +214,7 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
 
 def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
     """Return whether a variable's only meaning is that of a loop `for variable in range(0, size, block)`."""
-    loops = [n for n in ast.walk(kernel) if isinstance(n, ast.For) and ast.unparse(n.target) == variable]
+    loops = [loop for loop in loops_in(kernel) if ast.unparse(loop.target) == variable]
     wanted = (f"range(0, {size}, {block})", f"tl.range(0, {size}, {block})")
     alone = len(assigned(kernel, variable)) == len(loops)
     return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and alone
@@ -244,21 +241,19 @@ def _constant_sizes(source: KernelSource) -> str:
 
 def _is_size(kernel: Function, name: str) -> bool:
     """Return whether a parameter is used as an integer: as a divisor, a bound of a loop or of an index, or a stride."""
+    sizes, strides = set[str](), set[str]()
     for node in ast.walk(kernel):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.FloorDiv):
-            if name in names_in(node.right):
-                return True
-        elif isinstance(node, ast.For) and name in names_in(node.iter):
-            return True
-        elif isinstance(node, ast.Compare) and any(isinstance(c, ast.Name) and c.id == name for c in node.comparators):
-            return True
-    for call in calls(kernel, *MEMORY):
-        if name in reaches(kernel, address_of(call))[0] and name not in names_in(call):
-            return any(
-                isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Sub) and name in names_in(node)
-                for node in ast.walk(kernel)
-            )
-    return False
+        match node:
+            case ast.BinOp(op=ast.Mod() | ast.FloorDiv(), right=size):
+                sizes |= names_in(size)
+            case ast.BinOp(op=ast.Mult() | ast.Sub()):
+                strides |= names_in(node)
+            case ast.For(iter=bounds):
+                sizes |= names_in(bounds)
+            case ast.Compare(comparators=limits):
+                sizes |= {c.id for c in limits if isinstance(c, ast.Name)}
+    moves = [call for call in calls(kernel, *MEMORY) if name in reaches(kernel, address_of(call))[0]]
+    return name in sizes or (name in strides and any(name not in names_in(call) for call in moves))
 
 
 # -- T12
@@ -272,30 +267,29 @@ def _small_offsets(source: KernelSource, name: str) -> str:
     data: list[ast.expr] = [operand(call, 1, "value") for call in calls(kernel, "store")]
     data += [n for n in ast.walk(kernel) if isinstance(n, ast.Call) and "atomic" in ast.unparse(n.func)]
     places -= {part for node in data for part in reached(kernel, node, lambda n: is_tl(n, "load"))}
-    edits, numbers = [], set[str]()
-    for node in ast.walk(kernel):
-        match node:
-            case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[target]):
-                dot = source.text.encode().index(b".", source.end(value))  # behind a bracket around the value
-                edit = Edit(dot, source.end(node), "")
-            case ast.Call(args=[value, target]) if is_tl(node, "cast"):
-                edit = source.replace(node, source.of(value))
-            case _:
-                continue
-        given = _integers(kernel, value) if ast.unparse(target) == "tl.int64" and node in places else None
-        if given is not None:
-            edits.append(edit)
-            numbers |= given
-    if not edits:
-        raise NotApplicable("no offset is of 64 bits")
-    found = pointers(kernel)
-    told = {p: source.argument(launch, p) for p in parameters(kernel) if p in found | numbers}
-    if not found or None in told.values():
-        raise NotApplicable("a tensor or a number of the launch is not known")
-    tensors = "".join(f"{told[p]}, " for p in told if p in found)
+    casts = [cast for node in ast.walk(kernel) if node in places and (cast := _wide(source, kernel, node))]
+    require("no offset is of 64 bits", casts)
+    bases, numbers = pointers(kernel), set[str]().union(*(given for _, given in casts))
+    passed = {p: source.argument(launch, p) for p in parameters(kernel) if p in bases | numbers}
+    require("a tensor or a number of the launch is not known", bases, None not in passed.values())
+    tensors = "".join(f"{text}, " for p, text in passed.items() if p in bases)
     guard = f"all(t is None or t.numel() <= {SMALL_ELEMENTS} for t in ({tensors.strip()}))"
-    guard += "".join(f" and isinstance({told[p]}, int)" for p in told if p in numbers)
-    return guarded(source, name, "int32", edits, guard)
+    guard += "".join(f" and isinstance({text}, int)" for p, text in passed.items() if p in numbers)
+    return guarded(source, name, "int32", [edit for edit, _ in casts], guard)
+
+
+def _wide(source: KernelSource, kernel: Function, node: ast.AST) -> tuple[Edit, set[str]] | None:
+    """Return the edit that takes a cast to int64 away, and the parameters with which its value is an integer."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[target]):
+            dot = source.text.encode().index(b".", source.end(value))  # behind a bracket around the value
+            edit = Edit(dot, source.end(node), "")
+        case ast.Call(args=[value, target]) if is_tl(node, "cast"):
+            edit = source.replace(node, source.of(value))
+        case _:
+            return None
+    given = _integers(kernel, value) if ast.unparse(target) == "tl.int64" else None
+    return None if given is None else (edit, given)
 
 
 INTEGER = ("range", "tl.range", "tl.static_range", "tl.maximum", "tl.minimum", "tl.multiple_of")
@@ -364,17 +358,13 @@ def _looped(
     kernel, launch = source.kernels[name], source.only_launch(name)
     source.own_ids(name)
     ids = _programs(source, kernel, 0)
-    used = names_in(kernel)
-    if not ids or {"turn", "program"} & used or calls(kernel, "num_programs"):
-        raise NotApplicable("the kernel has no program id of its first axis, or a loop over it")
-    if set(parameters(kernel)) & {
-        n.id for n in ast.walk(kernel) if isinstance(n, ast.Name) and type(n.ctx) is ast.Store
-    }:
-        raise NotApplicable("the kernel changes a parameter, which a second block would see")
-    if any(isinstance(node, ast.Return) for node in ast.walk(kernel)):
-        raise NotApplicable("the kernel returns early")
-    if chosen(launch):
-        raise NotApplicable("the launch chooses between kernels")
+    again = {"turn", "program"} & names_in(kernel) or calls(kernel, "num_programs")
+    require("the kernel has no program id of its first axis, or a loop over it", ids, not again)
+    changed = {*parameters(kernel)} & stored_names(kernel)
+    require("the kernel changes a parameter, which a second block would see", not changed)
+    require("the kernel returns early", not any(isinstance(node, ast.Return) for node in ast.walk(kernel)))
+    require("the launch chooses between kernels", not chosen(launch))
+    require("the kernel has parameters with defaults", not _defaults(kernel))
     parts, body = source.grid_parts(launch), body_of(kernel)
     first = first_statement(source, body[0])
     moved = KernelSource(source.text).apply([source.replace(call, "program") for call in ids]).encode()
@@ -385,8 +375,6 @@ def _looped(
     text += "\n".join(f"        {line}" if line.strip() else line for line in block.split("\n"))
     last = kernel.args.args[-1]
     added = ", ".join(filter(None, (programs, parameter)))
-    if _defaults(kernel):
-        raise NotApplicable("the kernel has parameters with defaults")
     edits = [
         Edit(first, source.end(kernel), text),
         Edit(source.end(last), source.end(last), f", {added}"),
@@ -404,13 +392,13 @@ def _defaults(kernel: Function) -> bool:
 def _flattened(source: KernelSource, name: str) -> str:
     """The first two grid dimensions become one, with the second one fastest."""
     kernel, launch = source.kernels[name], source.only_launch(name)
-    if chosen(launch) or calls(kernel, "num_programs") or _defaults(kernel):
-        raise NotApplicable("the launch chooses between kernels, or the kernel asks for its grid")
+    plain = not chosen(launch) and not _defaults(kernel)
+    require("the launch chooses between kernels, or the kernel asks for its grid", plain,
+            not calls(kernel, "num_programs"))  # fmt: skip
     source.own_ids(name)
     parts = source.grid_parts(launch)
     zero, one, two = (_programs(source, kernel, axis) for axis in range(3))
-    if len(parts) < 2 or not zero or not one:
-        raise NotApplicable("the grid has one dimension")
+    require("the grid has one dimension", len(parts) > 1, zero, one)
     width = source.fresh("programs_1")
     edits = [source.replace(call, f"(tl.program_id(0) // {width})") for call in zero]
     edits += [source.replace(call, f"(tl.program_id(0) % {width})") for call in one]
@@ -479,7 +467,7 @@ def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
 def _vector_accumulator(source: KernelSource, name: str) -> str:
     """`acc += tl.sum(...)` in a loop becomes a sum of vectors that is reduced once, after the loop."""
     kernel = source.kernels[name]
-    for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
+    for loop in loops_in(kernel):
         if not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 3:
             continue
         width = source.of(loop.iter.args[2])
@@ -498,7 +486,7 @@ def _widened(
     axis = ast.unparse(operand(total, 1, "axis"))
     begun = [v for v in assigned(kernel, acc) if not (isinstance(v, ast.BinOp) and v.right is total)]
     plain = {k.arg for k in total.keywords} <= {"axis", "input"}
-    if not axis.isdigit() or len(begun) != 1 or not plain or rewrites_tiles.reads(loop, acc):
+    if not axis.isdigit() or len(begun) != 1 or not plain or reads(loop, acc):
         raise NotApplicable("the reduction's axis, or the accumulator's start, is not plain")
     match begun[0]:
         case ast.Call(args=[ast.List() | ast.Tuple() as shape, *_]) if is_tl(begun[0], "zeros"):
@@ -521,31 +509,23 @@ def _widened(
 def _register_tile(source: KernelSource, name: str) -> str:
     """Two loops over the same rows become one tile of all rows, which is read once and stays in registers."""
     kernel, launch = source.kernels[name], source.only_launch(name)
-    loops = [n for n in body_of(kernel) if isinstance(n, ast.For)]
-    if len(loops) != 2 or ast.unparse(loops[0].iter) != ast.unparse(loops[1].iter):
-        raise NotApplicable("there are not two equal loops")
+    loops = loops_of(body_of(kernel))
+    require("there are not two equal loops", len(loops) == 2, len({ast.unparse(loop.iter) for loop in loops}) == 1)
     first, second = loops
-    match first.iter:
-        case ast.Call(args=[ast.Constant(value=0), ast.Name(id=rows)]) if ast.unparse(first.target) == ast.unparse(
-            second.target
-        ):
-            count = source.constant(launch, rows)
-        case _:
-            count = None
-    if count is None or chosen(launch) or not _innermost(first):
-        raise NotApplicable("the loops do not count the rows of one argument")
+    rows = _rows(first)
+    counted = "the loops do not count the rows of one argument"
+    count = needed(source.constant(launch, rows), counted)
+    same = ast.unparse(first.target) == ast.unparse(second.target)
+    require(counted, rows, same, not chosen(launch), _innermost(first))
     summed = [(loop, ast.unparse(s.target)) for loop in loops for s in loop.body if isinstance(s, ast.AugAssign)]
-    if any(rewrites_tiles.reads(loop, name) for loop, name in summed):
-        raise NotApplicable("a row depends on the one before it")
+    require("a row depends on the one before it", not any(reads(loop, name) for loop, name in summed))
     row, tile = ast.unparse(first.target), source.fresh("TILE")
-    loads = [c for c in calls(first, "load")]
-    again = [c for c in calls(second, "load")]
-    if len(loads) != 1 or len(again) != 1 or not calls(second, "store"):
-        raise NotApplicable("the loops do not read one tensor each")
-    kept, repeated = _holder(first, loads[0]), _holder(second, again[0])
-    same = kept is not None and repeated is not None and kept[0] == repeated[0]
-    if not same or repeated is None or _address(first, loads[0]) != _address(second, again[0]):
-        raise NotApplicable("the loops read different addresses")
+    loads, again = calls(first, "load"), calls(second, "load")
+    one = len(loads) == 1 and len(again) == 1
+    require("the loops do not read one tensor each", one, calls(second, "store"))
+    other = "the loops read different addresses"
+    kept, repeated = needed(_holder(first, loads[0]), other), needed(_holder(second, again[0]), other)
+    require(other, kept[0] == repeated[0], _address(first, loads[0]) == _address(second, again[0]))
     inside = f"({row} < {rows})"
     lines = [f"    {row} = tl.arange(0, {tile})[:, None]"]
     lines += _tiled(source, first, inside, None)
@@ -558,6 +538,14 @@ def _register_tile(source: KernelSource, name: str) -> str:
         Edit(source.end(last), source.end(last), f", {tile}: tl.constexpr"),
     ]
     return copied(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", f"{tile}=triton.next_power_of_2({count})")
+
+
+def _rows(loop: ast.For) -> str:
+    """Return the name up to which a loop counts from 0; "" for any other loop."""
+    match loop.iter:
+        case ast.Call(args=[ast.Constant(value=0), ast.Name(id=rows)]):
+            return rows
+    return ""
 
 
 def _holder(loop: ast.For, load: ast.Call) -> tuple[str, ast.Assign] | None:

@@ -22,12 +22,17 @@ from repro.optimize.kernel_source import (
     calls,
     constexprs,
     is_tl,
+    loops_of,
     names_in,
+    needed,
     operand,
     parameters,
+    ranged,
+    require,
+    stored_names,
 )
 from repro.optimize.knobs import append_arguments
-from repro.optimize.rewrites_tiles import first_tensor, programs_at_once, range_of, stored_names
+from repro.optimize.rewrites_tiles import first_tensor, programs_at_once, range_of
 
 # -- T23
 
@@ -41,22 +46,21 @@ def split_rows(source: KernelSource, name: str) -> str:
     """
     kernel, launch = source.kernels[name], source.only_launch(name)
     body = body_of(kernel)
-    loops = [s for s in body if isinstance(s, ast.For)]
-    if len(loops) < 2 or loops[-1] is not body[-1]:
-        raise NotApplicable("there are not several passes, of which the last one stores")
+    loops = loops_of(body)
+    passes = len(loops) > 1 and loops[-1] is body[-1]
+    require("there are not several passes, of which the last one stores", passes)
     block, end = _steps(kernel, loops)
     vectors = [_vector(kernel, loop, block) for loop in loops[:-1]]
     stores = [len(calls(loop, "store")) for loop in loops]
-    if any(stores[:-1]) or stores[-1] != len(calls(kernel, "store")):
-        raise NotApplicable("something is stored before the last pass")
+    require("something is stored before the last pass", stores == [0] * len(vectors) + [len(calls(kernel, "store"))])
     grid, statement = source.grid_parts(launch), statement_of(launch)
     length, tensor = launch.keyword(block), first_tensor(source, launch, kernel)
-    asks = [axis_of(call) for call in calls(kernel, "program_id")]
     source.own_ids(name)
-    if len(grid) != 1 or set(asks) != {"0"} or calls(kernel, "num_programs") or chosen(launch) or kernel.args.defaults:
-        raise NotApplicable("the grid is not one program for each row")
-    if length is None or tensor is None:
-        raise NotApplicable("the block or a tensor of the launch is not known")
+    by_row = len(grid) == 1 and {axis_of(call) for call in calls(kernel, "program_id")} == {"0"}
+    plain = not calls(kernel, "num_programs") and not chosen(launch) and not kernel.args.defaults
+    require("the grid is not one program for each row", by_row, plain)
+    unknown = "the block or a tensor of the launch is not known"
+    length, tensor = needed(length, unknown), needed(tensor, unknown)
     parts, split, count, buffer, size = map(source.fresh, ("parts_ptr", "SPLIT", "split", "parts", "block"))
     share = f"tl.cdiv(tl.cdiv({end}, {split}), {block}) * {block}"
 
@@ -102,16 +106,12 @@ def split_rows(source: KernelSource, name: str) -> str:
 
 def _steps(kernel: Function, loops: list[ast.For]) -> tuple[str, str]:
     """Return the block and the end that all loops share: `for start in range(0, END, BLOCK)`."""
-    for loop in loops:
-        call = loop.iter
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("range", "tl.range") or len(call.args) != 3:
-            raise NotApplicable("a pass is no loop in steps of a block")
-    spans = [[ast.unparse(a) for a in range_of(loop).args] for loop in loops]
+    spans = [ranged(loop, 3) for loop in loops]
+    require("a pass is no loop in steps of a block", *spans)
     first, end, block = spans[0]
-    if any(span != spans[0] for span in spans) or first != "0" or block not in constexprs(kernel):
-        raise NotApplicable("the passes are not over the same row")
-    if end not in parameters(kernel):
-        raise NotApplicable("the length of a row is not an argument")
+    same = all(span == spans[0] for span in spans)
+    require("the passes are not over the same row", same, first == "0", block in constexprs(kernel))
+    require("the length of a row is not an argument", end in parameters(kernel))
     return block, end
 
 
@@ -130,38 +130,48 @@ def _pass(kernel: Function, loop: ast.For) -> _Pass | None:
     """Return what a loop fills, beginning with zeros or with -inf everywhere; None for any other loop."""
     outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
     carried = [n for n in stored_names(ast.Module(loop.body, [])) if assigned(outside, n)]
-    begun = assigned(outside, carried[0]) if len(carried) == 1 else []
-    updates = [s for s in loop.body if carried and carried[0] in stored_names(s)]
+    if len(carried) != 1:
+        return None
+    (name,) = carried
+    begun, updates = assigned(outside, name), [s for s in loop.body if name in stored_names(s)]
     if len(begun) != 1 or len(updates) != 1:
         return None
-    (name,), (first,) = carried, begun
-    least = "-inf" in ast.unparse(first) or "-float('inf')" in ast.unparse(first)
-    kind, value = "sum", None
-    match updates[0]:
+    kind, value = _joins(updates[0], name)
+    shape = _begins(begun[0], kind)
+    rest = [s for s in loop.body if s not in updates]
+    return _Pass(name, kind, shape, value, rest) if value is not None and shape else None
+
+
+def _joins(update: ast.stmt, name: str) -> tuple[str, ast.expr | None]:
+    """Return how a statement joins a value to a name, `sum` or `maximum`, and the value; None if it does not."""
+    match update:
         case ast.AugAssign(op=ast.Add(), value=added):
-            value = added
+            return "sum", added
         case ast.Assign(value=ast.BinOp(left=ast.Name(id=left), op=ast.Add(), right=added)) if left == name:
-            value = added
+            return "sum", added
         case ast.Assign(value=ast.Call(args=[one, other]) as call) if is_tl(call, "maximum"):
             met = [a for a in (one, other) if ast.unparse(a) != name]
-            kind, value = "maximum", met[0] if len(met) == 1 else None
-    if value is None or (kind == "maximum") is not least:
-        return None
+            return "maximum", met[0] if len(met) == 1 else None
+    return "", None
+
+
+def _begins(first: ast.expr, kind: str) -> str:
+    """Return the shape of what a sum or a maximum begins with, "number" for one; "" if it is not zero or -inf."""
+    text = ast.unparse(first)
+    least = "-inf" in text or "-float('inf')" in text
+    if least is not (kind == "maximum"):
+        return ""
     if isinstance(first, ast.Call) and is_tl(first, "full" if least else "zeros"):
-        shape = ast.unparse(operand(first, 0, "shape"))
-    elif ast.unparse(first) in ("0.0", "float('-inf')", "-float('inf')"):
-        shape = "number"
-    else:
-        return None
-    return _Pass(name, kind, shape, value, [s for s in loop.body if s not in updates])
+        return ast.unparse(operand(first, 0, "shape"))
+    return "number" if text in ("0.0", "float('-inf')", "-float('inf')") else ""
 
 
 def _vector(kernel: Function, loop: ast.For, block: str) -> tuple[str, str]:
     """Return the vector of one block that a loop fills, and how a part is joined to it (`{}`: the part)."""
-    found = _pass(kernel, loop)
-    if found is None or found.shape not in (f"[{block}]", f"({block},)"):
-        raise NotApplicable("a pass does not fill one vector with sums or maxima")
-    return found.name, found.name + " + {}" if found.kind == "sum" else f"tl.maximum({found.name}, {{}})"
+    no_vector = "a pass does not fill one vector with sums or maxima"
+    filled = needed(_pass(kernel, loop), no_vector)
+    require(no_vector, filled.shape in (f"[{block}]", f"({block},)"))
+    return filled.name, filled.name + " + {}" if filled.kind == "sum" else f"tl.maximum({filled.name}, {{}})"
 
 
 # -- T24
@@ -191,7 +201,7 @@ def _joined(
 ) -> str | None:
     """Return the text of one loop in the place of two and of what lies between them; None if they do not fit."""
     rises, adds = _pass(kernel, one), _pass(kernel, other)
-    if rises is None or adds is None or (rises.kind, adds.kind) != ("maximum", "sum") or rises.shape != adds.shape:
+    if rises is None or adds is None or calls(one, "store") or calls(other, "store"):
         return None
     top, total = rises.name, adds.name
     begun = [s for s in between if total in stored_names(s)]
@@ -199,15 +209,7 @@ def _joined(
     lanes = _largest(kept, top)
     largest = lanes if lanes in names_in(ast.Module(other.body, [])) else top
     power = _power(adds.value, largest)
-    if power is None or calls(one, "store") or calls(other, "store"):
-        return None
-    first, second = [*rises.others, ast.Expr(rises.value)], [*adds.others, ast.Expr(adds.value)]
-    made = set[str]().union(*map(stored_names, kept))
-    known = names_in(ast.Module(second, [])) & {top, *made}  # what the second loop knows of the first
-    early = names_in(ast.Module(begun, [])) & {top, *made, *stored_names(one)}
-    if known != {largest} or early or top in made or top in names_in(ast.Module(first, [])):
-        return None
-    if total in names_in(ast.Module([*first, *kept, *second], [])):
+    if power is None or not _separate(rises, adds, stored_names(one), begun, kept, largest):
         return None
     higher, shift = source.fresh("higher"), source.fresh("shift")
     inside = [
@@ -227,6 +229,25 @@ def _joined(
     if largest != top:  # lanes have maxima of their own
         lines.append(f"{total} = {total} * {_raised(power, largest, largest, top)}")
     return "\n".join(" " * one.col_offset + line for line in lines)
+
+
+def _separate(
+    rises: _Pass, adds: _Pass, made_by_first: set[str], begun: list[ast.stmt], kept: list[ast.stmt], largest: str
+) -> bool:
+    """Return whether a sum depends on the maximum before it through `largest` alone, and nothing else on either.
+
+    begun, kept: what lies between the two loops and begins the sum, or does not.
+    """
+    first, second = [*rises.others, ast.Expr(rises.value)], [*adds.others, ast.Expr(adds.value)]
+    made = set[str]().union(*map(stored_names, kept))
+    known = names_in(ast.Module(second, [])) & {rises.name, *made}  # what the second loop knows of the first
+    early = names_in(ast.Module(begun, [])) & {rises.name, *made, *made_by_first}
+    return all((
+        (rises.kind, adds.kind, rises.shape) == ("maximum", "sum", adds.shape),
+        known == {largest} and not early,
+        rises.name not in made | names_in(ast.Module(first, [])),
+        adds.name not in names_in(ast.Module([*first, *kept, *second], [])),
+    ))  # fmt: skip
 
 
 def _largest(between: list[ast.stmt], top: str) -> str:

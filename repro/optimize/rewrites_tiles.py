@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from repro.optimize.guards import chosen, copied, every_kernel, first_statement, statement_of
 from repro.optimize.kernel_source import (
@@ -30,14 +31,21 @@ from repro.optimize.kernel_source import (
     is_tl,
     joined,
     lanewise,
+    loops_in,
+    loops_of,
     mask_of,
     names_in,
+    needed,
     operand,
     parameters,
     pointers,
     program_axis,
+    ranged,
     reached,
     reaches,
+    reads,
+    require,
+    stored_names,
     value_of,
 )
 from repro.optimize.knobs import append_arguments
@@ -65,18 +73,17 @@ def split_reduction(source: KernelSource, name: str) -> str:
     loop, total, block = _sum_loop(kernel)
     stores = calls(kernel, "store")
     source.own_ids(name)
-    value = operand(stores[0], 1, "value") if len(stores) == 1 else None
-    if value is None or not _is_sum(kernel, value, total) or chosen(launch) or kernel.args.defaults:
-        raise NotApplicable("the sum is not stored as it is")
+    require("the sum is not stored as it is", len(stores) == 1, not chosen(launch), not kernel.args.defaults)
+    value = operand(stores[0], 1, "value")
+    require("the sum is not stored as it is", _is_sum(kernel, value, total))
     target = _written(kernel, stores[0])
     output = source.argument(launch, target)
     statement = statement_of(launch)
     made = assigned(launch.function, output) if output and output.isidentifier() else []
-    if not any(isinstance(v, ast.Call) and ast.unparse(v.func).startswith("torch.empty") for v in made):
-        raise NotApplicable("the output is not allocated beside the launch")
+    empty = any(isinstance(v, ast.Call) and ast.unparse(v.func).startswith("torch.empty") for v in made)
+    require("the output is not allocated beside the launch", empty)
     parts = source.grid_parts(launch)
-    if len(parts) > 2:
-        raise NotApplicable("the grid has no dimension left")
+    require("the grid has no dimension left", len(parts) < 3)
     parameter, size, count = source.fresh("SPLIT"), source.fresh("out_elements"), source.fresh("split")
     partial, adder = source.fresh("partial"), source.fresh("add_parts")
     end, at = source.of(range_of(loop).args[1]), f"tl.program_id({len(parts)})"
@@ -84,8 +91,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
     address = address_of(stores[0])
     last = kernel.args.args[-1]
     passed = next((v for v in launch.call.args if ast.unparse(v) == output), None)
-    if passed is None:
-        raise NotApplicable("the output is not passed by its place")
+    passed = needed(passed, "the output is not passed by its place")
     begin = first_statement(source, statement)
     indent = " " * statement.col_offset
     before = (
@@ -131,33 +137,26 @@ def range_of(loop: ast.For) -> ast.Call:
 
 def _sum_loop(kernel: Function) -> tuple[ast.For, str, str]:
     """Return the one outer loop in steps of a block, the sum that it fills from zeros, and the block."""
-    loops = [n for n in body_of(kernel) if isinstance(n, ast.For)]
-    if len(loops) != 1 or not isinstance(loops[0].iter, ast.Call) or len(loops[0].iter.args) != 3:
-        raise NotApplicable("there is not one loop in steps of a block")
+    loops = loops_of(body_of(kernel))
+    steps = "there is not one loop from 0 in steps of a block"
+    require(steps, len(loops) == 1)
     (loop,) = loops
-    call = range_of(loop)
-    step = ast.unparse(call.args[2])
-    if (
-        ast.unparse(call.func) not in ("range", "tl.range")
-        or ast.unparse(call.args[0]) != "0"
-        or step not in constexprs(kernel)
-    ):
-        raise NotApplicable("the loop does not begin at 0, or has no constant step")
-    inside = ast.Module(loop.body, [])
-    added = [n for n in ast.walk(inside) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)]
-    sums = sorted({n.target.id for n in added if isinstance(n.target, ast.Name)})
+    start, _, step = ranged(loop, 3) or ("", "", "")
+    require(steps, start == "0", step in constexprs(kernel))
+    carried, outside = carried_by(kernel, loop)
+    require("the loop does not fill one sum from zeros", len(carried) == 1)
+    (name,) = carried
+    added = any(isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add) and ast.unparse(n.target) == name
+                for n in ast.walk(loop))  # fmt: skip
+    begun = assigned(outside, name)
+    require("the loop does not fill one sum from zeros", added, len(begun) == 1, is_tl(begun[0], "zeros"))
+    return loop, name, step
+
+
+def carried_by(kernel: Function, loop: ast.For) -> tuple[list[str], ast.Module]:
+    """Return the names that a loop changes and that begin before it, and the kernel without this loop."""
     outside = ast.Module([s for s in kernel.body if s is not loop], [])
-    carried = {n for n in stored_names(inside) if assigned(outside, n)}
-    for name in sums:
-        begun = assigned(outside, name)
-        if len(begun) == 1 and is_tl(begun[0], "zeros") and carried == {name}:
-            return loop, name, step
-    raise NotApplicable("the loop does not fill one sum from zeros")
-
-
-def stored_names(node: ast.AST) -> set[str]:
-    """Return the names that something assigns."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return [name for name in stored_names(ast.Module(loop.body, [])) if assigned(outside, name)], outside
 
 
 def _is_sum(kernel: Function, stored: ast.expr, total: str) -> bool:
@@ -167,10 +166,9 @@ def _is_sum(kernel: Function, stored: ast.expr, total: str) -> bool:
 
 
 def _written(kernel: Function, store: ast.Call) -> str:
-    found = reaches(kernel, address_of(store))[0] & pointers(kernel)
-    if len(found) != 1:
-        raise NotApplicable("the stored address is not of one pointer")
-    return found.pop()
+    bases = reaches(kernel, address_of(store))[0] & pointers(kernel)
+    require("the stored address is not of one pointer", len(bases) == 1)
+    return bases.pop()
 
 
 # -- T7
@@ -181,8 +179,8 @@ def grouped_order(source: KernelSource, name: str) -> str:
     """Programs take the tiles of a product in groups, so that neighbours share rows and columns in L2."""
     kernel = source.kernels[name]
     ids = {axis: [c for c in calls(kernel, "program_id") if axis_of(c) == axis] for axis in "01"}
-    if not calls(kernel, "dot") or not ids["0"] or not ids["1"] or calls(kernel, "num_programs"):
-        raise NotApplicable("it is no product over a grid of two dimensions")
+    two = calls(kernel, "dot") and ids["0"] and ids["1"]
+    require("it is no product over a grid of two dimensions", two, not calls(kernel, "num_programs"))
     source.own_ids(name)
     first, second = source.fresh("tile_0"), source.fresh("tile_1")
     begin = first_statement(source, body_of(kernel)[0])
@@ -201,8 +199,8 @@ def grouped_order(source: KernelSource, name: str) -> str:
 def packed_weight(source: KernelSource, name: str) -> str:
     """A small tensor whose lanes lie K elements apart is transposed before the launch, so that they are neighbours."""
     kernel, launch = source.kernels[name], source.only_launch(name)
-    if not calls(kernel, "dot") or chosen(launch) or kernel.args.defaults:
-        raise NotApplicable("it is no product, or chooses between kernels")
+    plain = not chosen(launch) and not kernel.args.defaults
+    require("it is no product, or chooses between kernels", calls(kernel, "dot"), plain)
     for load in calls(kernel, "load"):
         whole = _inlined(kernel, address_of(load))
         apart = _apart(kernel, whole)
@@ -320,7 +318,7 @@ CONSTANT = (*GRID, *ADDING, "arange", "max", "min", "trans")
 def hoisted(source: KernelSource, name: str) -> str:
     """What a loop computes anew in each turn with the same result is computed before it."""
     kernel = source.kernels[name]
-    for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
+    for loop in loops_in(kernel):
         varying = stored_names(loop)
         edits: list[Edit] = []
         lines: list[str] = []
@@ -383,48 +381,59 @@ class Tile:
 def descriptors(source: KernelSource, name: str) -> str:
     """Loads of whole tiles of matrices go through tensor descriptors, where the hardware copies tiles."""
     kernel, launch = source.kernels[name], source.only_launch(name)
-    if chosen(launch) or kernel.args.defaults:
-        raise NotApplicable("the launch chooses between kernels")
+    require("the launch chooses between kernels", not chosen(launch), not kernel.args.defaults)
     source = _blocks_named(source, launch, {block for tile in _tiles(kernel) for block in tile.blocks})
     kernel, launch = source.kernels[name], source.only_launch(name)
     described = source.fresh("described")
     edits, names, guards, made = list[Edit](), list[str](), list[str](), list[str]()
     for tile in _tiles(kernel):
         strides = (tile.stride, tile.column_stride) if tile.stride else ()
-        told = [source.constant(launch, each) for each in (tile.pointer, *tile.sizes, *tile.blocks, *strides)]
-        if None in told:
+        passed = [source.constant(launch, name) for name in (tile.pointer, *tile.sizes, *tile.blocks, *strides)]
+        if None in passed:
             continue
-        tensor, *numbers = map(str, told)
-        sizes, edges, starts = numbers[:2], numbers[2:4], list(tile.starts)
-        apart, loaded, guard = sizes[1], "{}", f"{tensor}.is_contiguous()"
-        if strides:
-            apart, step = numbers[4:]
-            guard = f"({step}) == 1"
-            if apart.startswith("1"):  # columns of the tile are contiguous
-                sizes, edges, starts, apart, guard = sizes[::-1], edges[::-1], starts[::-1], step, f"({apart}) == 1"
-                loaded = "tl.trans({})"
+        tensor, *numbers = map(str, passed)
+        described_tile = _described(tile, tensor, numbers)
         names.append(f"{source.fresh('tile_desc')}_{len(names)}")
-        edits.append(source.replace(tile.load, loaded.format(f"{names[-1]}.load([{starts[0]}, {starts[1]}])")))
-        guards.append(
-            f"{guard} and ({apart}) % 16 == 0 and {tensor}.data_ptr() % 16 == 0"
-            f" and ({edges[1]}) * {tensor}.element_size() >= 16 and max({edges[0]}, {edges[1]}) <= 256"
-        )
-        shape = f"[{sizes[0]}, {sizes[1]}], [{apart}, 1], [{edges[0]}, {edges[1]}]"
-        made.append(f"{names[-1]}=TensorDescriptor({tensor}, {shape}) if {described} else None")
-    if not edits:
-        raise NotApplicable("no load is of a whole tile of a matrix that the launch names")
+        edits.append(source.replace(tile.load, described_tile.loaded.format(names[-1])))
+        guards.append(described_tile.guard)
+        made.append(f"{names[-1]}=TensorDescriptor({tensor}, {described_tile.shape}) if {described} else None")
+    require("no load is of a whole tile of a matrix that the launch names", edits)
     last = kernel.args.args[-1]
-    edits.append(Edit(source.end(last), source.end(last), "".join(f", {each}" for each in names)))
+    edits.append(Edit(source.end(last), source.end(last), "".join(f", {name}" for name in names)))
     changed = KernelSource(copied(source, kernel.name, "tiles", edits, described, ", ".join(made)))
     statement = statement_of(_launch_of(changed, kernel.name))
     begin, indent = first_statement(changed, statement), " " * statement.col_offset
     wide = f"(not {tensor}.is_cuda or torch.cuda.get_device_capability({tensor}.device)[0] >= 9)"
-    terms = "".join(f"{indent}    and {each}\n" for each in guards)
+    terms = "".join(f"{indent}    and {guard}\n" for guard in guards)
     lines = f"{indent}{described} = (\n{indent}    {wide}\n{terms}{indent})\n"
     top = min(node.lineno for node in changed.tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     place = len("".join(changed.text.splitlines(keepends=True)[: top - 1]).encode())
     line = "from triton.tools.tensor_descriptor import TensorDescriptor\n"
     return changed.apply([Edit(begin, begin, lines), Edit(place, place, line)])
+
+
+class _Described(NamedTuple):
+    """Texts of a tensor descriptor: the load (`{}`: its name), when it holds, and shape, strides and tile."""
+
+    loaded: str
+    guard: str
+    shape: str
+
+
+def _described(tile: Tile, tensor: str, numbers: list[str]) -> _Described:
+    """Return the descriptor of a tile. numbers: rows, columns, the tile's rows and columns, and strides if any."""
+    sizes, edges, starts = numbers[:2], numbers[2:4], list(tile.starts)
+    apart, loaded, guard = sizes[1], "{}", f"{tensor}.is_contiguous()"
+    if len(numbers) > 4:
+        apart, step = numbers[4:]
+        guard = f"({step}) == 1"
+        if apart.startswith("1"):  # columns of the tile are contiguous
+            sizes, edges, starts, apart, guard = sizes[::-1], edges[::-1], starts[::-1], step, f"({apart}) == 1"
+            loaded = "tl.trans({})"
+    guard += f" and ({apart}) % 16 == 0 and {tensor}.data_ptr() % 16 == 0"
+    guard += f" and ({edges[1]}) * {tensor}.element_size() >= 16 and max({edges[0]}, {edges[1]}) <= 256"
+    load = loaded.format(f"{{}}.load([{starts[0]}, {starts[1]}])")
+    return _Described(load, guard, f"[{sizes[0]}, {sizes[1]}], [{apart}, 1], [{edges[0]}, {edges[1]}]")
 
 
 def _tiles(kernel: Function) -> list[Tile]:
@@ -522,45 +531,42 @@ def skipped(source: KernelSource, name: str) -> str:
     The other matrix must be finite: 0 times inf would be no number.
     """
     kernel = source.kernels[name]
-    for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
-        if sum(isinstance(n, ast.For) for n in ast.walk(loop)) > 1:
-            continue
-        for mask in _empty_when(loop):
-            if len(assigned(kernel, mask)) != 1:
-                continue
-            outside = mask not in stored_names(loop)
-            made = next((i for i, s in enumerate(loop.body) if mask in stored_names(s)), len(loop.body))
-            # what does nothing where the mask holds nowhere
-            idle: list[ast.stmt] = [loop] if outside else loop.body[made + 1 :]
-            test = f"if tl.max({mask}.to(tl.int32)) > 0:"
-            if (
-                idle
-                and test not in source.text
-                and not _live_after(kernel, idle) & stored_names(ast.Module(idle, [])) - _sums(loop)
-            ):
-                begin, end, indent = first_statement(source, idle[0]), source.end(idle[-1]), " " * idle[0].col_offset
-                lines = source.text.encode()[begin:end].decode().split("\n")
-                moved = "\n".join(f"    {line}" if line.strip() else line for line in lines)
-                return source.apply([Edit(begin, end, f"{indent}{test}\n{moved}")])
+    innermost = [inner for inner in loops_in(kernel) if len(loops_in(inner)) == 1]
+    for loop, mask in [(inner, mask) for inner in innermost for mask in _empty_when(inner)]:
+        idle = _idle(kernel, loop, mask)
+        test = f"if tl.max({mask}.to(tl.int32)) > 0:"
+        if idle and test not in source.text:
+            begin, end, indent = first_statement(source, idle[0]), source.end(idle[-1]), " " * idle[0].col_offset
+            lines = source.text.encode()[begin:end].decode().split("\n")
+            moved = "\n".join(f"    {line}" if line.strip() else line for line in lines)
+            return source.apply([Edit(begin, end, f"{indent}{test}\n{moved}")])
     raise NotApplicable("no product's tile can be masked everywhere")
+
+
+def _idle(kernel: Function, loop: ast.For, mask: str) -> list[ast.stmt]:
+    """Return the statements that do nothing where a mask holds nowhere; empty if that is not known of them."""
+    if len(assigned(kernel, mask)) != 1:
+        return []
+    made = next((at for at, s in enumerate(loop.body) if mask in stored_names(s)), len(loop.body))
+    idle: list[ast.stmt] = loop.body[made + 1 :] if mask in stored_names(loop) else [loop]
+    live = _live_after(kernel, idle) & stored_names(ast.Module(idle, [])) - _sums(loop)
+    return [] if live else idle
 
 
 def _empty_when(loop: ast.For) -> list[str]:
     """Return the masks that, where they hold nowhere, make every product of a loop zero."""
-    found = []
-    for factor in (o for product in calls(loop, "dot") for o in product.args[:2] if isinstance(o, ast.Name)):
-        for value in assigned(loop, factor.id):
-            load = _uncast(value)
-            if not isinstance(load, ast.Call) or not is_tl(load, "load"):
-                continue
-            mask, other = mask_of(load), _other(load)
+    factors = [o.id for product in calls(loop, "dot") for o in product.args[:2] if isinstance(o, ast.Name)]
+    loads = [(name, value, _uncast(value)) for name in factors for value in assigned(loop, name)]
+    masks = list[ast.expr]()
+    for name, value, load in loads:
+        if not isinstance(load, ast.Call) or not is_tl(load, "load") or _other(load) not in ("0.0", "0"):
+            continue
+        if all(v is value or _zeroed(v, name) for v in assigned(loop, name)):
+            mask = mask_of(load)
             if isinstance(mask, ast.Name) and len(assigned(loop, mask.id)) == 1:
                 (mask,) = assigned(loop, mask.id)
-            kept = all(v is value or _zeroed(v, factor.id) for v in assigned(loop, factor.id))
-            if kept and other in ("0.0", "0"):
-                found += [n.value.id for n in joined(mask)
-                          if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]  # fmt: skip
-    return found
+            masks += joined(mask)
+    return [n.value.id for n in masks if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
 
 
 def _uncast(value: ast.expr) -> ast.expr:
@@ -724,32 +730,24 @@ def row_tiles(source: KernelSource, name: str) -> str:
     """
     kernel, launch = source.kernels[name], source.only_launch(name)
     lanes, statement, axis, block = _flat_lanes(source, kernel, launch)
-    width = next((w for node in ast.walk(kernel) if (w := _divided(node, lanes, ast.Mod))), None)
-    bounds = [n for n in ast.walk(kernel) if isinstance(n, ast.Compare) and lanes in names_in(n)]
-    totals = {ast.unparse(n).removeprefix(f"{lanes} < ") for n in bounds}
-    total = totals.pop() if len(totals) == 1 else ""
-    known = {total, width} <= {p for p in parameters(kernel) if not assigned(kernel, p)}
-    if not known or not grid_covers(source, launch, axis, total, block):
-        raise NotApplicable("no flat index over the whole output is taken apart by a width that is an argument")
+    total, width, bounds = _flat_sizes(kernel, lanes)
+    whole = grid_covers(source, launch, axis, total, block)
+    require("no flat index over the whole output is taken apart by a width that is an argument", width, whole)
     for call in calls(kernel, *MEMORY):
         mask = mask_of(call)
         inside = f"{lanes} < {total}" in map(ast.unparse, joined(mask and value_of(kernel, mask)))
-        if not inside and (is_tl(call, "store") or _by_lane(kernel, call, lanes, width)):
-            raise NotApplicable("an access is not bounded by the size of the output")
+        free = not is_tl(call, "store") and not _by_lane(kernel, call, lanes, width)
+        require("an access is not bounded by the size of the output", inside or free)
     row, column, across = source.fresh("row"), source.fresh("column"), source.fresh("across")
     rows, columns = source.fresh("ROWS"), source.fresh("COLUMNS")
     edits = [source.replace(n, f"(({column} < {width}) & ({source.of(n)}))") for n in bounds]
-    for node in ast.walk(kernel):
-        if _divided(node, lanes, ast.Mod) == width:
-            edits.append(source.replace(node, column))  # type: ignore[arg-type]
-        elif _divided(node, lanes, ast.FloorDiv) == width:
-            edits.append(source.replace(node, row))  # type: ignore[arg-type]
+    for by, text in ((ast.Mod, column), (ast.FloorDiv, row)):
+        edits += [source.replace(n, text) for n in ast.walk(kernel) if _divided(n, lanes, by) == width]  # type: ignore[arg-type]
     shapes = [operand(call, 0, "shape") for call in calls(kernel, "zeros", "full")]
     edits += [source.replace(shape, f"[{rows}, {columns}]") for shape in shapes]
     indent, cast = " " * statement.col_offset, ".to(tl.int64)" if "int64" in ast.unparse(statement) else ""
     parameter = next(a for a in kernel.args.args if a.arg == block)
-    keyword = launch.keyword(block)
-    assert keyword is not None
+    keyword = needed(launch.keyword(block), "the block is not passed by its name")
     grid = source.grid_parts(launch)
     meta = f'triton.cdiv(meta["{width}"], meta["{columns}"])'
     grid[axis] = f'triton.cdiv(triton.cdiv(meta["{total}"], meta["{width}"]), meta["{rows}"]) * {meta}'
@@ -765,36 +763,41 @@ def row_tiles(source: KernelSource, name: str) -> str:
     ])  # fmt: skip
 
 
+def _flat_sizes(kernel: Function, lanes: str) -> tuple[str, str, list[ast.expr]]:
+    """Return the size that bounds the lanes, the width that takes them apart, and their bounds; "" if unknown."""
+    widths = (_divided(node, lanes, ast.Mod) for node in ast.walk(kernel))
+    width = next(filter(None, widths), "")
+    bounds: list[ast.expr] = [n for n in ast.walk(kernel) if isinstance(n, ast.Compare) and lanes in names_in(n)]
+    totals = {ast.unparse(n).removeprefix(f"{lanes} < ") for n in bounds}
+    total = totals.pop() if len(totals) == 1 else ""
+    given_once = {total, width} <= {p for p in parameters(kernel) if not assigned(kernel, p)}
+    return (total, width, bounds) if given_once else ("", "", bounds)
+
+
 def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple[str, ast.stmt, int, str]:
     """Return a kernel's only lanes `program_id(axis) * BLOCK + arange(0, BLOCK)`: name, statement, axis, BLOCK."""
-    found = _lane_statements(kernel)
-    shapes = {ast.unparse(operand(call, 0, "shape")) for call in calls(kernel, "zeros", "full")}
-    if len(found) != 1 or len(calls(kernel, "arange")) != 1 or chosen(launch):
-        raise NotApplicable("the kernel has not one block of lanes, or the launch chooses between kernels")
-    ((lanes, statement),) = found
+    lanes_of, arrays = _lane_statements(kernel), calls(kernel, "zeros", "full")
+    one = len(lanes_of) == 1 and len(calls(kernel, "arange")) == 1
+    require("the kernel has not one block of lanes, or the launch chooses between kernels", one, not chosen(launch))
+    ((lanes, statement),) = lanes_of
     assert isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp)
     block = ast.unparse(operand(calls(statement, "arange")[0], 1, "end"))
-    axis = program_axis(kernel, statement.value.left, block)
-    uses = sum(isinstance(n, ast.Name) and n.id == block for n in ast.walk(kernel))
-    if axis is None or launch.keyword(block) is None or not shapes <= {f"[{block}]", f"({block},)"}:
-        raise NotApplicable("the lanes are no block of a grid dimension, or a tile has another shape")
+    no_block = "the lanes are no block of a grid dimension, or a tile has another shape"
+    axis = needed(program_axis(kernel, statement.value.left, block), no_block)
+    shapes = {ast.unparse(operand(call, 0, "shape")) for call in arrays}
+    require(no_block, launch.keyword(block), shapes <= {f"[{block}]", f"({block},)"})
     _, *others = source.helpers(kernel.name)
-    known = [each.name for each in others]
-    alone = lanewise(kernel, *MEMORY, *GRID, "arange", *known) and all(lanewise(each, *known) for each in others)
-    if not alone or uses != 2 + len(calls(kernel, "zeros", "full")):
-        raise NotApplicable("the block's size or order matters elsewhere")
-    if any(isinstance(n, ast.Subscript) for s in body_of(kernel) for n in ast.walk(s)):
-        raise NotApplicable("the kernel widens its lanes")
+    known = [helper.name for helper in others]
+    alone = lanewise(kernel, *MEMORY, *GRID, "arange", *known) and all(lanewise(helper, *known) for helper in others)
+    uses = sum(isinstance(n, ast.Name) and n.id == block for n in ast.walk(kernel))
+    require("the block's size or order matters elsewhere", alone, uses == 2 + len(arrays))
+    body = ast.Module(body_of(kernel), [])
+    require("the kernel widens its lanes", not any(isinstance(n, ast.Subscript) for n in ast.walk(body)))
     ids = [c for c in calls(kernel, "program_id") if axis_of(c) == str(axis)]
-    begin = [n for n in reaches(kernel, statement.value.left)[0] if assigned(kernel, n)]
-    if len(ids) != 1 or calls(kernel, "num_programs") or any(reads(kernel, n) != 1 for n in begin):
-        raise NotApplicable("the kernel asks elsewhere which program it is")
+    once = all(reads(kernel, n) == 1 for n in reaches(kernel, statement.value.left)[0] if assigned(kernel, n))
+    asks = "the kernel asks elsewhere which program it is"
+    require(asks, len(ids) == 1, not calls(kernel, "num_programs"), once)
     return lanes, statement, axis, block
-
-
-def reads(node: ast.AST, name: str) -> int:
-    """Return how often a name is read."""
-    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
 
 
 def _divided(node: ast.AST, lanes: str, by: type[ast.operator]) -> str | None:
@@ -814,14 +817,14 @@ def _by_lane(kernel: Function, load: ast.Call, lanes: str, width: str | None) ->
 
 def grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, block: str) -> bool:
     """Return whether a grid dimension is `triton.cdiv(total, BLOCK)`, in the launch's words."""
-    told = (source.constant(launch, total), source.constant(launch, block))
+    size, step = (source.constant(launch, name) for name in (total, block))
     try:
         parts = source.grid_parts(launch)
     except NotApplicable:
         return False
-    if axis >= len(parts) or None in told:
+    if axis >= len(parts) or size is None or step is None:
         return False
-    due = ast.dump(ast.parse(f"triton.cdiv({told[0]}, {told[1]})", mode="eval"))
+    due = ast.dump(ast.parse(f"triton.cdiv({size}, {step})", mode="eval"))
     return ast.dump(ast.parse(parts[axis], mode="eval")) == due
 
 
@@ -837,23 +840,11 @@ def turned_operand(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     products = [c for c in calls(kernel, "dot") if "tf32" in "".join(ast.unparse(k.value) for k in c.keywords)]
     sides = ((COLUMNS, ROWS), (ROWS, COLUMNS))  # along K, across it
-    for factor, (along, across) in (pair for c in products for pair in zip(c.args, sides, strict=False)):
-        load = _uncast(value_of(kernel, factor))
-        if not isinstance(load, ast.Call) or not is_tl(load, "load"):
+    for factor, lanes in (pair for c in products for pair in zip(c.args, sides, strict=False)):
+        passed = _strided(source, kernel, launch, factor, lanes)
+        if not passed:
             continue
-        whole = ast.unparse(_inlined(kernel, address_of(load)))
-        strides = [re.findall(rf"{re.escape(lanes)} \* (\w+)", whole) for lanes in (along, across)]
-        found = names_in(ast.parse(whole)) & pointers(kernel)
-        if [len(each) for each in (*strides, found)] != [1, 1, 1]:
-            continue
-        (k,), (other,), (pointer,) = *strides, found
-        passed = [source.passed(launch, each) for each in (pointer, k, other)]
-        shared = any(reads(kernel, each) != 1 or assigned(kernel, each) for each in (pointer, k, other))
-        if None in passed or shared or not isinstance(passed[0], ast.Name):
-            continue
-        matrix, step, rest = (source.of(node) for node in passed if node is not None)
-        if step.startswith("1"):
-            continue
+        matrix, step, rest = map(source.of, passed)
         indent, begin = " " * statement_of(launch).col_offset, first_statement(source, statement_of(launch))
         turned, copy = source.fresh("turned"), source.fresh(f"turned_{matrix}")
         lines = (
@@ -862,9 +853,32 @@ def turned_operand(source: KernelSource, name: str) -> str:
             f"{indent}{copy} = {matrix}.t().contiguous() if {turned} else {matrix}\n"
         )
         new = (copy, f"1 if {turned} else {step}", f"{matrix}.shape[0] if {turned} else {rest}")
-        edits = [source.replace(node, text) for node, text in zip(passed, new, strict=True) if node is not None]
+        edits = [source.replace(node, text) for node, text in zip(passed, new, strict=True)]
         return source.apply([Edit(begin, begin, lines), *edits])
     raise NotApplicable("no product in TF32 reads a matrix across its rows, by two strides")
+
+
+def _strided(
+    source: KernelSource, kernel: Function, launch: Launch, factor: ast.expr, lanes: tuple[str, str]
+) -> list[ast.expr]:
+    """Return what a launch passes for a factor's matrix and its strides along K and across it.
+
+    Empty if the factor is not loaded so, if the kernel uses one of the three elsewhere, or if K is contiguous.
+    """
+    load = _uncast(value_of(kernel, factor))
+    if not isinstance(load, ast.Call) or not is_tl(load, "load"):
+        return []
+    whole = ast.unparse(_inlined(kernel, address_of(load)))
+    strides = [re.findall(rf"{re.escape(lane)} \* (\w+)", whole) for lane in lanes]
+    names = [names_in(ast.parse(whole)) & pointers(kernel), *strides]
+    if [len(found) for found in names] != [1, 1, 1]:
+        return []
+    every = [name for found in names for name in found]
+    passed = [node for name in every if (node := source.passed(launch, name)) is not None]
+    if any(reads(kernel, name) != 1 or assigned(kernel, name) for name in every) or len(passed) < len(every):
+        return []
+    plain = isinstance(passed[0], ast.Name) and not source.of(passed[1]).startswith("1")
+    return passed if plain else []
 
 
 def programs_at_once(tensor: str, otherwise: int) -> str:

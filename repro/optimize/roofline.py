@@ -28,27 +28,32 @@ def diagnose(
 ) -> Diagnosis:
     """Return what bounds a program of this time. counters: totals of `counters.measure`, in per cent."""
     fraction = floor_ms / time_ms if floor_ms and time_ms else None
-    told = {name: counters.get(f"{name}_pct") for name in ("dram", "l1", "l2", "sm", "tensor")} if counters else {}
-    if told.get("dram") is not None and told.get("sm") is not None:
-        share = {name: value / 100 for name, value in told.items() if value is not None}
-        if share["dram"] >= HELD:
-            bound = "memory"
-        else:
-            bound = "compute" if max(share.get("sm", 0.0), share.get("l1", 0.0)) >= HELD else "latency"
-        return Diagnosis(bound, "hardware counters", **share, floor_ms=floor_ms, floor_fraction=fraction,
-                         occupancy=occupancy)  # fmt: skip
-    rates = (
-        {"float32": ceilings.fp32_tflop_s, "bfloat16": ceilings.bf16_tflop_s, "float16": ceilings.fp16_tflop_s}
-        if ceilings
-        else {}
-    )
+    shares, why = _counted(counters), "hardware counters"
+    if not shares:
+        shares, why = _computed(work, dtype, time_ms, ceilings)
+    arithmetic = max(shares.get("sm", 0.0), shares.get("l1", 0.0))
+    bound = "unknown" if not shares else "memory" if shares["dram"] >= HELD else (
+        "compute" if arithmetic >= HELD else "latency")  # fmt: skip
+    return Diagnosis(bound, why, **shares, floor_ms=floor_ms, floor_fraction=fraction, occupancy=occupancy)
+
+
+def _counted(counters: Counters | None) -> dict[str, float]:
+    """Return the measured shares of what the hardware can do, 0 to 1; empty without those of memory and arithmetic."""
+    known = {name: (counters or {}).get(f"{name}_pct") for name in ("dram", "l1", "l2", "sm", "tensor")}
+    shares = {name: value / 100 for name, value in known.items() if value is not None}
+    return shares if {"dram", "sm"} <= shares.keys() else {}
+
+
+def _computed(
+    work: Work | None, dtype: str, time_ms: float | None, ceilings: Ceilings | None
+) -> tuple[dict[str, float], str]:
+    """Return the shares by the problem's work over the time, and how they are known; empty if they are not."""
+    if not ceilings:
+        return {}, "no GPU"
+    rates = {"float32": ceilings.fp32_tflop_s, "bfloat16": ceilings.bf16_tflop_s, "float16": ceilings.fp16_tflop_s}
     rate = rates.get(dtype)
-    if work is None or not time_ms or not ceilings or not rate:
-        why = "no GPU" if not ceilings else "the problem's work at this size is unknown"
-        return Diagnosis("unknown", why, floor_ms=floor_ms, floor_fraction=fraction, occupancy=occupancy)
+    if work is None or not time_ms or not rate:
+        return {}, "the problem's work at this size is unknown"
     moved = (work.read_elements + work.written_elements) * ITEMSIZE[dtype]
-    dram = moved / time_ms / 1e9 / ceilings.copy_tb_s
-    arithmetic = work.flop / time_ms / 1e9 / rate
-    bound = "memory" if dram >= HELD else "compute" if arithmetic >= HELD else "latency"
-    return Diagnosis(bound, "computed, no counters", dram=dram, sm=arithmetic, floor_ms=floor_ms,
-                     floor_fraction=fraction, occupancy=occupancy)  # fmt: skip
+    shares = {"dram": moved / time_ms / 1e9 / ceilings.copy_tb_s, "sm": work.flop / time_ms / 1e9 / rate}
+    return shares, "computed, no counters"
