@@ -176,16 +176,17 @@ def apply(source: KernelSource, params: Params) -> str:
     edits: dict[Edit, None] = {}  # a literal that launches share is turned once
     known = set()
     for launch in source.launches:
-        mine = {name.partition(".")[2]: value for name, value in params.items() if name.startswith(f"{launch.kernel}.")}
-        passed = {parameter: launch.keyword(parameter) for parameter in mine}
-        known |= {f"{launch.kernel}.{p}" for p, keyword in passed.items() if keyword is not None or p in OPTIONS}
         added = []
-        for parameter, value in mine.items():
-            keyword, unlimited = passed[parameter], parameter == "maxnreg" and value == 0
+        for name, value in params.items():
+            kernel, _, parameter = name.partition(".")
+            keyword, unlimited = launch.keyword(parameter), (parameter, value) == ("maxnreg", 0)
+            if kernel != launch.kernel or (keyword is None and parameter not in OPTIONS):
+                continue
+            known.add(name)
             if keyword is not None:
                 literal = None if unlimited else _literal(source, launch, keyword.value)
                 edits[source.replace(literal or keyword.value, "None" if unlimited else str(value))] = None
-            elif parameter in OPTIONS and not unlimited:
+            elif not unlimited:
                 added.append(f"{parameter}={value}")
         if added:
             edits[append_arguments(source, launch, ", ".join(added))] = None

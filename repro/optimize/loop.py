@@ -120,15 +120,7 @@ class Search:
 
     def _round(self) -> None:
         state = self.state
-        state.beam = state.choose_beam()
-        for name in state.beam:
-            if name not in state.diagnoses:
-                state.diagnoses[name] = self._diagnose(state.programs[name])
-        bounds = {name: state.diagnoses[name] for name in state.beam}
-        begun = search.Round(round=state.round, beam=state.beam, diagnoses=bounds)
-        self.journal.note("round", begun.to_json())
-        for name in state.beam:
-            self.view.step(f"round {state.round}: {name} is {state.diagnoses[name].sentence()}")
+        self._choose_beam()
         pool: list[Program] = []
         while len(pool) < state.options.screen and not self._late():
             batch = self._propose(min(ASKED, state.options.screen - len(pool)))
@@ -149,11 +141,21 @@ class Search:
             gain=best.gain, accepted=[p.id for p in chosen if p.accepted],
         )  # fmt: skip
         self.journal.note("selected", selected.to_json())
-        for program in pool:
-            if program.proposer == "inbox":
-                told = f"{program.verdict}: {program.reason}" if program.reason else program.verdict
-                self.view.say(f"{program.why}: {program.id}, {told}")
+        for program in (p for p in pool if p.proposer == "inbox"):
+            verdict = f"{program.verdict}: {program.reason}" if program.reason else program.verdict
+            self.view.say(f"{program.why}: {program.id}, {verdict}")
         self.view.say(self._line(len(pool), chosen, gained))
+
+    def _choose_beam(self) -> None:
+        state = self.state
+        state.beam = state.choose_beam()
+        for name in state.beam:
+            if name not in state.diagnoses:
+                state.diagnoses[name] = self._diagnose(state.programs[name])
+        bounds = {name: state.diagnoses[name] for name in state.beam}
+        self.journal.note("round", search.Round(round=state.round, beam=state.beam, diagnoses=bounds).to_json())
+        for name, diagnosis in bounds.items():
+            self.view.step(f"round {state.round}: {name} is {diagnosis.sentence()}")
 
     def _stop(self) -> str:
         """Return why the search ends after this round, or ""."""
@@ -285,35 +287,38 @@ class Search:
         size = max(1, self._room - len({p.parent for p in new}))
         for start in range(0, len(new), size):
             some = new[start : start + size]
-            parents = [state.programs[name] for name in dict.fromkeys(p.parent or INPUT for p in some)]
-            self.view.step(
-                f"round {state.round}: screening {len(some)} candidates of {', '.join(p.id for p in parents)}"
-            )
-            told = self._check([*parents, *some], "screen")
-            for program in some:
-                self._verdict(program, told, SCREENED)
-                name = program.parent or INPUT
-                if program.passed and program.kind == "E" and not judging.equal_outputs(told, name, program.id):
-                    program.verdict, program.reason = REFUSED, f"its outputs are not those of {name}, bit for bit"
-            right = {p.id for p in parents if p.id in told and told[p.id].verdict == "correct"}
-            good = [p for p in some if p.passed and (p.parent or INPUT) in right]
-            if not good:
-                continue
-            contest = self._time([*[p for p in parents if p.id in right], *good], "screen")
-            for program in good:
-                found = judging.ratio(contest, program.parent or INPUT, program.id)
-                program.quick = found.ratio if found else None
-                self._timed(program, contest)
+            parents = [state.programs[name] for name in dict.fromkeys(p.parent_id for p in some)]
+            of = ", ".join(p.id for p in parents)
+            self.view.step(f"round {state.round}: screening {len(some)} candidates of {of}")
+            judged = self._check([*parents, *some], "screen")
+            self._equal_bits(some, judged)
+            right = [p for p in parents if p.id in judged and judged[p.id].verdict == "correct"]
+            self._quick(right, [p for p in some if p.passed and state.programs[p.parent_id] in right])
+
+    def _equal_bits(self, programs: list[Program], judged: dict[str, Judged]) -> None:
+        """Take verdicts of a screening. A candidate of an exact rewrite must have its parent's outputs."""
+        for program in programs:
+            self._verdict(program, judged, SCREENED)
+            parent = program.parent_id
+            if program.passed and program.kind == "E" and not judging.equal_outputs(judged, parent, program.id):
+                program.verdict, program.reason = REFUSED, f"its outputs are not those of {parent}, bit for bit"
+
+    def _quick(self, parents: list[Program], programs: list[Program]) -> None:
+        """Time candidates beside their parents, quickly."""
+        if not programs:
+            return
+        contest = self._time([*parents, *programs], "screen")
+        for program in programs:
+            gain = judging.ratio(contest, program.parent_id, program.id)
+            program.quick = gain.ratio if gain else None
+            self._timed(program, contest)
 
     def _distinct(self, programs: list[Program]) -> list[Program]:
         """Return the programs whose PTX no other has. Those that `search` made are compiled without the GPU."""
         state, options = self.state, self.state.options
-        machine = self.opened.fingerprint
-        known = machine.values.get("compute_capability") if machine else None
-        capability = str(known.value or "") if known else ""
         if not options.ptx or not programs:
             return programs
-        arch = int(capability.replace(".", "") or DEFAULT_ARCH)
+        arch = self._arch()
         ours = {p.id: p for p in [state.programs[INPUT], *programs] if p.proposer in ("", "search") and not p.ptx}
 
         def perform() -> dict[str, Compiled]:
@@ -322,15 +327,25 @@ class Search:
             return compiled.compile_all(options.problem, options.size, options.dtype, arch, sources)
 
         request = {"arch": arch, "programs": {name: p.address for name, p in ours.items()}}
-        told = self.journal.effect("compiled", request, search.COMPILED, perform) if ours else {}
+        made = self.journal.effect("compiled", request, search.COMPILED, perform) if ours else {}
         for name, program in ours.items():
-            found = told.get(name) or Compiled()
-            twin = next((p for p in state.programs.values() if p.ptx and p.ptx == found.ptx), None)
-            program.ptx = found.ptx
-            program.occupancy = min((k.occupancy for k in found.kernels if k.occupancy is not None), default=None)
-            if twin is not None and program.id != INPUT:
-                program.verdict, program.reason = DUPLICATE, f"the same PTX as {twin.id}"
+            self._compiled(program, made.get(name) or Compiled())
         return [p for p in programs if p.verdict != DUPLICATE]
+
+    def _compiled(self, program: Program, made: Compiled) -> None:
+        """Take what a program was compiled to. One with the PTX of another is a duplicate."""
+        twin = next((p for p in self.state.programs.values() if p.ptx and p.ptx == made.ptx), None)
+        program.ptx = made.ptx
+        program.occupancy = min((k.occupancy for k in made.kernels if k.occupancy is not None), default=None)
+        if twin is not None and program.id != INPUT:
+            program.verdict, program.reason = DUPLICATE, f"the same PTX as {twin.id}"
+
+    def _arch(self) -> int:
+        """Return the architecture to compile for, as 90."""
+        machine = self.opened.fingerprint
+        known = machine.values.get("compute_capability") if machine else None
+        capability = str(known.value or "") if known else ""
+        return int(capability.replace(".", "") or DEFAULT_ARCH)
 
     def _timed(self, program: Program, contest: Contest) -> None:
         """Take a program's time and what timing found wrong with it."""
@@ -348,43 +363,49 @@ class Search:
         order = {p.id: at for at, p in enumerate(pool)}
 
         def expected(program: Program) -> float:
-            return (self.state.programs[program.parent or INPUT].ratio or 1.0) * (program.quick or 0.0)
+            return (self.state.programs[program.parent_id].ratio or 1.0) * (program.quick or 0.0)
 
         return sorted(good, key=lambda p: (-expected(p), order[p.id]))[: self.state.options.finalists]
 
     def _final_round(self, chosen: list[Program]) -> None:
         """Time finalists in full beside their parents and the best, and accept those whose interval excludes 1."""
         state = self.state
-        rivals = dict.fromkeys([self._base(), state.best, *(p.parent or INPUT for p in chosen)])
+        rivals = dict.fromkeys([self._base(), state.best, *(p.parent_id for p in chosen)])
         others = [state.programs[name] for name in rivals]
         self.view.step(f"round {state.round}: {len(chosen)} finalists in full")
-        good, doubted = list[Program](), set[str]()
-        for contest in range(1, CONTESTS + 1):
-            told = self._check([*others, *chosen], keep=list(rivals))
-            for program in chosen:
-                self._verdict(program, told)
-            good = [p for p in chosen if p.correct]
-            if not good:
-                break
-            self._contest([*others, *good])
-            # One contest that rejects what was right in those before is doubtful itself; two that do are believed.
-            found = [p for p in others if not p.correct and p.id not in doubted]
-            for program in found:
-                program.verdict, program.reason = "correct", ""
-            doubted |= {p.id for p in found}
-            compared = any(p.gain for p in good) or not any(p.correct for p in good)
-            if contest == CONTESTS or (compared and not found):
-                break
-            chosen = good
+        good = self._judged_in_full(others, chosen)
         for program in good:
-            program.accepted = bool(program.correct and program.better and program.better.ci95[0] > 1)
-        before, faster = state.best, good
-        if not state.programs[before].correct:
-            faster = [p for p in state.programs.values() if p.correct]
-            known = [p for p in faster if p.accepted and p.gain and p.gain.ci95[0] > 1]
-            before = max(known, key=lambda p: p.ratio).id if known else self._base()
-        faster = [p for p in faster if p.accepted and self._beats(p, before)]
-        state.best = min(faster, key=lambda p: p.time_ms or float("inf")).id if faster else before
+            program.accepted = bool(program.correct and _gains(program.better))
+        best = state.programs[state.best]
+        if not best.correct:  # its last contest rejected it, so the best of those that are right takes its place
+            good = [p for p in state.programs.values() if p.correct]
+            known = [p for p in good if p.accepted and _gains(p.gain)]
+            best = max(known, key=lambda p: p.ratio, default=state.programs[self._base()])
+        faster = [p for p in good if p.accepted and _gains(judging.ratio(self._latest, best.id, p.id))]
+        state.best = min(faster, key=lambda p: p.time_ms or float("inf"), default=best).id
+
+    def _judged_in_full(self, others: list[Program], chosen: list[Program]) -> list[Program]:
+        """Judge candidates beside others in up to CONTESTS contests; return those whose outputs were right.
+
+        One contest that rejects what was right in those before is doubtful itself; two that do are believed.
+        """
+        doubted = set[str]()
+        for _ in range(CONTESTS):
+            judged = self._check([*others, *chosen], keep=[p.id for p in others])
+            for program in chosen:
+                self._verdict(program, judged)
+            chosen = [p for p in chosen if p.correct]
+            if not chosen:
+                break
+            self._contest([*others, *chosen])
+            doubtful = [p for p in others if not p.correct and p.id not in doubted]
+            for program in doubtful:
+                program.verdict, program.reason = "correct", ""
+            doubted |= {p.id for p in doubtful}
+            right = [p for p in chosen if p.correct]
+            if not doubtful and (not right or any(p.gain for p in chosen)):
+                break
+        return chosen
 
     def _base(self) -> str:
         """Return the kernel that gains are over: the input kernel, or its mended copy where that is refused."""
@@ -392,10 +413,6 @@ class Search:
         if first.correct:
             return INPUT
         return next((p.id for p in self.state.programs.values() if p.strategy == "own_output" and p.correct), INPUT)
-
-    def _beats(self, program: Program, best: str) -> bool:
-        found = judging.ratio(self._latest, best, program.id)
-        return found is not None and found.ci95[0] > 1
 
     def _contest(self, programs: list[Program]) -> None:
         """Time programs in full beside each other."""
@@ -409,7 +426,7 @@ class Search:
         for program in programs:
             if program.round == self.state.round or program.id == base:
                 program.gain = self._gain(contest, base, program, programs)
-                program.better = judging.ratio(contest, program.parent or INPUT, program.id)
+                program.better = judging.ratio(contest, program.parent_id, program.id)
 
     def _gain(self, contest: Contest, base: str, program: Program, programs: list[Program]) -> Gain | None:
         """Return a program's speedup over the input kernel: measured, or through a program with a known one.
@@ -448,3 +465,8 @@ class Search:
         if state.spent["tokens"]:
             words.append(f"{state.spent['usd']:.2f} USD, {state.spent['tokens']:.0f} tokens")
         return "; ".join(words)
+
+
+def _gains(gain: Gain | None) -> bool:
+    """Return whether a speedup is above 1 with its whole interval."""
+    return gain is not None and gain.ci95[0] > 1

@@ -263,11 +263,7 @@ def _is_size(kernel: Function, name: str) -> bool:
 def _small_offsets(source: KernelSource, name: str) -> str:
     """Integers that become addresses, and no data, have 32 bits."""
     kernel, launch = source.kernels[name], source.only_launch(name)
-    places = {part for call in calls(kernel, *MEMORY) for part in reached(kernel, address_of(call))}
-    data: list[ast.expr] = [operand(call, 1, "value") for call in calls(kernel, "store")]
-    data += [n for n in ast.walk(kernel) if isinstance(n, ast.Call) and "atomic" in ast.unparse(n.func)]
-    places -= {part for node in data for part in reached(kernel, node, lambda n: is_tl(n, "load"))}
-    casts = [cast for node in ast.walk(kernel) if node in places and (cast := _wide(source, kernel, node))]
+    casts = list(filter(None, (_wide(source, kernel, node) for node in _offsets(kernel))))
     require("no offset is of 64 bits", casts)
     bases, numbers = pointers(kernel), set[str]().union(*(given for _, given in casts))
     passed = {p: source.argument(launch, p) for p in parameters(kernel) if p in bases | numbers}
@@ -276,6 +272,15 @@ def _small_offsets(source: KernelSource, name: str) -> str:
     guard = f"all(t is None or t.numel() <= {SMALL_ELEMENTS} for t in ({tensors.strip()}))"
     guard += "".join(f" and isinstance({text}, int)" for p, text in passed.items() if p in numbers)
     return guarded(source, name, "int32", [edit for edit, _ in casts], guard)
+
+
+def _offsets(kernel: Function) -> list[ast.AST]:
+    """Return the parts of addresses that are no part of what is stored."""
+    places = {part for call in calls(kernel, *MEMORY) for part in reached(kernel, address_of(call))}
+    data: list[ast.expr] = [operand(call, 1, "value") for call in calls(kernel, "store")]
+    data += [n for n in ast.walk(kernel) if isinstance(n, ast.Call) and "atomic" in ast.unparse(n.func)]
+    places -= {part for node in data for part in reached(kernel, node, lambda n: is_tl(n, "load"))}
+    return [node for node in ast.walk(kernel) if node in places]
 
 
 def _wide(source: KernelSource, kernel: Function, node: ast.AST) -> tuple[Edit, set[str]] | None:

@@ -206,8 +206,7 @@ def _joined(
     top, total = rises.name, adds.name
     begun = [s for s in between if total in stored_names(s)]
     kept = [s for s in between if s not in begun]
-    lanes = _largest(kept, top)
-    largest = lanes if lanes in names_in(ast.Module(other.body, [])) else top
+    largest = _largest(kept, top, names_in(ast.Module(other.body, [])))
     power = _power(adds.value, largest)
     if power is None or not _separate(rises, adds, stored_names(one), begun, kept, largest):
         return None
@@ -250,15 +249,15 @@ def _separate(
     ))  # fmt: skip
 
 
-def _largest(between: list[ast.stmt], top: str) -> str:
-    """Return the name of the maximum over the lanes of `top`; "" if there is none."""
+def _largest(between: list[ast.stmt], top: str, read: set[str]) -> str:
+    """Return the name of the maximum over the lanes of `top`; `top` itself if none of those that are read is so."""
     for statement in between:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Name(id=of), *_]) as value) if (
                 of == top and is_tl(value, "max")
             ):
-                return name
-    return ""
+                return name if name in read else top
+    return top
 
 
 def _power(added: ast.expr, largest: str) -> ast.Call | None:

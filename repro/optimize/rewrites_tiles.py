@@ -562,11 +562,15 @@ def _empty_when(loop: ast.For) -> list[str]:
         if not isinstance(load, ast.Call) or not is_tl(load, "load") or _other(load) not in ("0.0", "0"):
             continue
         if all(v is value or _zeroed(v, name) for v in assigned(loop, name)):
-            mask = mask_of(load)
-            if isinstance(mask, ast.Name) and len(assigned(loop, mask.id)) == 1:
-                (mask,) = assigned(loop, mask.id)
-            masks += joined(mask)
+            masks += _mask_parts(loop, load)
     return [n.value.id for n in masks if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
+
+
+def _mask_parts(loop: ast.For, load: ast.Call) -> list[ast.expr]:
+    """Return what `&` joins to a load's mask, which may have a name in the loop."""
+    mask = mask_of(load)
+    named = assigned(loop, mask.id) if isinstance(mask, ast.Name) else []
+    return joined(named[0] if len(named) == 1 else mask)
 
 
 def _uncast(value: ast.expr) -> ast.expr:

@@ -58,6 +58,11 @@ class Program:
         return self.verdict in ("correct", SCREENED)
 
     @property
+    def parent_id(self) -> str:
+        """Return the program that it was made of, which it is compared with."""
+        return self.parent or INPUT
+
+    @property
     def ratio(self) -> float:
         """Return its speedup over the input kernel, 0 if it was not timed in full."""
         return self.gain.ratio if self.gain else 0.0

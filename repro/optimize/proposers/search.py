@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, NotApplicable, refusal
 from repro.optimize.knobs import Knob, Params
-from repro.optimize.state import DUPLICATE, State
+from repro.optimize.state import DUPLICATE, Program, State
 from repro.records.search import Proposal
 
 KNOBS = "knobs"
@@ -43,6 +43,10 @@ class Direction:
     why: str
     stacked: bool = False
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.parent, self.strategy
+
 
 class Search:
     """See the module."""
@@ -58,49 +62,47 @@ class Search:
 
     def propose(self, state: State, count: int) -> list[Proposal]:
         """See Proposer.propose. First every rewrite as it is, then what helped together, then numbers of the best."""
-        beam = [(parent, self._ordered(state, parent)) for parent in state.beam]
+        beam = {parent: self._ordered(state, parent) for parent in state.beam}
         tried = {(p.parent, p.strategy): p.round for p in state.programs.values() if p.proposer == self.name}
-        fresh = [
-            d for parent, every in beam for d in every if d.strategy != KNOBS and (parent, d.strategy) not in tried
-        ]
-        if not fresh:
-            stacked = [self._stacked(state, parent, every) for parent, every in beam]
-            fresh = [d for d in stacked if d is not None and (d.parent, d.strategy) not in tried]
+        rewritten = [d for every in beam.values() for d in every if d.strategy != KNOBS]
+        stacked = (self._stacked(state, parent, every) for parent, every in beam.items())
+        fresh = [d for d in rewritten if d.key not in tried] or [d for d in stacked if d and d.key not in tried]
         if fresh:
             return [p for direction in fresh[:count] for p in self._configurations(state, direction, 1)]
-        every = [d for parent, _ in beam for d in self._made[state.programs[parent].address]]
-        chosen = [d for d in every if tried.get((d.parent, d.strategy), state.round) == state.round]
-        chosen.sort(key=lambda d: -self._promise(state, d))
-        chosen = chosen[: state.options.directions]
-        found: list[Proposal] = []
+        every = (d for parent in beam for d in self._made[state.programs[parent].address])
+        return self._numbers(state, [d for d in every if tried.get(d.key, state.round) == state.round], count)
+
+    def _numbers(self, state: State, untaken: list[Direction], count: int) -> list[Proposal]:
+        """Return configurations of the most promising directions, `count` shared among them."""
+        chosen = sorted(untaken, key=lambda d: -self._promise(state, d))[: state.options.directions]
+        proposals: list[Proposal] = []
         for at, direction in enumerate(chosen):
             share = count // len(chosen) + (at < count % len(chosen))
-            found += self._configurations(state, direction, share)
-        return found
+            proposals += self._configurations(state, direction, share)
+        return proposals
 
     def _promise(self, state: State, direction: Direction) -> float:
         """Return the best speedup over the input kernel that a direction's candidates have shown."""
-        shown = [p.quick or FAILED for p in state.of(direction.parent, direction.strategy)]
+        shown = _best(state.of(direction.parent, direction.strategy))
         usual = 1.0 if direction.strategy == KNOBS else FAILED
-        return (state.programs[direction.parent].ratio or 1.0) * max([usual, *shown])
+        return (state.programs[direction.parent].ratio or 1.0) * max(usual, shown)
 
     def _stacked(self, state: State, parent: str, every: list[Direction]) -> Direction | None:
         """Return the direction that applies all rewrites that helped a program, the best one first; None below two."""
-        quick = {
-            d.strategy: max((p.quick or FAILED for p in state.of(parent, d.strategy)), default=FAILED) for d in every
-        }
-        helped = sorted((name for name, ratio in quick.items() if ratio >= HELPS and name != KNOBS),
-                        key=lambda name: -quick[name])  # fmt: skip
+        quick = {d.strategy: _best(state.of(parent, d.strategy)) for d in every if d.strategy != KNOBS}
+        helped = sorted((name for name, ratio in quick.items() if ratio >= HELPS), key=lambda name: -quick[name])
         source, applied = KernelSource(knobs.named(state.source(parent))), []
-        for name in dict.fromkeys(each for names in helped for each in names.split("+")):
+        for name in dict.fromkeys("+".join(helped).split("+") if helped else []):
             text = rewrites.BY_NAME[name].attempt(source)
             if text is not None:
                 source = KernelSource(knobs.named(text))
                 applied.append(name)
+        if len(applied) < 2:
+            return None
         made, name = self._made[state.programs[parent].address], "+".join(applied)
         known = next((d for d in made if d.strategy == name), None)
-        if known is not None or len(applied) < 2 or refusal(source.text):
-            return known if len(applied) > 1 else None
+        if known is not None or refusal(source.text):
+            return known
         exact = all(rewrites.BY_NAME[n].kind == rewrites.EXACT for n in applied)
         turned = tuple(knobs.find(source))
         made.append(Direction(parent, name, source.text, turned, exact, "what helped, together", stacked=True))
@@ -126,12 +128,12 @@ class Search:
         trials = [(now | p.params, p.quick or FAILED) for p in past if p.verdict != DUPLICATE]
         seen = [now | p.params for p in past]
         asked: list[Params] = []
-        if not past and direction.strategy != KNOBS and count:
-            asked.append(now)
-        if direction.strategy == KNOBS and now not in seen:
+        if direction.strategy != KNOBS:
+            asked = [] if past or not count else [now]
+        elif now not in seen:
             trials, seen = [(now, 1.0), *trials], [now, *seen]
         seed = seed_of(state.options.seed, state.programs[direction.parent].address, direction.strategy, len(past))
-        source, found = KernelSource(direction.text), list[Proposal]()
+        source = KernelSource(direction.text)
 
         def new(params: Params) -> bool:
             return params not in seen and params not in asked and knobs.fits(source, params)
@@ -139,17 +141,25 @@ class Search:
         near = (count - len(asked)) // 2  # neighbours of the best; the rest are the sampler's
         asked += ask(direction.knobs, trials, near, seed, SWEEP, new)
         asked += ask(direction.knobs, trials, count - len(asked), seed, self.sampler, new)
-        for params in asked:
-            turned = {name: value for name, value in params.items() if value != now[name]}
-            exact = direction.exact and all(knob.exact for knob in direction.knobs if knob.name in turned)
-            try:
-                text = knobs.apply(source, turned)
-            except NotApplicable:
-                continue
-            entry = state.programs[direction.parent].entry
-            kind = rewrites.EXACT if exact else rewrites.REASSOCIATES
-            found.append(Proposal(text, entry, direction.parent, direction.strategy, kind, turned, direction.why))
-        return found
+        entry = state.programs[direction.parent].entry
+        turned = [{name: value for name, value in params.items() if value != now[name]} for params in asked]
+        return [p for params in turned if (p := _proposal(direction, source, entry, params)) is not None]
+
+
+def _best(programs: list[Program]) -> float:
+    """Return the best speedup over their parent that candidates have shown in a screening."""
+    return max((p.quick or FAILED for p in programs), default=FAILED)
+
+
+def _proposal(direction: Direction, source: KernelSource, entry: str, turned: Params) -> Proposal | None:
+    """Return a direction with some knobs turned; None where the source lacks one."""
+    exact = direction.exact and all(knob.exact for knob in direction.knobs if knob.name in turned)
+    try:
+        text = knobs.apply(source, turned)
+    except NotApplicable:
+        return None
+    kind = rewrites.EXACT if exact else rewrites.REASSOCIATES
+    return Proposal(text, entry, direction.parent, direction.strategy, kind, turned, direction.why)
 
 
 def directions(parent: str, text: str) -> list[Direction]:
