@@ -402,8 +402,7 @@ class Search:
             for program in doubtful:
                 program.verdict, program.reason = "correct", ""
             doubted |= {p.id for p in doubtful}
-            right = [p for p in chosen if p.correct]
-            if not doubtful and (not right or any(p.gain for p in chosen)):
+            if not doubtful and _compared(chosen):
                 break
         return chosen
 
@@ -465,6 +464,11 @@ class Search:
         if state.spent["tokens"]:
             words.append(f"{state.spent['usd']:.2f} USD, {state.spent['tokens']:.0f} tokens")
         return "; ".join(words)
+
+
+def _compared(programs: list[Program]) -> bool:
+    """Return whether a contest gave a speedup, or rejected all."""
+    return any(p.gain for p in programs) or not any(p.correct for p in programs)
 
 
 def _gains(gain: Gain | None) -> bool:

@@ -556,14 +556,21 @@ def _idle(kernel: Function, loop: ast.For, mask: str) -> list[ast.stmt]:
 def _empty_when(loop: ast.For) -> list[str]:
     """Return the masks that, where they hold nowhere, make every product of a loop zero."""
     factors = [o.id for product in calls(loop, "dot") for o in product.args[:2] if isinstance(o, ast.Name)]
-    loads = [(name, value, _uncast(value)) for name in factors for value in assigned(loop, name)]
-    masks = list[ast.expr]()
-    for name, value, load in loads:
-        if not isinstance(load, ast.Call) or not is_tl(load, "load") or _other(load) not in ("0.0", "0"):
-            continue
-        if all(v is value or _zeroed(v, name) for v in assigned(loop, name)):
-            masks += _mask_parts(loop, load)
+    masks = [part for factor in factors for load in _zero_filled(loop, factor) for part in _mask_parts(loop, load)]
     return [n.value.id for n in masks if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
+
+
+def _zero_filled(loop: ast.For, name: str) -> list[ast.Call]:
+    """Return the loads that a name gets in a loop with zeros outside their mask; its other values keep zeros."""
+    values = assigned(loop, name)
+    loads = [(value, load) for value in values if (load := _load(value)) and _other(load) in ("0.0", "0")]
+    return [load for value, load in loads if all(v is value or _zeroed(v, name) for v in values)]
+
+
+def _load(value: ast.expr) -> ast.Call | None:
+    """Return the load that a value is, perhaps in another type; None for any other value."""
+    load = _uncast(value)
+    return load if isinstance(load, ast.Call) and is_tl(load, "load") else None
 
 
 def _mask_parts(loop: ast.For, load: ast.Call) -> list[ast.expr]:
@@ -869,8 +876,8 @@ def _strided(
 
     Empty if the factor is not loaded so, if the kernel uses one of the three elsewhere, or if K is contiguous.
     """
-    load = _uncast(value_of(kernel, factor))
-    if not isinstance(load, ast.Call) or not is_tl(load, "load"):
+    load = _load(value_of(kernel, factor))
+    if load is None:
         return []
     whole = ast.unparse(_inlined(kernel, address_of(load)))
     strides = [re.findall(rf"{re.escape(lane)} \* (\w+)", whole) for lane in lanes]

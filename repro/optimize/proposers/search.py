@@ -13,7 +13,7 @@ import hashlib
 import importlib.util
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from repro.optimize import knobs, rewrites
@@ -64,13 +64,19 @@ class Search:
         """See Proposer.propose. First every rewrite as it is, then what helped together, then numbers of the best."""
         beam = {parent: self._ordered(state, parent) for parent in state.beam}
         tried = {(p.parent, p.strategy): p.round for p in state.programs.values() if p.proposer == self.name}
-        rewritten = [d for every in beam.values() for d in every if d.strategy != KNOBS]
-        stacked = (self._stacked(state, parent, every) for parent, every in beam.items())
-        fresh = [d for d in rewritten if d.key not in tried] or [d for d in stacked if d and d.key not in tried]
+        fresh = self._fresh(state, beam, tried.keys())
         if fresh:
             return [p for direction in fresh[:count] for p in self._configurations(state, direction, 1)]
         every = (d for parent in beam for d in self._made[state.programs[parent].address])
         return self._numbers(state, [d for d in every if tried.get(d.key, state.round) == state.round], count)
+
+    def _fresh(
+        self, state: State, beam: dict[str, list[Direction]], tried: Collection[tuple[str | None, str]]
+    ) -> list[Direction]:
+        """Return the rewrites that were not tried; where there is none, what helped together."""
+        rewritten = [d for every in beam.values() for d in every if d.strategy != KNOBS and d.key not in tried]
+        stacked = (self._stacked(state, parent, every) for parent, every in beam.items() if not rewritten)
+        return rewritten or [d for d in stacked if d is not None and d.key not in tried]
 
     def _numbers(self, state: State, untaken: list[Direction], count: int) -> list[Proposal]:
         """Return configurations of the most promising directions, `count` shared among them."""
