@@ -54,7 +54,7 @@ def test_where_a_search_stands(tmp_path: Path, tool: Tool) -> None:
     told, file = standing(run), run / "journal.jsonl"
     assert told.startswith("round 1, best r1.") and told.endswith("(not a measurement); stopped: 1 round is done")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:2]))
-    said = tool("status", "--results", tmp_path)
+    said = tool("report", "--live", "--results", tmp_path)
     assert (said.code, said.err) == (0, "") and "-optimize-L1_82@bf16: no round is done; interrupted: " in said.out
     folder = Folder(run)
     held = folder.hold(folder)

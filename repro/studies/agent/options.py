@@ -154,7 +154,7 @@ def chosen_controls(args: argparse.Namespace, device: str, size: str) -> list[Ag
         raise UsageError(f"no control {', '.join(unknown or named)}", f"there are {', '.join(controls.EVERY)}, or none")
     if not named:
         shipped = not args.solutions and agent(args) in SHIPPED
-        timed = device == "cuda" and size == "full" and not args.no_timing
+        timed = device == "cuda" and size == "full" and args.timing
         named = ["nop"] if shipped else list(controls.TORCH) if timed else []
     mine = agent(args) if not args.solutions else ""
     return [controls.EVERY[name]() for name in controls.EVERY if name in named and name != mine]
