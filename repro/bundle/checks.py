@@ -17,7 +17,7 @@ from repro.bundle.storage import Archive
 from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, SOLUTIONS, plan_digest
 from repro.fingerprint import gpu
 from repro.fingerprint.telemetry import WINDOWS
-from repro.records import migrate
+from repro.records import reading
 from repro.records.base import faults
 from repro.records.row import Row
 from repro.records.statement import Statement
@@ -49,7 +49,7 @@ def known_schema(found: Evidence) -> list[str]:
 
 
 def _by_schema(name: str, values: dict[str, Any]) -> list[str]:
-    return [f"{label}: {told}" for label, value in values.items() for told in migrate.complaints(name, value)]
+    return [f"{label}: {told}" for label, value in values.items() for told in reading.complaints(name, value)]
 
 
 def manifest_schema(found: Evidence) -> list[str]:

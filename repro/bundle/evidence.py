@@ -15,7 +15,7 @@ from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import ARCHIVE, Storage
 from repro.bundle.write import FINGERPRINTS, ROWS
 from repro.errors import BundleError, UsageError
-from repro.records import migrate
+from repro.records import reading
 from repro.records.row import Row
 
 
@@ -63,7 +63,7 @@ class Evidence:
         found = {}
         for name, row in self.rows.items():
             with contextlib.suppress(BundleError):
-                found[name] = migrate.row(row)
+                found[name] = reading.row(row)
         return found
 
     def superseded(self) -> Iterator[Row]:
@@ -72,7 +72,7 @@ class Evidence:
         for line in self.lines:
             if line is not last[line["row"]]:
                 with contextlib.suppress(BundleError):
-                    yield migrate.row(line)
+                    yield reading.row(line)
 
     @property
     def plan(self) -> list[str]:

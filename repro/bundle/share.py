@@ -27,7 +27,7 @@ from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import ARCHIVE
 from repro.bundle.write import CLAIMS, DRAWN, FINGERPRINTS, INPUTS, ROWS, SOLUTIONS, plan_digest
 from repro.fingerprint import classes, series
-from repro.records import migrate
+from repro.records import reading
 from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.base import Record
 from repro.records.fingerprint import Fingerprint
@@ -311,7 +311,7 @@ class _Copy:
 
     def _row(self, data: dict[str, Any], machines: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """Return a row without identities, with the ids of the copied fingerprints."""
-        row: dict[str, Any] = self.filter.value(migrate.row(data))
+        row: dict[str, Any] = self.filter.value(reading.row(data))
         if data.get("fingerprint_id") in machines:
             row["fingerprint_id"] = machines[data["fingerprint_id"]]["fingerprint_id"]
         for result in (row.get("result") or {}).get("results", []):

@@ -17,7 +17,7 @@ from repro.bundle.origin import COMMAND, origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
 from repro.errors import BundleError, UsageError
-from repro.records import migrate
+from repro.records import reading
 from repro.records.fingerprint import Fingerprint
 from repro.records.row import Input, Row
 from repro.system import jsonio, signals, stopwatch
@@ -189,7 +189,7 @@ class Bundle:
 
     def record(self, row: str) -> Row:
         """Returns the last row of an id as a record. Raises KeyError or BundleError where it is missing or damaged."""
-        return migrate.row(self.rows[row])
+        return reading.row(self.rows[row])
 
     def records(self) -> dict[str, Row]:
         """Returns the last row of every id as a record. Raises BundleError where one is damaged."""

@@ -39,10 +39,7 @@ class Known(Found):
 
 
 class Fingerprint(Record):
-    """GPU, driver, software and container of the rows that name it.
-
-    Bundles of schema 1 may hold an empty value that says ok.
-    """
+    """GPU, driver, software and container of the rows that name it."""
 
     schema_version: int = Field(ge=1, description="Layout of the fingerprint.")
     taken: str = Field(description="When it was taken, UTC.")

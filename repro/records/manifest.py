@@ -68,13 +68,14 @@ class Packed(Record):
     bytes: int = Field(description="Size of the archive.")
 
 
+# What a closed manifest has.
+_CLOSED = ("finished", "files", "origin", "attempts", "bundle_id")
+
+
 class Manifest(Record):
-    """What was planned, by which code, and the hash of every file.
+    """What was planned, by which code, and the hash of every file."""
 
-    Fields that schema 1 did not write are required of schema 2 alone.
-    """
-
-    schema_version: Literal[1, 2] = Field(description="Layout of the bundle.")
+    schema_version: Literal[2] = Field(description="Layout of the bundle.")
     tool: Annotated[str, Field(pattern=r"^repro \S+$")] = Field(
         description="Name and version of the program that wrote it."
     )
@@ -114,16 +115,12 @@ class Manifest(Record):
 
     @model_validator(mode="after")
     def _closed(self) -> Self:
-        """A bundle that is written has no end, a closed one has it, its files, and since schema 2 its id."""
-        if self.status == "running":
-            lacks = [] if self.finished is None else ["no end"]
-        else:
-            lacks = [name for name in ("finished", "files") if getattr(self, name) is None]
-        if self.schema_version == 2:
-            lacks += [name for name in ("origin", "attempts") if getattr(self, name) is None]
-            if self.status != "running":
-                lacks += ["bundle_id"] if self.bundle_id is None else []
-                lacks += ["files/statement.json"] if "statement.json" not in (self.files or {}) else []
+        """A bundle that is written has no end; a closed one has it, its files and its id."""
+        due = ("origin", "attempts") if self.status == "running" else _CLOSED
+        lacks = [name for name in due if getattr(self, name) is None]
+        lacks += ["no end"] if self.status == "running" and self.finished is not None else []
+        if self.status != "running" and "statement.json" not in (self.files or {}):
+            lacks.append("files/statement.json")
         if lacks:
-            raise ValueError(f"a manifest of schema {self.schema_version}, {self.status}, needs {', '.join(lacks)}")
+            raise ValueError(f"a manifest that is {self.status} needs {', '.join(lacks)}")
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import AliasChoices, Field, field_validator
 
 from repro.records.base import Amount, Number, Record, Text
 from repro.records.verdict import Ratio, Summary, Verdict
@@ -76,7 +76,10 @@ class Timing(Record):
         default_factory=dict, description="Time by the judge's clock that the device time does not explain."
     )
     seal_ms: dict[str, float] = Field(default_factory=dict, description="Time of the commitment to the output.")
-    launches_not_hidden: list[str] = Field(default_factory=list, description="Implementations with visible launches.")
+    launches_not_hidden: list[str] = Field(
+        default_factory=list, validation_alias=AliasChoices("launches_not_hidden", "launches_outlast_gate"),
+        description="Implementations with visible launches.",
+    )  # fmt: skip
     launched_late: list[str] = Field(
         default_factory=list, description="Implementations whose launch took longer than the calls before it."
     )
@@ -144,6 +147,15 @@ class Observed(Record):
     )
     telemetry: dict[str, Any] | None = Field(None, description="The sampler's marks, windows, warnings, and its file.")
     cell_spent_s: dict[str, float] = Field(default_factory=dict, description="Part of the job -> seconds.")
+
+    @field_validator("telemetry", mode="before")
+    @classmethod
+    def _window_of_the_job(cls, observed: Any) -> Any:
+        """The window of a whole job was called `cell` until November 2026."""
+        windows = observed.get("windows") if isinstance(observed, dict) else None
+        if not isinstance(windows, dict) or "cell" not in windows:
+            return observed
+        return observed | {"windows": {"job" if name == "cell" else name: each for name, each in windows.items()}}
 
 
 class JudgeResult(Observed):

@@ -168,9 +168,7 @@ class Verdict(Record):
     labels: list[str] = Field(
         default_factory=list, description="what the source uses: `triton`, `cuda_graph`, `torch_fallback`, …"
     )
-    trust: Literal["audited", "dev", "isolated"] | None = Field(
-        None, description="`audited` or `dev`; schema 1 wrote `isolated`: a process of its own, and no more"
-    )
+    trust: Literal["audited", "dev"] | None = Field(None, description="`audited` or `dev`")
     separation: Literal["user", "process", "none"] | None = Field(
         None, description="`user`, `process` or `none`: what lay between judge and solution"
     )

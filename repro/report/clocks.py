@@ -13,7 +13,6 @@ from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.fingerprint import gpu, series
-from repro.records import migrate
 from repro.records.base import Record
 from repro.records.row import Row
 from repro.report import elements
@@ -108,7 +107,7 @@ class Window(Record):
 
 
 def _told(row: Row) -> dict[str, Any]:
-    return migrate.telemetry(row.result.telemetry) if row.result and row.result.telemetry else {}
+    return (row.result.telemetry if row.result else None) or {}
 
 
 def _series(source: Source) -> tuple[list[Sampled], dict[str, list[str]]]:

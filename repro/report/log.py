@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from repro.problems import constants
-from repro.records import migrate
+from repro.records import reading
 from repro.records.fixture import FixtureRecord
 from repro.records.options import Options
 from repro.records.result import JudgeResult
@@ -143,7 +143,7 @@ def command(source: Source, name: str) -> str:
             words += ["--solutions", f"{arm}={_folder(source, row)}"]
         else:
             words += ["--agent", str(given["agent"])] if given.get("agent") else []
-            words += study.flags(migrate.agent_config(given["study"]), row) if "study" in given else []
+            words += study.flags(reading.agent_config(given["study"]), row) if "study" in given else []
     chosen = {"size": given.get("size"), "device": given.get("device"), "engine": source.report.engine.get("engine")}
     words += [word for flag, value in chosen.items() if value for word in (f"--{flag}", str(value))]
     words += [

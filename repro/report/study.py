@@ -15,7 +15,7 @@ from repro.analysis import published as claims
 from repro.analysis import statistics
 from repro.analysis.statistics import Observation
 from repro.bundle.write import Bundle
-from repro.records import migrate, wording
+from repro.records import reading, wording
 from repro.records.agent import AgentAttempt, AgentConfig, AgentRecord
 from repro.records.base import Amount, Record
 from repro.records.row import Row
@@ -186,7 +186,7 @@ def build(bundle: Bundle, rows: list[Row]) -> Study | None:
     """Return what a report says of a study with an agent or with solutions from folders; None for any other bundle."""
     parameters = bundle.manifest["parameters"]
     folders = parameters.get("solutions")
-    design = migrate.agent_config(parameters["study"]) if "study" in parameters else None
+    design = reading.agent_config(parameters["study"]) if "study" in parameters else None
     if design is None and folders is None:
         return None
     timed = parameters.get("device") == "cuda" and parameters.get("size") == "full" and parameters["options"]["timing"]
@@ -230,7 +230,7 @@ def build(bundle: Bundle, rows: list[Row]) -> Study | None:
 
 def _records(bundle: Bundle, design: AgentConfig) -> list[AgentRecord]:
     names = [f"agents/{name}/job.json" for name in design.order_of_cells]
-    return [migrate.agent_record(content, name) for name in names if (content := bundle.read(name)) is not None]
+    return [reading.agent_record(content, name) for name in names if (content := bundle.read(name)) is not None]
 
 
 def _paired(observations: list[Observation], base: str, other: str) -> Paired | None:

@@ -20,7 +20,7 @@ from repro import config
 from repro.bundle import evidence, seal, verify
 from repro.bundle.write import Bundle, plan_digest
 from repro.fingerprint import digest
-from repro.records import migrate
+from repro.records import reading
 from repro.records.fingerprint import Fingerprint
 from repro.records.job import Outcome
 from repro.records.row import Input, Planned
@@ -264,9 +264,9 @@ def test_a_folder_that_is_no_bundle_is_wrong_use(tool: Tool) -> None:
 # -- schemas
 
 
-@pytest.mark.parametrize("name", migrate.FILES)
+@pytest.mark.parametrize("name", reading.FILES)
 def test_every_record_refuses_an_empty_object(name: str) -> None:
-    assert migrate.complaints(name, {})
+    assert reading.complaints(name, {})
 
 
 def test_report_without_a_path_takes_the_newest_bundle_of_the_self_test_too(tool: Tool) -> None:

@@ -9,7 +9,7 @@ import pytest
 from repro import config, fingerprint
 from repro.fingerprint import classes, container, difference, gpu
 from repro.fingerprint.query import NAMES, Query, answers, hashed
-from repro.records import migrate
+from repro.records import reading
 
 
 def test_an_empty_value_is_never_ok():
@@ -73,7 +73,7 @@ def test_every_field_of_a_gpu_has_a_value_or_the_reason_why_not(of_fake):
     assert told["mps_processes"] == "function_not_found: the driver is older than the binding"
     assert values["clock_event_reasons"]["value"] == 4  # by its name before driver 535
     assert values["bandwidth_signature_gb_s"]["value"] == 2 * 3201 * 6144 / 8000
-    assert migrate.complaints("fingerprint", of_fake) == []
+    assert reading.complaints("fingerprint", of_fake) == []
 
 
 def test_no_identity_is_stored_as_it_is(of_fake):

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from repro.errors import BundleError
-from repro.records import migrate
+from repro.records import reading
 from repro.records.agent import AgentConfig, AgentRecord
 from repro.studies.agent import design
 from repro.studies.agent.design import Design
@@ -33,12 +33,12 @@ def test_a_configuration_is_the_design_with_its_order() -> None:
     told = {"order_of_cells": [unit.id for unit in order], "balance": design.balance(order)}
     found = design.config(plan, order)
     assert jsonio.dumps(found.to_json()) == jsonio.dumps(plan.to_json() | told), "the digest of a plan depends on it"
-    assert migrate.agent_config(found.to_json()) == found
+    assert reading.agent_config(found.to_json()) == found
 
 
 def test_a_configuration_of_an_older_release_has_the_defaults_of_its_time() -> None:
     told = design.config(Design("sdk", "m"), design.units(Design("sdk", "m"), ["L1_36"])).to_json()
-    found = migrate.agent_config({name: value for name, value in told.items() if name != "optimize"})
+    found = reading.agent_config({name: value for name, value in told.items() if name != "optimize"})
     assert found.optimize is False
 
 
@@ -47,7 +47,7 @@ def test_a_configuration_of_a_wrong_type_is_refused(name: str, value: Any) -> No
     plan = Design("sdk", "m")
     told = design.config(plan, design.units(plan, ["L1_36"])).to_json() | {name: value}
     with pytest.raises(BundleError, match="study of the manifest is damaged"):
-        migrate.agent_config(told)
+        reading.agent_config(told)
     with pytest.raises(ValidationError):
         AgentConfig.written(told)
 
@@ -55,11 +55,11 @@ def test_a_configuration_of_a_wrong_type_is_refused(name: str, value: Any) -> No
 def test_a_sitting_is_read_again_as_it_was_written() -> None:
     found = AgentRecord.written(SITTING)
     assert jsonio.dumps(found.to_json()) == jsonio.dumps(SITTING)
-    assert migrate.agent_record(jsonio.render(SITTING), "job.json") == found
+    assert reading.agent_record(jsonio.render(SITTING), "job.json") == found
     assert (found.klass, found.meter.turns, found.meter.kb.calls, found.attempts[0].klass) == ("agent", 3, 0, "agent")
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", jsonio.render(SITTING | {"finished": "yes"})])
 def test_a_damaged_sitting_names_its_file(content: bytes) -> None:
     with pytest.raises(BundleError, match="agents/a/job.json is damaged"):
-        migrate.agent_record(content, "agents/a/job.json")
+        reading.agent_record(content, "agents/a/job.json")

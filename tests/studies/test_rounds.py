@@ -14,7 +14,7 @@ from test_artifact_study import NOT_PYTHON, shipped
 
 from repro.artifacts import sources
 from repro.cli import main
-from repro.records import migrate
+from repro.records import reading
 from repro.records.row import Row
 from repro.studies import artifact_study
 
@@ -134,7 +134,7 @@ def row(times: dict[str, float | None]) -> Row:
     samples = {name: {"gated": {"device_ms": [ms] * 20}} for name, ms in times.items() if ms}
     published = {str(at): 1.0 for at in range(len(times))}
     result = {"results": results, "samples_ms": samples}
-    return migrate.row({"row": "x", "status": "done", "error": "", "problem": NAME, "rounds": published,
+    return reading.row({"row": "x", "status": "done", "error": "", "problem": NAME, "rounds": published,
                         "content": "0" * 16, "wall_s": 1.0, "fingerprint_id": None, "result": result})  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from repro import config
 from repro.bundle.write import Bundle
 from repro.engines.agent import GATEWAY_JSON, JOURNAL, METER, RECORDING, SOLUTIONS, AgentOutcome
 from repro.errors import BundleError, EngineGone, ReproError
-from repro.records import migrate
+from repro.records import reading
 from repro.records.agent import AgentAttempt, AgentRecord
 from repro.studies.agent import sittings
 from repro.studies.agent.design import Design, Unit
@@ -37,7 +37,7 @@ def read(bundle: Bundle, unit: Unit) -> AgentRecord | None:
     """Return the record of a unit, or None if the bundle has none that can be read."""
     name = f"{unit.folder}/{RECORD}"
     try:
-        return migrate.agent_record((bundle.path / name).read_bytes(), name)
+        return reading.agent_record((bundle.path / name).read_bytes(), name)
     except (OSError, BundleError):
         return None
 

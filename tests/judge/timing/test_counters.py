@@ -26,7 +26,7 @@ from repro.judge.isolation import uids
 from repro.judge.processes import launcher as launch
 from repro.judge.timing import counters
 from repro.problems import catalogue
-from repro.records import migrate
+from repro.records import reading
 from repro.report import results
 from repro.studies import artifact_study
 
@@ -420,9 +420,9 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
         {"kernel": "input_kernel", "dtype": "bfloat16", "totals": totals},
         {"kernel": "optimized", "dtype": "float32", "state": "not_run", "why": "it was killed after 120 s"},
     )
-    line = artifact_study.summary(migrate.row(found))
+    line = artifact_study.summary(reading.row(found))
     assert line == "input bfloat16 3 ms at 80 % of DRAM; optimised float32: not run: it was killed after 120 s"
-    profiles = artifact_study.profiles(migrate.row(found))
+    profiles = artifact_study.profiles(reading.row(found))
     report = SimpleNamespace(artifacts=[SimpleNamespace(problem=NAME, profiles=profiles)])
     section = results.profiles([SimpleNamespace(letter="A", report=report)])
     (table,) = section.tables
@@ -434,8 +434,8 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
 def test_a_row_of_profiles_is_not_taken_for_the_artifact_itself() -> None:
     judged = row() | {"profile": None, "result": {"results": []}}
     assert (
-        not artifact_study.own(migrate.row(row()))
-        and not artifact_study.own(migrate.row(judged | {"rounds": {}}))
-        and artifact_study.own(migrate.row(judged))
+        not artifact_study.own(reading.row(row()))
+        and not artifact_study.own(reading.row(judged | {"rounds": {}}))
+        and artifact_study.own(reading.row(judged))
     )
-    assert artifact_study.profiles(migrate.row(row() | {"status": "lost", "result": None})) == []
+    assert artifact_study.profiles(reading.row(row() | {"status": "lost", "result": None})) == []
