@@ -38,6 +38,7 @@ from repro.records.options import Options
 from repro.records.row import Row
 from repro.records.verdict import Verdict
 from repro.runs import fixtures
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
@@ -102,8 +103,8 @@ def evaluate(
     folder = Path(results) if results is not None else config.results_dir()
     with _file(solution) as file:
         _, (verdict,) = evaluation.evaluate(
-            [file], [str(problem)], _size(size, chosen), dtype, folder, chosen, options or Options(),
-            Progress(quiet=True), resume=False,
+            Run(chosen, folder, Progress(quiet=True), options or Options(), _size(size, chosen)),
+            [file], [str(problem)], dtype,
         )  # fmt: skip
     return verdict
 
@@ -138,9 +139,8 @@ class Session:
     ) -> None:
         self._engine = Machine(engine, device, gpus).chosen()
         self._problem = catalogue.resolve(str(problem), size=_size(size, self._engine), dtype=dtype)
-        self._options = options or Options()
-        self._results = Path(results) if results is not None else config.results_dir()
-        self._progress = Progress(quiet=True)
+        folder = Path(results) if results is not None else config.results_dir()
+        self._run = Run(self._engine, folder, Progress(quiet=True), options or Options())
         self._open = contextlib.ExitStack()
         self._session: OpenSession | None = None
         self._checked: dict[str, Verdict] = {}
@@ -183,9 +183,9 @@ class Session:
 
     def _warm(self) -> OpenSession:
         if self._session is None:
-            fixtures.ensure([self._problem], self._results, self._engine, self._progress)
-            job = evaluation.session_job(self._problem, self._results, self._engine, self._options)
-            self._session = self._open.enter_context(self._engine.session(job, self._progress.step))
+            fixtures.ensure(self._run, [self._problem])
+            job = evaluation.session_job(self._run, self._problem)
+            self._session = self._open.enter_context(self._engine.session(job, self._run.progress.step))
         return self._session
 
     def _asked(self, request: Callable[[OpenSession], T]) -> T:

@@ -13,6 +13,7 @@ from repro.engines import choose, names, require_alike
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.records.options import Options
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 
 # Field of Options -> the option that sets it. Its help is the field's description, its default the field's.
@@ -131,6 +132,12 @@ def options(args: argparse.Namespace) -> Options:
 def engine_of(args: argparse.Namespace, progress: Progress) -> Engine:
     """Return the engine. Raises PrerequisiteError."""
     return choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
+
+
+def run_of(args: argparse.Namespace, progress: Progress, judging: Options | None = None) -> Run:
+    """Return what a command line says of a run. judging: how solutions are judged. Raises PrerequisiteError."""
+    engine, size = engine_and_size(args, progress)
+    return Run(engine, args.results, progress, judging or Options(), size, args.resume, getattr(args, "jobs", None))
 
 
 def engine_and_size(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:

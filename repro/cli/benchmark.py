@@ -45,11 +45,10 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     layout.find(args.artifacts, args.name)  # wrong use comes before any line on an engine
     options = arguments.options(args)
     _require_gpu_in_container(args)
-    engine, size = arguments.engine_and_size(args, progress)
+    run = arguments.run_of(args, progress, options.quick() if args.quick else options)
     bundle, entries = artifact_study.run(
-        args.artifacts, args.name, size, args.results, engine, options.quick() if args.quick else options, progress,
-        resume=args.resume, with_rounds=args.rounds, with_profiles=args.profile,
-    )  # fmt: skip
+        run, args.artifacts, args.name, with_rounds=args.rounds, with_profiles=args.profile
+    )
     judged: list[wording.Judged] = [kernel for entry in entries for kernel in entry.kernels.values()]
     return output.conclude(args, bundle, [entry.to_json() for entry in entries], judged or [wording.Told("none", [])])
 

@@ -32,18 +32,15 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     from repro.report import output as reports
     from repro.studies import artifact_study
 
-    engine, size = arguments.engine_and_size(args, progress)
-    if engine.device == "cpu" and args.device == "auto":
-        raise UsageError("no GPU here", "the published kernels run on CUDA alone",
-                         "`repro verify DIR` checks their folder without one.")  # fmt: skip
-    source, _ = sources.fetch(artifact_study.PUBLISHED, args.origin)
     options = Options(
         timing_budget_s=artifact_study.BUDGET_S, compile_timeout_s=artifact_study.COMPILE_TIMEOUT_S, parity=True
     )
-    bundle, _ = artifact_study.run(
-        source.folder, args.name, size, args.results, engine, options, progress, resume=args.resume,
-        with_rounds=True, with_profiles=True,
-    )  # fmt: skip
+    measuring = arguments.run_of(args, progress, options)
+    if measuring.engine.device == "cpu" and args.device == "auto":
+        raise UsageError("no GPU here", "the published kernels run on CUDA alone",
+                         "`repro verify DIR` checks their folder without one.")  # fmt: skip
+    source, _ = sources.fetch(artifact_study.PUBLISHED, args.origin)
+    bundle, _ = artifact_study.run(measuring, source.folder, args.name, with_rounds=True, with_profiles=True)
     declared = [claim for claim in published.load() if claim.study == "artifact"]
     judged = replication.judge(declared, [records.read(bundle)])
     _, files = reports.into(bundle, output.formats(args, progress))

@@ -8,9 +8,9 @@ from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
-from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.records.verdict import Verdict
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 
 TEXT = "judge solutions: a file, or a folder of ID_Name.py files"
@@ -50,18 +50,14 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     _check(args, progress)
     args.kernelbench = bool(args.kernelbench)
     options = arguments.options(args)
-    engine, size = arguments.engine_and_size(args, progress)
+    run = arguments.run_of(args, progress, options)
     if args.self_test:
-        return _self_test(args, engine, progress)
+        return _self_test(args, run)
     if args.suite:
-        bundle, results = evaluation.identities(
-            args.suite, args.problem, size, args.results, engine, options, progress, resume=args.resume
-        )
+        bundle, results = evaluation.identities(run, args.suite, args.problem)
     else:
-        bundle, results = evaluation.evaluate(
-            args.path, args.problem, size, args.dtype, args.results, engine, options, progress, resume=args.resume,
-            overrides=constants.given(args.overrides),
-        )  # fmt: skip
+        overrides = constants.given(args.overrides)
+        bundle, results = evaluation.evaluate(run, args.path, args.problem, args.dtype, overrides)
     return output.conclude(args, bundle, _judged(bundle, results), results)
 
 
@@ -93,16 +89,13 @@ def _judged(bundle: Bundle, results: list[Verdict]) -> dict[str, Any]:
     return value | ({"fast_p": found} if (found := parity.fast(results)) else {})
 
 
-def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> int:
+def _self_test(args: argparse.Namespace, run: Run) -> int:
     """Exit 2 where the judge is wrong about a case: that is the tool's failure."""
     from repro.studies import self_test
 
     names = [str(path) for path in args.path]
     suites = [name for name in names if name in self_test.SUITES]
-    bundle, cases = self_test.run(
-        suites or list(self_test.SUITES), [name for name in names if name not in suites], args.results, engine,
-        arguments.options(args), progress, resume=args.resume,
-    )  # fmt: skip
+    bundle, cases = self_test.run(run, suites or list(self_test.SUITES), [name for name in names if name not in suites])
     value = {"schema_version": 1, "bundle": str(bundle.path), "cases": [case.to_json() for case in cases]}
     code = output.conclude(args, bundle, value)
     return 2 if any(case.complaints for case in cases) else code

@@ -20,6 +20,5 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     """Measure the fixtures of all suites, or of the problems asked for."""
     from repro.runs import fixtures
 
-    engine, size = arguments.engine_and_size(args, progress)
-    bundle = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
-    return output.conclude(args, bundle)
+    run = arguments.run_of(args, progress)
+    return output.conclude(args, fixtures.measure(run, fixtures.chosen(args.problem, run.size)))

@@ -104,10 +104,7 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
     suite = args.suite or catalogue.KERNELBENCH
     if suite == catalogue.KERNELBENCH:
         sources.check(sources.named(suite))
-    engine, size = arguments.engine_and_size(args, progress)
-    bundle = fixtures.audit(
-        suite, args.problem, size, args.results, engine, progress, resume=args.resume
-    )  # fmt: skip
+    bundle = fixtures.audit(arguments.run_of(args, progress), suite, args.problem)
     entries = audit.rows(bundle)
     if args.output is not None:
         output.write_text(args.output, audit.markdown(bundle, entries))

@@ -48,21 +48,17 @@ def _measured(args: argparse.Namespace, progress: Progress) -> Bundle:
     from repro.studies.agent import options, runner, study
 
     name = options.agent(args)
-    engine, size = arguments.engine_and_size(args, progress)
-    pace, judging = options.pace(args), arguments.options(args)
-    controls, folders = options.chosen_controls(args, engine.device, size), options.folders(args)
+    measuring = arguments.run_of(args, progress, arguments.options(args))
+    engine, pace = measuring.engine, options.pace(args)
+    controls, folders = options.chosen_controls(args, engine.device, measuring.size), options.folders(args)
     if engine.device == "cpu" and any(control.torch_control for control in controls):
         progress.say("TF32 does not exist on the CPU: the controls of that name are the plain Model there")
     elif engine.device == "cpu" and not args.controls and (folders or name not in options.SHIPPED):
         progress.say("no controls tf32 and tf32_compile: TF32 does not exist on the CPU")
     if folders or name in options.SHIPPED:
         arms = [*(folders or study.shipped(name, args.repeats)), *controls]
-        return study.run(
-            args.problem, arms, size, args.results, engine, judging, progress, resume=args.resume, jobs=args.jobs
-        )
-    plan = options.build(args, size)
+        return study.run(measuring, args.problem, arms)
+    plan = options.build(args, measuring.size)
     if not engine.contained:
         progress.say(study.NOTICE)
-    return runner.run(
-        plan, args.problem, size, args.results, engine, judging, pace, progress, controls=controls, resume=args.resume
-    )
+    return runner.run(measuring, plan, args.problem, pace, controls=controls)

@@ -12,7 +12,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from repro import config
@@ -92,8 +92,7 @@ class RayEngine(Engine):
 
     def _described(self) -> dict[str, Node]:
         """Ask all nodes at once what they are; those that do not answer are left out."""
-        alive = [node for node in ray.nodes() if node["Alive"]]
-        able = {n["NodeID"]: n for n in alive if n["Resources"].get("GPU") or n["Resources"].get("CPU")}
+        able = _able(())
         workers = {
             ray_id: self._start(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(ray_id, soft=False))
             for ray_id in able
@@ -105,7 +104,7 @@ class RayEngine(Engine):
             try:
                 described[ray_id] = ray.get(answer, timeout=max(0.0, until - time.monotonic()))
             except RayError as error:
-                self._left_out[ray_id] = f"{able[ray_id]['NodeManagerHostname']}: {_reason(error)}"
+                self._left_out[ray_id] = f"{able[ray_id]}: {_reason(error)}"
             ray.kill(workers[ray_id])
         return described
 
@@ -181,6 +180,8 @@ class RayEngine(Engine):
         if isinstance(cause, Differs):
             self._say(f"a node is left out: {cause}")
             self._left_out[ray_id] = str(cause)
+            if not _able(self._left_out):
+                return EngineGone("no node of the Ray cluster can run jobs any more", str(cause))
         elif isinstance(cause, ReproError):
             return cause
         return JobLost(f"{type(error).__name__} on {host or 'a node'}", _reason(error))
@@ -199,6 +200,12 @@ class RayEngine(Engine):
         """Have the threads that wait for nodes end what runs there: each ends its own worker."""
         self._now = now
         self._stopping.set()
+
+
+def _able(left_out: Collection[str]) -> dict[str, str]:
+    """Return Ray's id -> host name of the living nodes that have processors or GPUs, and are not left out."""
+    alive = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in left_out]
+    return {n["NodeID"]: n["NodeManagerHostname"] for n in alive if {"CPU", "GPU"} & n["Resources"].keys()}
 
 
 def _other_product(node: Node, product: str) -> str:

@@ -19,6 +19,7 @@ from repro.records.result import JudgeResult
 from repro.records.search import Confirmation, Confirmed, Profiled
 from repro.records.session import Checked, CheckTier, Opened
 from repro.runs import fixtures
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
@@ -46,10 +47,11 @@ class EngineJudge:
         shared: bool = False,
     ) -> None:  # fmt: skip
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
-        self.options = Options(
+        options = Options(
             trust=trust, timing_budget_s=CONTEST_BUDGET_S, modes=("eager",), passes=("control", "hot"),
             alone=alone, shared=shared, max_blocks=CONTEST_BLOCKS,
         )  # fmt: skip
+        self._run = Run(engine, results, progress, options)
         self._stack = contextlib.ExitStack()
         self._session: Session | None = None
         self._checked: dict[str, str] = {}
@@ -91,7 +93,7 @@ class EngineJudge:
         It holds the GPU itself, so it runs before the session is opened.
         """
         kernel = Submission("input_kernel", source, entry)
-        made = evaluation.job("profile", self.problem, [kernel], self.results, self.engine, self.options)
+        made = evaluation.job(self._run, "profile", self.problem, [kernel])
         job = replace(made, verb="profile", timeout_s=PROFILE_S, dtypes=(self.problem.dtype,))
         (outcome,) = self.engine.submit([job], self.progress.step)
         entries = outcome.result.profiles if isinstance(outcome.result, ProfileResult) else []
@@ -109,7 +111,7 @@ class EngineJudge:
         if self._session is None:
             self._sessions += 1
             self.progress.step("opening a session of the judge")
-            job = evaluation.session_job(self.problem, self.results, self.engine, self.options)
+            job = evaluation.session_job(self._run, self.problem)
             self._session = self._stack.enter_context(self.engine.session(job, self.progress.step))
         return self._session
 
@@ -128,7 +130,7 @@ class EngineJudge:
 def ensure_fixture(problem: Problem, results: Path, engine: Engine, progress: Progress) -> None:
     """Measure the fixture of a shipped problem if it is missing."""
     if evaluation.ships(problem):
-        fixtures.ensure([problem], results, engine, progress)
+        fixtures.ensure(Run(engine, results, progress), [problem])
 
 
 def confirm(
@@ -140,7 +142,7 @@ def confirm(
     """
     options = Options(trust=trust, timing_budget_s=FINAL_BUDGET_S)
     submissions = [replace(submission, name=role) for role, submission in kernels.items()]
-    job = evaluation.job("confirm", problem, submissions, results, engine, options)
+    job = evaluation.job(Run(engine, results, progress, options), "confirm", problem, submissions)
     (outcome,) = engine.submit([job], progress.step)
     if not isinstance(outcome.result, JudgeResult):
         return Confirmation(error=outcome.error or outcome.status)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from repro.bundle.write import Bundle
-from repro.engines.base import Engine
 from repro.errors import BundleError
 from repro.fixtures import store
 from repro.problems import catalogue
@@ -15,37 +15,28 @@ from repro.problems.catalogue import Problem
 from repro.records import row as record
 from repro.records.fixture import FixtureRecord
 from repro.records.job import Job
-from repro.runs.loop import execute, open_bundle
-from repro.runs.progress import Progress
+from repro.runs.loop import Run
 from repro.runs.rows import Row
 from repro.system import jsonio
 
 
-def ensure(
-    wanted: Iterable[Problem],
-    results: Path,
-    engine: Engine,
-    progress: Progress,
-    *,
-    resume: bool = False,
-    withheld: Callable[[Problem], str] = lambda _: "",
-) -> None:
-    """Measures missing and stale fixtures below `results`, in one trusted process for each size.
+def ensure(run: Run, wanted: Iterable[Problem], withheld: Callable[[Problem], str] = lambda _: "") -> None:
+    """Measures missing and stale fixtures below a run's results, in one trusted process for each size.
 
     wanted: one problem for each job that needs it. The fixture of a file that is not shipped, and that one job alone
     needs, is left to that job, which saves a process. A fixture that cannot be measured stays missing: the job of a
     shipped problem then fails for that reason, and that of any other file tries again. withheld: why a bundle must not
     keep a problem's text, or "".
     """
-    files = [(store.path(results, problem, engine.device), problem) for problem in wanted]
+    files = [(store.path(run.results, problem, run.engine.device), problem) for problem in wanted]
     jobs = Counter(file for file, _ in files)
     needed = {file: p for file, p in files if jobs[file] > 1 or catalogue.is_shipped(p)}
     lacking = {file: problem for file, problem in sorted(needed.items()) if not store.known(file, problem)}
     for size in sorted({problem.size for problem in lacking.values()}):
         measured = {file: problem for file, problem in lacking.items() if problem.size == size}
         names = ", ".join(file.stem for file in measured)
-        progress.say(f"measuring the fixtures that are missing in {next(iter(measured)).parent}: {names}")
-        measure(list(measured.values()), size, results, engine, progress, resume=resume, withheld=withheld)
+        run.progress.say(f"measuring the fixtures that are missing in {next(iter(measured)).parent}: {names}")
+        measure(replace(run, size=size), list(measured.values()), withheld=withheld)
 
 
 def chosen(only: list[str], size: str) -> list[Problem]:
@@ -58,17 +49,9 @@ def chosen(only: list[str], size: str) -> list[Problem]:
     return [p for p in everything if p.id in only or p.key in only]
 
 
-def run(only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool) -> Bundle:
-    """Run `repro fixtures`: measure the fixtures of all suites, or of the problems in `only`."""
-    return measure(chosen(only, size), size, results, engine, progress, resume=resume)
-
-
-def audit(
-    suite: str, only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
-) -> Bundle:
+def audit(run: Run, suite: str, only: list[str]) -> Bundle:
     """Measure what every problem of a suite can tell, for `repro problems --audit`, also where a fixture exists."""
-    wanted = catalogue.suite(suite, size=size, only=only)
-    return measure(wanted, size, results, engine, progress, resume=resume, suite=suite)
+    return measure(run, catalogue.suite(suite, size=run.size, only=only), suite=suite)
 
 
 def _row(name: str, problem: Problem, device: str, withheld: str) -> Row:
@@ -83,23 +66,16 @@ def _row(name: str, problem: Problem, device: str, withheld: str) -> Row:
 
 
 def measure(
-    wanted: list[Problem],
-    size: str,
-    results: Path,
-    engine: Engine,
-    progress: Progress,
-    *,
-    resume: bool,
-    withheld: Callable[[Problem], str] = lambda _: "",
-    suite: str = "",
+    run: Run, wanted: list[Problem], *, withheld: Callable[[Problem], str] = lambda _: "", suite: str = ""
 ) -> Bundle:
-    """Measure fixtures in one process (trusted work) and write them below `results`. withheld: as for `ensure`."""
-    files = {store.path(results, problem, engine.device): problem for problem in wanted}
-    rows = [_row(file.stem, problem, engine.device, withheld(problem)) for file, problem in files.items()]
-    parameters = {"size": size, "device": engine.device} | ({"suite": suite} if suite else {})
-    bundle = open_bundle(results, "fixtures", rows, parameters, progress, resume=resume)
+    """Measure fixtures in one process (trusted work) and write them below the results. withheld: as for `ensure`."""
+    device = run.engine.device
+    files = {store.path(run.results, problem, device): problem for problem in wanted}
+    rows = [_row(file.stem, problem, device, withheld(problem)) for file, problem in files.items()]
+    parameters = {"size": run.size, "device": device} | ({"suite": suite} if suite else {})
+    bundle = run.open("fixtures", rows, parameters)
     try:
-        execute(rows, engine, bundle, progress, summary, together=max(1, len(rows)))
+        run.execute(rows, bundle, summary, together=max(1, len(rows)))
     finally:  # what was measured before an interruption serves too
         _keep(files, bundle)
     return bundle

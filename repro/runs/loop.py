@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from repro import config
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
 from repro.records import row as record
+from repro.records.options import Options
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 from repro.runs.schedule import Schedule
@@ -24,48 +26,60 @@ _BATCHES_A_SLOT = 2
 _TEST_CLAIMS = ("run", "benchmark")
 
 
-def open_bundle(
-    results: Path, verb: str, rows: list[Row], parameters: dict[str, Any], progress: Progress, *, resume: bool
-) -> Bundle:
-    """Return a new bundle, or with `resume` the newest unfinished one of the same plan; say if there is none.
+@dataclass(frozen=True)
+class Run:
+    """What every verb that runs jobs is given: where they run, how solutions are judged, the folder of its bundle and
+    fixtures, and what is shown meanwhile.
 
-    Verbs that test claims store the claims in the bundle before its first row.
+    size: of the problems. resume: whether to go on with the newest unfinished bundle of the same plan. jobs: as many
+    batches run at once on the CPU, None for as many as fit; GPUs are all used.
     """
-    plan = [row.id for row in rows]
-    found = Bundle.resume(results, verb, plan, parameters) if resume else None
-    if found is not None:
-        progress.say(f"going on with {found.path.name}: {sum(map(found.done, plan))} of {len(plan)} rows are measured")
-        return found
-    if resume:
-        progress.say(f"nothing to resume: {results} holds no unfinished bundle of this plan; starting a new one")
-    bundle = Bundle.create(results, verb, plan, parameters)
-    if verb in _TEST_CLAIMS:
-        bundle.declare((config.ARTIFACTS_DIR / "claims.toml").read_bytes())
-    return bundle
 
+    engine: Engine
+    results: Path
+    progress: Progress
+    options: Options = field(default_factory=Options)
+    size: str = "full"
+    resume: bool = False
+    jobs: int | None = None
 
-def execute(
-    rows: list[Row],
-    engine: Engine,
-    bundle: Bundle,
-    progress: Progress,
-    summarise: Callable[[record.Row], str],
-    *,
-    together: int = 1,
-    jobs: int | None = None,
-) -> list[record.Row]:
-    """Run every row that the bundle does not hold yet, and close it; return all rows in plan order.
+    def parameters(self, **more: Any) -> dict[str, Any]:
+        """Return what the manifest says of a run, by which `resume` knows it again."""
+        options = self.options.on(self.engine.device).to_json()
+        return {**more, "size": self.size, "device": self.engine.device, "options": options}
 
-    together: how many rows may share a process or container. summarise: returns one line for a finished row. jobs: as
-    many batches run at once on the CPU, None for as many as fit; GPUs are all used. Raises Interrupted, EngineError (
-    the engine is gone) or BundleError; the bundle then says so and keeps its rows.
-    """
-    done = {row.id for row in rows if bundle.done(row.id, row.content)}
-    schedule = Schedule(engine, bundle, progress, summarise, done, jobs=jobs)
-    batches = divided([row for row in rows if row.id not in done], together, schedule.at_once)
-    schedule.run([partial(schedule.measure, batch) for batch in batches], schedule.at_once)
-    found = bundle.records()
-    return [found[row.id] for row in rows if row.id in found]
+    def open(self, verb: str, rows: list[Row], parameters: dict[str, Any]) -> Bundle:
+        """Return a new bundle, or with `resume` the newest unfinished one of the same plan; say if there is none.
+
+        Verbs that test claims store the claims in the bundle before its first row.
+        """
+        plan, say = [row.id for row in rows], self.progress.say
+        unfinished = Bundle.resume(self.results, verb, plan, parameters) if self.resume else None
+        if unfinished is not None:
+            measured = sum(map(unfinished.done, plan))
+            say(f"going on with {unfinished.path.name}: {measured} of {len(plan)} rows are measured")
+            return unfinished
+        if self.resume:
+            say(f"nothing to resume: {self.results} holds no unfinished bundle of this plan; starting a new one")
+        bundle = Bundle.create(self.results, verb, plan, parameters)
+        if verb in _TEST_CLAIMS:
+            bundle.declare((config.ARTIFACTS_DIR / "claims.toml").read_bytes())
+        return bundle
+
+    def execute(
+        self, rows: list[Row], bundle: Bundle, summarise: Callable[[record.Row], str], *, together: int = 1
+    ) -> list[record.Row]:
+        """Run every row that the bundle does not hold yet, and close it; return all rows in plan order.
+
+        together: how many rows may share a process or container. summarise: returns one line for a finished row.
+        Raises Interrupted, EngineError (the engine is gone) or BundleError; the bundle then says so and keeps its rows.
+        """
+        done = {row.id for row in rows if bundle.done(row.id, row.content)}
+        schedule = Schedule(self.engine, bundle, self.progress, summarise, done, jobs=self.jobs)
+        batches = divided([row for row in rows if row.id not in done], together, schedule.at_once)
+        schedule.run([partial(schedule.measure, batch) for batch in batches], schedule.at_once)
+        measured = bundle.records()
+        return [measured[row.id] for row in rows if row.id in measured]
 
 
 def divided(rows: list[Row], together: int, slots: int) -> list[list[Row]]:

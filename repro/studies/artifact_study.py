@@ -13,19 +13,16 @@ from repro import config
 from repro.artifacts import layout, sources
 from repro.artifacts.layout import KERNEL, KERNELS, Artifact
 from repro.bundle.write import Bundle
-from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import row as record
 from repro.records.benchmark import Entry, ParityTimes, Round, Times
 from repro.records.job import Job
-from repro.records.options import Options
 from repro.records.profile import Profile
 from repro.records.result import JudgeResult
 from repro.runs import fixtures
-from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
-from repro.runs.progress import Progress
+from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 from repro.studies import evaluation
 
@@ -53,28 +50,26 @@ def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
     return (catalogue.as_known(loaded, known), known) if known else (loaded, "")
 
 
-def _job(
-    row: str, artifact: Artifact, files: dict[str, Path], size: str, results: Path, engine: Engine, how: Options
-) -> Job:
+def _job(run: Run, row: str, artifact: Artifact, files: dict[str, Path]) -> Job:
     """Return the job that judges those files of a folder that exist, by name. Raises UsageError if none does."""
-    problem, known = _problem(artifact, size)
+    problem, known = _problem(artifact, run.size)
     found = {name: evaluation.read(file) for name, file in files.items() if file.exists()}
     submissions = [replace(each, name=name, entry="kernel_function") for name, each in found.items()]
     if not submissions:
         raise UsageError(f"{artifact.name} holds no kernel", f"none of {', '.join(KERNELS.values())} is there")
-    return evaluation.job(row, problem, submissions, results, engine, how, known_as=known)
+    return evaluation.job(run, row, problem, submissions, known_as=known)
 
 
-def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: Options) -> Row:
+def row(run: Run, artifact: Artifact) -> Row:
     """Return the row of one folder; anything missing or unreadable becomes its error."""
     files = {name: artifact.path / file for name, file in KERNELS.items()}
     missing = [file.name for file in files.values() if not file.exists()]
     plan = record.Planned(row=artifact.name, problem=artifact.name, number=artifact.number, missing=missing)
-    build = partial(_job, plan.row, artifact, files, size, results, engine, options)
+    build = partial(_job, run, plan.row, artifact, files)
     return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
-def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, options: Options) -> Row:
+def rounds_row(run: Run, artifact: Artifact) -> Row:
     """Return the row of a folder's rounds: the input kernel and every `round_N/kernel.py`, timed beside eager.
 
     They share one measurement, so that the ratio of a round to the input kernel is paired.
@@ -88,23 +83,23 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
         rounds={"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}},
         missing=[name for name, file in files.items() if not file.exists()],
     )
-    beside_eager = options.but(modes=["eager"], passes=["control", "hot"])
-    build = partial(_job, plan.row, artifact, files, size, results, engine, beside_eager)
+    beside_eager = run.options.but(modes=["eager"], passes=["control", "hot"])
+    build = partial(_job, replace(run, options=beside_eager), plan.row, artifact, files)
     return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
-def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
+def profile_row(run: Run, artifact: Artifact) -> Row:
     """Return the row with the profiles of a folder's kernels, which nothing else depends on."""
     row_id = f"{artifact.name}{PROFILE}"
     files = {name: artifact.path / file for name, file in KERNELS.items()}
     missing = [file.name for file in files.values() if not file.exists()]
 
     def build() -> Job:
-        problem, known = _problem(artifact, size)
+        problem, known = _problem(artifact, run.size)
         texts = {f"{name}.py": evaluation.read(file).source for name, file in files.items() if file.exists()}
         return Job(
-            row_id, "profile", "problem.py", problem.id, size=size, dtype=DTYPE, device=engine.device, variant=known,
-            solutions=tuple((name, f"{name}.py", "kernel_function") for name in files),
+            row_id, "profile", "problem.py", problem.id, size=run.size, dtype=DTYPE, device=run.engine.device,
+            variant=known, solutions=tuple((name, f"{name}.py", "kernel_function") for name in files),
             files=texts | {"problem.py": problem.path.read_bytes()}, timeout_s=PROFILE_S,
         )  # fmt: skip
 
@@ -285,17 +280,7 @@ def summary(row: record.Row) -> str:
 
 
 def run(
-    root: Path,
-    names: list[str],
-    size: str,
-    results: Path,
-    engine: Engine,
-    options: Options,
-    progress: Progress,
-    *,
-    resume: bool,
-    with_rounds: bool = False,
-    with_profiles: bool = False,
+    run: Run, root: Path, names: list[str], *, with_rounds: bool = False, with_profiles: bool = False
 ) -> tuple[Bundle, list[Entry]]:
     """Judge and time every folder, with its rounds and profiles if requested; return the bundle and the entries of
     `--json`.
@@ -308,24 +293,17 @@ def run(
     wanted = []
     for artifact in artifacts:
         with contextlib.suppress(UsageError):  # its row says why there is no problem
-            wanted += [_problem(artifact, size)[0]] * (2 if with_rounds and artifact.rounds else 1)
-    fixtures.ensure(
-        wanted, results, engine, progress, resume=resume, withheld=lambda problem: sources.withheld(problem.path.parent)
-    )
-    rows = [row(artifact, size, results, engine, options) for artifact in artifacts]
+            wanted += [_problem(artifact, run.size)[0]] * (2 if with_rounds and artifact.rounds else 1)
+    fixtures.ensure(run, wanted, lambda problem: sources.withheld(problem.path.parent))
+    rows = [row(run, artifact) for artifact in artifacts]
     if with_rounds:
-        rows += [rounds_row(a, size, results, engine, options) for a in artifacts if a.rounds]
+        rows += [rounds_row(run, artifact) for artifact in artifacts if artifact.rounds]
     if with_profiles:
-        rows += [profile_row(a, size, engine) for a in artifacts]
-    parameters = {
-        "artifacts": root.resolve().name,
-        "shipped": any(map(ships, artifacts)),
-        "size": size,
-        "device": engine.device,
-        "quick": options == options.quick(),
-        "options": options.on(engine.device).to_json(),
-    }
-    bundle = open_bundle(results, "benchmark", rows, parameters, progress, resume=resume)
-    shared = root.resolve() == config.ARTIFACTS_DIR.resolve() and options.trust == "audited"
-    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS if shared else 1)
+        rows += [profile_row(run, artifact) for artifact in artifacts]
+    parameters = run.parameters(
+        artifacts=root.resolve().name, shipped=any(map(ships, artifacts)), quick=run.options == run.options.quick()
+    )
+    bundle = run.open("benchmark", rows, parameters)
+    shared = root.resolve() == config.ARTIFACTS_DIR.resolve() and run.options.trust == "audited"
+    judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS if shared else 1)
     return bundle, entries(judged)

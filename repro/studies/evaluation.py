@@ -12,7 +12,6 @@ from typing import Any
 
 from repro import config
 from repro.bundle.write import Bundle
-from repro.engines.base import Engine
 from repro.errors import PrerequisiteError, UsageError
 from repro.fixtures import store
 from repro.problems import catalogue
@@ -20,11 +19,9 @@ from repro.problems.catalogue import Problem
 from repro.records import row as record
 from repro.records import wording
 from repro.records.job import Job
-from repro.records.options import Options
 from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
-from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
-from repro.runs.progress import Progress
+from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 
 ENTRIES = ("ModelNew", "kernel_function")
@@ -97,12 +94,10 @@ def _names(tree: ast.Module) -> Iterator[str]:
 
 
 def job(
+    run: Run,
     row: str,
     problem: Problem,
     submissions: list[Submission],
-    results: Path,
-    engine: Engine,
-    options: Options,
     *,
     known_as: str = "",
     repeat: int = 0,
@@ -118,7 +113,7 @@ def job(
     files = {f"solution_{i}.py": s.source for i, s in enumerate(submissions)}
     shipped = ships(problem)
     fixture = ""
-    source = store.path(results, problem, engine.device)
+    source = store.path(run.results, problem, run.engine.device)
     if not overrides and (shipped or store.known(source, problem)):
         store.load(source, problem)
         fixture = "fixture.json"
@@ -133,20 +128,20 @@ def job(
         overrides=overrides or {},
         size=problem.size,
         dtype=problem.dtype,
-        device=engine.device,
+        device=run.engine.device,
         variant=known_as,
         repeat=repeat,
         solutions=tuple((s.name, f"solution_{i}.py", s.entry) for i, s in enumerate(submissions)),
         fixture=fixture,
-        options=options.on(engine.device),
+        options=run.options.on(run.engine.device),
         files=files,
-        timeout_s=options.job_timeout_s(len(submissions)),
+        timeout_s=run.options.job_timeout_s(len(submissions)),
     )
 
 
-def session_job(problem: Problem, results: Path, engine: Engine, options: Options) -> Job:
+def session_job(run: Run, problem: Problem) -> Job:
     """Return the job of a session. Raises PrerequisiteError if the fixture is missing or refused."""
-    made = job("session", problem, [], results, engine, options)
+    made = job(run, "session", problem, [])
     return replace(made, verb="session", timeout_s=REQUEST_S, options=made.options.but(passes=[]))
 
 
@@ -231,63 +226,39 @@ def identity(problem: Problem) -> Submission:
     return Submission("identity", text, ENTRIES[0])
 
 
-def identities(
-    suite: str,
-    only: list[str],
-    size: str,
-    results: Path,
-    engine: Engine,
-    options: Options,
-    progress: Progress,
-    *,
-    resume: bool,
-) -> tuple[Bundle, list[Verdict]]:
+def identities(run: Run, suite: str, only: list[str]) -> tuple[Bundle, list[Verdict]]:
     """Judges every problem of a suite by its own Model: each must be correct, unjudgeable, or named with its reason.
 
     Problems follow each other in one process tree, which imports torch once.
     """
     rows = []
-    for problem in catalogue.suite(suite, size=size, only=only):
+    for problem in catalogue.suite(suite, size=run.size, only=only):
         row = f"{problem.key}/identity"
-        build = partial(job, row, problem, [identity(problem)], results, engine, options)
+        build = partial(job, run, row, problem, [identity(problem)])
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file="identity"), build))
-    parameters = {"suite": suite, "size": size, "device": engine.device, "options": options.on(engine.device).to_json()}
-    bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
-    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
+    bundle = run.open("evaluate", rows, run.parameters(suite=suite))
+    judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS)
     return bundle, results_of(judged)
 
 
 def evaluate(
-    paths: list[Path],
-    only: list[str],
-    size: str,
-    dtype: str,
-    results: Path,
-    engine: Engine,
-    options: Options,
-    progress: Progress,
-    *,
-    resume: bool,
-    overrides: dict[str, Any] | None = None,
+    run: Run, paths: list[Path], only: list[str], dtype: str = "float32", overrides: dict[str, Any] | None = None
 ) -> tuple[Bundle, list[Verdict]]:
     """Judges every solution in a job of its own; returns the bundle and the flat verdicts.
 
     overrides: constants of the problem files that `--set` gave. Raises UsageError where a file has no such constant.
     """
     rows: list[Row] = []
-    found = [(file, catalogue.resolve(spec, size=size, dtype=dtype)) for file, spec in find(paths, only)]
+    found = [(file, catalogue.resolve(spec, size=run.size, dtype=dtype)) for file, spec in find(paths, only)]
     for _, problem in found:
         problem.check_names(overrides or {})
     if not overrides:  # a fixture is of the problem's own sizes
-        fixtures.ensure((p for _, p in found), results, engine, progress, resume=resume)
+        fixtures.ensure(run, (p for _, p in found))
     for position, (file, problem) in enumerate(found):
         row = f"{problem.key}/{file.stem}"
         row += f"#{position}" if any(other.id == row for other in rows) else ""
-        build = partial(job, row, problem, [read(file)], results, engine, options, overrides=overrides)
+        build = partial(job, run, row, problem, [read(file)], overrides=overrides)
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file=file.name), build))
-    parameters = {"size": size, "device": engine.device, "options": options.on(engine.device).to_json()}
-    if overrides:
-        parameters["set"] = overrides
-    bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
-    judged = execute(rows, engine, bundle, progress, summary)
+    bundle = run.open("evaluate", rows, run.parameters(**({"set": overrides} if overrides else {})))
+    judged = run.execute(rows, bundle, summary)
     return bundle, results_of(judged)

@@ -10,7 +10,7 @@ import functools
 import itertools
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,8 +28,7 @@ from repro.records.fingerprint import Device
 from repro.records.options import MODES, Options
 from repro.records.verdict import CaseOutcome, PrecisionClass, Reason, Verdict, VerdictWord
 from repro.runs import fixtures
-from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
-from repro.runs.progress import Progress
+from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
@@ -238,29 +237,20 @@ def options(case: Case, engine: Engine, base: Options) -> Options:
     )
 
 
-def run(
-    suites: list[str],
-    names: list[str],
-    results: Path,
-    engine: Engine,
-    base: Options,
-    progress: Progress,
-    *,
-    resume: bool,
-) -> tuple[Bundle, list[CaseOutcome]]:
+def run(run: Run, suites: list[str], names: list[str]) -> tuple[Bundle, list[CaseOutcome]]:
     """Judge every case that can run here; return the bundle and one entry for each case.
 
     Missing and stale fixtures are measured first. Several rows share one process: the judge never imports a solution,
     and every worker is new, so cases do not influence each other.
     """
-    chosen = cases(suites, names)
+    engine, chosen = run.engine, cases(suites, names)
     able = [case for case in chosen if not case.skipped(engine)]
     wanted = [catalogue.load(case.header.problem, size=_size(case, engine)) for case in able]
-    fixtures.ensure(wanted, results, engine, progress)
-    rows = [_row(group, results, engine, base) for group in groups(able, engine)]
+    fixtures.ensure(run, wanted)
+    rows = [_row(run, group) for group in groups(able, engine)]
     skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
-    parameters = {"suites": suites, "device": engine.device, "trust": base.trust, "skipped": skipped}
-    bundle = open_bundle(results, "self-test", rows, parameters, progress, resume=resume)
+    parameters = {"suites": suites, "device": engine.device, "trust": run.options.trust, "skipped": skipped}
+    bundle = run.open("self-test", rows, parameters)
     known = {case.id: case for case in able}
 
     def summary(row: record.Row) -> str:
@@ -268,7 +258,7 @@ def run(
         told = "; ".join(f"{entry.case}: {', '.join(entry.complaints)}" for entry in wrong)
         return f"{len(row.cases or [])} as expected" if not wrong else f"WRONG: {told}"
 
-    execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
+    run.execute(rows, bundle, summary, together=ROWS_A_PROCESS)
     return bundle, outcomes(bundle)
 
 
@@ -294,15 +284,15 @@ def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
     return [row for pair in pairs for row in pair if row is not None]
 
 
-def _row(group: list[Case], results: Path, engine: Engine, base: Options) -> Row:
+def _row(run: Run, group: list[Case]) -> Row:
     first = group[0]
-    problem = catalogue.load(first.header.problem, size=_size(first, engine))
+    problem = catalogue.load(first.header.problem, size=_size(first, run.engine))
     name = first.id if len(group) == 1 else f"{problem.key}: {first.id} and {len(group) - 1} more"
     entry = "kernel_function" if problem.dtype == "bfloat16" else "ModelNew"
     submissions = [Submission(case.id, source := case.source(), evaluation.entry_of(source, entry)) for case in group]
     plan = record.Planned(row=name, problem=problem.key, cases=[case.id for case in group])
-    how = options(first, engine, base)
-    build = functools.partial(evaluation.job, name, problem, submissions, results, engine, how)
+    how = replace(run, options=options(first, run.engine, run.options))
+    build = functools.partial(evaluation.job, how, name, problem, submissions)
     return evaluation.row_for(plan, build, SHIPPED)
 
 

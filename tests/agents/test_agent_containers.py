@@ -262,13 +262,15 @@ from repro.cli import main
 from repro.engines import choose
 from repro.studies import evaluation
 from repro.studies.agent import options, runner
+from repro.records.options import Options
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 args = main.parser().parse_args(sys.argv[2:])
 kind, _, url = sys.argv[1].partition("=")
 plan = replace(options.build(args, "smoke"), **{kind: url})
 engine = choose("docker", gpus="none", device="cpu", say=print)
-runner.run(plan, args.problem, "smoke", args.results, engine, Options(False), options.pace(args),
-           Progress(), resume=False)
+run = Run(engine, args.results, Progress(), Options(timing=False), "smoke")
+runner.run(run, plan, args.problem, options.pace(args))
 """
 
 

@@ -13,14 +13,14 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import ROOT, Tool, manifest, small_disk, small_fingerprint, strict_json
 
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError, PrerequisiteError, UsageError
-from repro.runs.loop import open_bundle
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.system import jsonio
 
@@ -66,7 +66,7 @@ from repro.runs.progress import Progress
 point, real = int(sys.argv[2]), os.fsync
 jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(2)]
 rows = [Row(Planned(row=job.id), job) for job in jobs]
-bundle = loop.open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {}, Progress(), resume=False)
+bundle = loop.Run(None, pathlib.Path(sys.argv[1]), Progress()).open("run", rows, {})
 seen = 0
 
 def fsync(number):
@@ -88,7 +88,7 @@ class Slow(Engine):
 
 os.fsync = fsync
 try:
-    loop.execute(rows, Slow(), bundle, Progress(), lambda row: "", together=2)
+    loop.Run(Slow(), bundle.path.parent, Progress()).execute(rows, bundle, lambda row: "", together=2)
 except (ReproError, KeyboardInterrupt) as error:
     print(error)
 """
@@ -244,10 +244,11 @@ def test_complete_bundle_is_not_resumed(tmp_path: Path) -> None:
 def test_resume_with_nothing_to_resume_says_that_it_starts_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = open_bundle(tmp_path, "fixtures", [], {}, Progress(), resume=True)
+    run = Run(cast(Any, None), tmp_path, Progress(), resume=True)
+    first = run.open("fixtures", [], {})
     assert "nothing to resume" in capsys.readouterr().err
     first.finish("interrupted")
-    again = open_bundle(tmp_path, "fixtures", [], {}, Progress(), resume=True)
+    again = run.open("fixtures", [], {})
     assert f"going on with {first.name}: 0 of 0 rows are measured" in capsys.readouterr().err
     assert again.path == first.path
 

@@ -285,7 +285,7 @@ import pathlib, sys, time
 from repro.records.job import Job, Outcome
 from repro.engines.base import Engine
 from repro.runs.progress import Progress
-from repro.runs.loop import execute, open_bundle
+from repro.runs.loop import Run
 from repro.records.row import Planned
 from repro.runs.rows import Row
 
@@ -300,9 +300,10 @@ class Slow(Engine):
 
 jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(150)]
 rows = [Row(Planned(row=job.id), job) for job in jobs]
-bundle = open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {"size": "smoke"}, Progress(), resume=True)
+run = Run(Slow(), pathlib.Path(sys.argv[1]), Progress(), resume=True)
+bundle = run.open("run", rows, {"size": "smoke"})
 print("begun", flush=True)
-execute(rows, Slow(), bundle, Progress(), lambda row: "", together=7)
+run.execute(rows, bundle, lambda row: "", together=7)
 """
 
 

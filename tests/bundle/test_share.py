@@ -21,7 +21,7 @@ from repro.engines.base import Attempt, Engine
 from repro.records.job import Job, Outcome
 from repro.records.row import Planned
 from repro.report import audit
-from repro.runs.loop import execute
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 from repro.system import jsonio
@@ -135,7 +135,7 @@ def talkative(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> Path:
     bundle.file("report.md", f"# on {HOST}\n\n[solution]({FOLDER}/a.py) of 2.9.1 at {ADDRESS}\n".encode())
     bundle.file("profile.bin", b"\x80\x00" + HOST.encode())
     bundle.manifest["argv"] = ["evaluate", f"{FOLDER}/kernel.py", "--problem", "P"]
-    execute(planned, Told(), bundle, Progress(), lambda row: "")
+    Run(Told(), bundle.path.parent, Progress()).execute(planned, bundle, lambda row: "")
     return bundle.path
 
 

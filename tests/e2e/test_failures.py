@@ -34,6 +34,8 @@ from repro.fixtures import store as fixtures
 from repro.fixtures.store import SCHEMA_VERSION
 from repro.problems import catalogue
 from repro.records.options import Options
+from repro.runs.loop import Run
+from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.system import jsonio
 
@@ -803,7 +805,7 @@ def test_two_runs_in_one_results_folder_do_not_mix(judge_tool: Tool) -> None:
 def _hanging_job(results: Path, engine: Any) -> Any:
     problem = catalogue.load("L1_36", size="smoke")
     submission = evaluation.Submission("hang", HANG.encode(), "ModelNew")
-    return evaluation.job("hang", problem, [submission], results, engine, Options(timing=False))
+    return evaluation.job(Run(engine, results, Progress(), Options(timing=False)), "hang", problem, [submission])
 
 
 @pytest.mark.slow

@@ -216,6 +216,8 @@ from conftest import attempt  # noqa: E402
 
 from repro.judge.isolation import uids  # noqa: E402
 from repro.problems import catalogue  # noqa: E402
+from repro.runs.loop import Run  # noqa: E402
+from repro.runs.progress import Progress  # noqa: E402
 from repro.studies import evaluation  # noqa: E402
 
 
@@ -357,7 +359,7 @@ def judged(engine, results, submissions, timeout_s=60.0):
     """One job with these solutions side by side: solution -> verdict, and what is left of the run in the engine."""
     problem = catalogue.load("L1_36", size="smoke")
     options = Options(timing=False, timeout_s=timeout_s)
-    job = evaluation.job("row", problem, submissions, results, engine, options)
+    job = evaluation.job(Run(engine, results, Progress(), options), "row", problem, submissions)
     outcomes, ending = attempt(engine, [job], 280.0)
     assert not ending and outcomes[0].status == "done", (ending, outcomes)
     mine = ["--quiet", "--filter", f"label=repro.run={engine.run_id}"]

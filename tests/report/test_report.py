@@ -33,7 +33,7 @@ from repro.records.row import Planned
 from repro.records.verdict import Reason
 from repro.report import document, elements, markdown, model
 from repro.report.model import Facts
-from repro.runs.loop import execute
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 from repro.studies import artifact_study
@@ -140,7 +140,7 @@ def bundle_of(
     bundle.manifest["started"] = "2025-11-21T12:00:00Z"
     engine = Scripted(device, script, machine, **off_pin)
     try:
-        execute(rows, engine, bundle, Progress(), lambda row: "")
+        Run(engine, folder, Progress()).execute(rows, bundle, lambda row: "")
     except EngineError:
         pass
     named = bundle.path.with_name(f"20251121T120000Z-{verb}")

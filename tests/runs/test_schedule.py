@@ -30,7 +30,7 @@ from repro.errors import BundleError, EngineError, EngineGone, JobLost, UsageErr
 from repro.fingerprint.query import hashed
 from repro.records.job import Job, Outcome
 from repro.records.row import Planned
-from repro.runs.loop import divided, execute, open_bundle
+from repro.runs.loop import Run, divided
 from repro.runs.progress import Progress
 from repro.runs.rows import Row, keep
 from repro.runs.schedule import Interrupted, Schedule
@@ -84,9 +84,9 @@ def planned(count: int) -> list[Row]:
 def go(
     results: Path, engine: Engine, count: int = 8, *, resume: bool = False, jobs: int | None = None, **how: int
 ) -> tuple[Bundle, list[Any]]:
-    bundle = open_bundle(results, "evaluate", planned(count), {}, Progress(quiet=True), resume=resume)
-    found = execute(planned(count), engine, bundle, Progress(quiet=True), lambda row: "", jobs=jobs, **how)
-    return bundle, found
+    run = Run(engine, results, Progress(quiet=True), resume=resume, jobs=jobs)
+    bundle = run.open("evaluate", planned(count), {})
+    return bundle, run.execute(planned(count), bundle, lambda row: "", **how)
 
 
 def overlaps(held: list[tuple[str, str, float, float]]) -> int:
@@ -174,9 +174,10 @@ def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path)
     engine = LocalEngine(gpus="none", device="cpu")
     engine.gpus = resources.leases(list(GPUS))
     found = [Row(Planned(row=f"row{n}"), Job(f"row{n}", "fingerprint", device="cpu")) for n in range(2)]
-    bundle = open_bundle(tmp_path, "evaluate", found, {}, Progress(quiet=True), resume=False)
+    run = Run(engine, tmp_path, Progress(quiet=True))
+    bundle = run.open("evaluate", found, {})
     before = os.sched_getaffinity(0)
-    measured = execute(found, engine, bundle, Progress(quiet=True), lambda row: "")
+    measured = run.execute(found, bundle, lambda row: "")
     assert os.sched_getaffinity(0) == before
     values = bundle.fingerprints()[str(measured[0].fingerprint_id)]["values"]
     assert [row.status for row in measured] == ["done"] * 2
@@ -359,7 +360,8 @@ from repro.engines.local import LocalEngine
 from repro.errors import ReproError
 from repro.fixtures import store
 from repro.problems import catalogue
-from repro.runs.loop import execute, open_bundle
+from repro.records.options import Options
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.records.row import Planned
 from repro.runs.rows import Row
@@ -370,12 +372,12 @@ engine = LocalEngine(gpus="none", device="cpu")
 engine.gpus = resources.leases(["GPU-a", "GPU-b"])
 problem = catalogue.load("L1_36", size="smoke")
 hang = b"import time\\nopen('hangs', 'w').close()\\ntime.sleep(600)\\n"
-options = Options(timing=False)
+run = Run(engine, results, Progress(), Options(timing=False))
 given = [evaluation.Submission("hang", hang, "ModelNew")]
-rows = [Row(Planned(row=n), evaluation.job(n, problem, given, results, engine, options)) for n in ("a", "b", "c")]
-bundle = open_bundle(results, "evaluate", rows, {}, Progress(), resume=False)
+rows = [Row(Planned(row=n), evaluation.job(run, n, problem, given)) for n in ("a", "b", "c")]
+bundle = run.open("evaluate", rows, {})
 try:
-    execute(rows, engine, bundle, Progress(), lambda row: "")
+    run.execute(rows, bundle, lambda row: "")
 except ReproError as error:
     print(error)
     sys.exit(error.exit_code)
@@ -402,7 +404,7 @@ def test_ctrl_c_leaves_no_process_folder_or_lease_of_two_real_jobs(judge_tool: T
 
 
 def test_a_measured_row_whose_files_changed_is_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bundle = open_bundle(tmp_path, "evaluate", planned(2), {}, Progress(), resume=False)
+    bundle = Run(Simulated(), tmp_path, Progress()).open("evaluate", planned(2), {})
     for row in ("row0", "row1"):
         bundle.add({"row": row, "status": "done", "content": row, "error": "", "result": {}})
     Schedule(Simulated(), bundle, Progress(), lambda row: "", {"row0"})
@@ -450,12 +452,13 @@ WRITER = """
 import pathlib, sys
 sys.path += [{tests!r}]
 from test_schedule import Simulated, planned
-from repro.runs.loop import execute, open_bundle
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 
-bundle = open_bundle(pathlib.Path(sys.argv[1]), "evaluate", planned(400), {{}}, Progress(quiet=True), resume=True)
+run = Run(Simulated(job_s=0.01), pathlib.Path(sys.argv[1]), Progress(quiet=True), resume=True)
+bundle = run.open("evaluate", planned(400), {{}})
 print("begun", flush=True)
-execute(planned(400), Simulated(job_s=0.01), bundle, Progress(quiet=True), lambda row: "", together=7)
+run.execute(planned(400), bundle, lambda row: "", together=7)
 """
 
 
@@ -481,7 +484,7 @@ def test_two_gpus_killed_at_random_points_and_resumed_measure_every_row_once(tmp
 
 
 def test_pieces_of_work_begin_in_order_and_no_more_run_than_workers(tmp_path: Path) -> None:
-    bundle = open_bundle(tmp_path, "evaluate", planned(1), {}, Progress(quiet=True), resume=False)
+    bundle = Run(Simulated(), tmp_path, Progress(quiet=True)).open("evaluate", planned(1), {})
     schedule = Schedule(Simulated(), bundle, Progress(quiet=True), lambda row: "", [])
     begun: list[int] = []
     working, most = [0], [0]

@@ -18,7 +18,7 @@ from repro.errors import UsageError
 from repro.records.job import Job, Outcome
 from repro.records.row import Planned
 from repro.runs import status
-from repro.runs.loop import execute, open_bundle
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 
@@ -48,10 +48,9 @@ class Paused(Engine):
 
 def test_status_shows_what_runs_and_what_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     engine, rows = Paused(), [Row(Planned(row=f"row{n}"), Job(f"row{n}", "fingerprint")) for n in range(3)]
-    bundle = open_bundle(tmp_path, "evaluate", rows, {}, Progress(quiet=True), resume=False)
-    running = threading.Thread(
-        target=execute, args=(rows, engine, bundle, Progress(quiet=True), lambda row: ""), kwargs={"jobs": 2}
-    )
+    run = Run(engine, tmp_path, Progress(quiet=True), jobs=2)
+    bundle = run.open("evaluate", rows, {})
+    running = threading.Thread(target=run.execute, args=(rows, bundle, lambda row: ""))
     running.start()
     engine.running.wait(20)
     late = time.monotonic() + 20

@@ -34,9 +34,9 @@ from repro.fixtures import store
 from repro.problems import catalogue
 from repro.records.agent import MeterRecord
 from repro.records.job import Job, Outcome
-from repro.records.options import Options
 from repro.records.row import Sitting
 from repro.report import document, markdown, model, study
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.runs.schedule import Interrupted
 from repro.studies.agent import controls, design, runner, sittings
@@ -380,8 +380,8 @@ def stub_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def go(engine: Stub, results: Path, chosen: Design, only: list[str] = IDS, *, resume: bool = False, jobs: int = 1,
        retries: int = 2, run_usd: float | None = None) -> Bundle:  # fmt: skip
-    return runner.run(chosen, only, "smoke", results, engine, Options(),
-                      runner.Pace(jobs, retries, 0.0, run_usd), Progress(), resume=resume)  # fmt: skip
+    run = Run(engine, results, Progress(), size="smoke", resume=resume)
+    return runner.run(run, chosen, only, runner.Pace(jobs, retries, 0.0, run_usd))
 
 
 def studied(bundle: Bundle) -> Any:
@@ -549,10 +549,8 @@ def test_an_agents_failure_is_never_tried_again(stub_results: Path, tmp_path: Pa
 
 def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None:
     engine = Stub()
-    bundle = runner.run(
-        plan(seed=71), ["L1_36", "L1_82"], "smoke", stub_results, engine, Options(), runner.Pace(),
-        Progress(), controls=[controls.Tf32()], resume=False,
-    )  # fmt: skip
+    run, chosen = Run(engine, stub_results, Progress(), size="smoke"), plan(seed=71)
+    bundle = runner.run(run, chosen, ["L1_36", "L1_82"], runner.Pace(), controls=[controls.Tf32()])
     assert engine.judged[-2:] == ["L1_36/tf32/0", "L1_82/tf32/0"] and len(engine.ran) == 4
     assert bundle.manifest["parameters"]["arms"]["tf32"] == controls.LABEL
     assert [row.torch_control for row in bundle.records().values()] == [False] * 4 + [True] * 2

@@ -25,6 +25,7 @@ from repro.records import wording
 from repro.records.job import JOBS, Job, Outcome
 from repro.records.options import MODES, PASSES, Options
 from repro.records.verdict import Verdict
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import artifact_study
 
@@ -256,7 +257,8 @@ def test_what_ships_shares_a_process_and_every_job_its_own_files(trust: str, pro
     """A judge that is a solution's process too (dev) is not shared."""
     engine = Batches()
     asked = Options(trust=trust)
-    artifact_study.run(config.ARTIFACTS_DIR, [], "smoke", tmp_path, cast(Any, engine), asked, Progress(), resume=False)
+    run = Run(cast(Any, engine), tmp_path, Progress(), asked, "smoke")
+    artifact_study.run(run, config.ARTIFACTS_DIR, [])
     fixtures, *judging = engine.folders  # what is missing is measured before anything is judged, in one process
     assert len(fixtures[JOBS].splitlines()) == 5 and b'"fixture"' in fixtures[JOBS].splitlines()[0]
     assert len(judging) == processes
@@ -275,7 +277,7 @@ def test_what_ships_shares_a_process_and_every_job_its_own_files(trust: str, pro
 def test_strangers_share_no_process(tmp_path: Path) -> None:
     engine = Batches()
     root = strangers(tmp_path / "theirs")
-    artifact_study.run(root, ["36"], "smoke", tmp_path, cast(Any, engine), Options(), Progress(), resume=False)
+    artifact_study.run(Run(cast(Any, engine), tmp_path, Progress(), size="smoke"), root, ["36"])
     assert len(engine.folders) > 3 and all(len(f[JOBS].splitlines()) == 1 for f in engine.folders)
 
 

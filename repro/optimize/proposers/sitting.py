@@ -21,6 +21,7 @@ from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records.search import Proposal
 from repro.runs import fixtures
+from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies.agent import sittings
 from repro.studies.agent.design import Unit
@@ -88,7 +89,7 @@ class Sitting(Model):
     def _job(self, state: State, brief: str, source: str) -> AgentJob:
         """Return the sitting as a job. Raises ReproError if the fixture of its checks cannot be made."""
         small = catalogue.load(self.problem.id, size="smoke")
-        fixtures.ensure([small], self.results, self.engine, self.progress)
+        fixtures.ensure(Run(self.engine, self.results, self.progress), [small])
         unit = Unit("baseline", (self.problem.id,), 0, "optimize")
         files = sittings.files(unit, "smoke", "cpu", self.results)
         files |= {BRIEF: brief.encode(), PARENT: source.encode()}

@@ -10,20 +10,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from repro.bundle.write import Bundle
 from repro.engines.agent import AgentJob, AgentOutcome
-from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.records.agent import AgentRecord
 from repro.records.job import Outcome
-from repro.records.options import Options
 from repro.records.row import Planned, Sitting
 from repro.runs import fixtures
-from repro.runs.loop import open_bundle
-from repro.runs.progress import Progress
+from repro.runs.loop import Run
 from repro.runs.rows import Row
 from repro.runs.schedule import Schedule
 from repro.studies import evaluation
@@ -56,10 +52,8 @@ def row_id(unit: Unit, problem: str) -> str:
 class Campaign:
     """The units of a study as work of a schedule: an agent's sitting, then the judging of its rows."""
 
-    def __init__(
-        self, plan: Design, size: str, results: Path, options: Options, pace: Pace, schedule: Schedule
-    ) -> None:
-        self.design, self.size, self.results, self.options, self.pace = plan, size, results, options, pace
+    def __init__(self, run: Run, plan: Design, pace: Pace, schedule: Schedule) -> None:
+        self.run, self.design, self.size, self.results, self.pace = run, plan, run.size, run.results, pace
         self.schedule, self.bundle, self.engine = schedule, schedule.bundle, schedule.engine
         self.purse = Purse(pace.run_usd, plan.budgets.usd or 0.0)
 
@@ -134,8 +128,7 @@ class Campaign:
             described = Planned(row=name, problem=problem.key, arm=unit.arm, control=False, torch_control=False,
                                 repeat=unit.repeat, agent=sitting)  # fmt: skip
             submission = Submission(problem.path.stem, source, entry)
-            build = partial(evaluation.job, name, problem, [submission], self.results, self.engine, self.options,
-                            repeat=unit.repeat)  # fmt: skip
+            build = partial(evaluation.job, self.run, name, problem, [submission], repeat=unit.repeat)
             found.append(evaluation.row_for(described, build) if judge or record.finished else Row(described, None))
         return found
 
@@ -151,41 +144,37 @@ def summary_line(record: AgentRecord) -> str:
     return ", ".join(words)
 
 
-def run(
-    plan: Design, only: list[str], size: str, results: Path, engine: Engine, options: Options, pace: Pace,
-    progress: Progress, *, controls: Sequence[Agent] = (), resume: bool,
-) -> Bundle:  # fmt: skip
+def run(run: Run, plan: Design, only: list[str], pace: Pace, *, controls: Sequence[Agent] = ()) -> Bundle:
     """Run a study with an agent; return the bundle. Controls are judged after the agents' solutions.
 
     Raises PrerequisiteError before anything starts if a fixture is refused, or if the CLI or a knowledge server is
     missing; Interrupted; EngineError.
     """
-    if options.trust != "audited":
+    if run.options.trust != "audited":
         raise UsageError("an agent's study is judged with --trust audited", "--trust dev is only for the agent itself")
-    wanted = catalogue.suite("agent", size=size, only=only)
+    wanted = catalogue.suite("agent", size=run.size, only=only)
     order = design.units(plan, [problem.id for problem in wanted])
-    prerequisites.check(plan, engine)
-    fixtures.ensure(wanted, results, engine, progress, resume=resume)
+    prerequisites.check(plan, run.engine)
+    fixtures.ensure(run, wanted)
     for unit in order:
-        sittings.build(plan, unit, size, results, engine, share=1.0)
+        sittings.build(plan, unit, run.size, run.results, run.engine, share=1.0)
     rows = [
-        Row(Planned(row=row_id(unit, problem.key)), None) for unit in order for problem in sittings.loaded(unit, size)
+        Row(Planned(row=row_id(unit, problem.key)), None)
+        for unit in order
+        for problem in sittings.loaded(unit, run.size)
     ]
-    more = [study.row(problem, arm, 0, results, engine, options)[0] for problem in wanted for arm in controls]
-    parameters = {
+    more = [study.row(run, problem, arm, 0)[0] for problem in wanted for arm in controls]
+    parameters = run.parameters() | {
         "agent": plan.agent,
         "arms": {arm: plan.label(arm) for arm in plan.arms} | {arm.name: arm.label for arm in controls},
         "repeats": plan.repeats,
-        "size": size,
-        "device": engine.device,
-        "options": options.on(engine.device).to_json(),
         "study": design.config(plan, order).to_json(),
     }
-    bundle = open_bundle(results, "run", [*rows, *more], parameters, progress, resume=resume)
+    bundle = run.open("run", [*rows, *more], parameters)
     begin = time.monotonic()
     done = [name for name in bundle.manifest["plan"] if bundle.done(name)]
-    schedule = Schedule(engine, bundle, progress, evaluation.summary, done, jobs=pace.jobs)
+    schedule = Schedule(run.engine, bundle, run.progress, evaluation.summary, done, jobs=pace.jobs)
     bundle.manifest["engine"]["jobs"] = pace.jobs
-    schedule.run(Campaign(plan, size, results, options, pace, schedule).work(order, more), pace.jobs)
-    progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
+    schedule.run(Campaign(run, plan, pace, schedule).work(order, more), pace.jobs)
+    run.progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
     return bundle

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from repro.bundle.write import Bundle
 from repro.engines import agent_local
-from repro.engines.base import Engine
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import wording
 from repro.records.job import Job
-from repro.records.options import Options
 from repro.records.row import Planned
 from repro.runs import fixtures
-from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
-from repro.runs.progress import Progress
+from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 from repro.studies import evaluation
 from repro.studies.agent import controls
@@ -35,29 +31,25 @@ def shipped(agent: str, repeats: int) -> list[Agent]:
     return [Oracle(repeats)] if agent == "oracle" else [controls.EVERY[agent]()]
 
 
-def row(
-    problem: Problem, arm: Agent, repeat: int, results: Path, engine: Engine, options: Options
-) -> tuple[Row, Submission | None]:
+def row(run: Run, problem: Problem, arm: Agent, repeat: int) -> tuple[Row, Submission | None]:
     """Return the row of one solution, and the solution; None if there is none, whose reason is in the row."""
     name = f"{problem.key}/{arm.name}/{repeat}"
     described = Planned(row=name, problem=problem.key, arm=arm.name, control=arm.control,
                         torch_control=arm.torch_control, repeat=repeat)  # fmt: skip
     # The speed of a wrong answer does not matter, so nothing compiles for a negative control.
-    chosen = options.but(modes=["eager"]) if arm.control else options
+    judged = replace(run, options=run.options.but(modes=["eager"])) if arm.control else run
     found: list[Submission] = []
 
     def build() -> Job:
         found.append(arm.solve(problem, repeat))
-        return evaluation.job(name, problem, found, results, engine, chosen, repeat=repeat)
+        return evaluation.job(judged, name, problem, found, repeat=repeat)
 
     planned = evaluation.row_for(described, build)
     submission = found[0] if found else None
     return replace(planned, withheld=submission.withheld if submission else ""), submission
 
 
-def plan(
-    only: list[str], arms: Sequence[Agent], size: str, results: Path, engine: Engine, options: Options
-) -> tuple[list[Row], dict[str, bytes]]:
+def plan(run: Run, only: list[str], arms: Sequence[Agent]) -> tuple[list[Row], dict[str, bytes]]:
     """Return the rows, and the solutions by file name in the bundle.
 
     From problem to problem the order of the arms is reversed, so that time favours none; controls come last.
@@ -66,10 +58,10 @@ def plan(
     solutions: dict[str, bytes] = {}
     ours = [arm for arm in arms if not (arm.control or arm.torch_control)]
     others = [arm for arm in arms if arm.control or arm.torch_control]
-    for at, problem in enumerate(catalogue.suite("agent", size=size, only=only)):
+    for at, problem in enumerate(catalogue.suite("agent", size=run.size, only=only)):
         for arm in [*(reversed(ours) if at % 2 else ours), *others]:
             for repeat in range(arm.repeats(problem)):
-                planned, submission = row(problem, arm, repeat, results, engine, options)
+                planned, submission = row(run, problem, arm, repeat)
                 rows.append(planned)
                 # A text is kept once: rows of equal solutions share a file.
                 if submission and not submission.missing and not submission.withheld:
@@ -78,43 +70,29 @@ def plan(
     return rows, solutions
 
 
-def run(
-    only: list[str],
-    arms: Sequence[Agent],
-    size: str,
-    results: Path,
-    engine: Engine,
-    options: Options,
-    progress: Progress,
-    *,
-    resume: bool,
-    jobs: int | None = None,
-) -> Bundle:
-    """Run the study; return the bundle. jobs: as many run at once on the CPU, None for as many as fit."""
-    wanted = catalogue.suite("agent", size=size, only=only)
+def run(run: Run, only: list[str], arms: Sequence[Agent]) -> Bundle:
+    """Run the study; return the bundle."""
+    wanted = catalogue.suite("agent", size=run.size, only=only)
     folders = [arm for arm in arms if isinstance(arm, Folder)]
     for each in folders:
         if each.unused:
-            progress.say(wording.unused(each.name, each.unused))
+            run.progress.say(wording.unused(each.name, each.unused))
         if lacking := [problem.id for problem in wanted if problem.id not in each.samples]:
-            progress.say(f"{each.name}: no file, so an error each: {wording.listed(lacking, len(lacking))}")
-    fixtures.ensure(wanted, results, engine, progress, resume=resume)
-    rows, solutions = plan(only, arms, size, results, engine, options)
+            run.progress.say(f"{each.name}: no file, so an error each: {wording.listed(lacking, len(lacking))}")
+    fixtures.ensure(run, wanted)
+    rows, solutions = plan(run, only, arms)
     source = {"solutions": [each.name for each in folders]} if folders else {"agent": arms[0].name}
-    parameters = source | {
-        "arms": {arm.name: arm.label for arm in arms},
-        "repeats": max(arm.repeats(problem) for arm in arms for problem in wanted),
-        "size": size,
-        "device": engine.device,
-        "options": options.on(engine.device).to_json(),
-        "control_options": options.but(modes=["eager"]).on(engine.device).to_json(),
-    }
-    bundle = open_bundle(results, "run", rows, parameters, progress, resume=resume)
+    parameters = source | run.parameters(
+        arms={arm.name: arm.label for arm in arms},
+        repeats=max(arm.repeats(problem) for arm in arms for problem in wanted),
+        control_options=run.options.but(modes=["eager"]).on(run.engine.device).to_json(),
+    )
+    bundle = run.open("run", rows, parameters)
     if folders:  # outside of the parameters, so that another file in a folder does not keep a run from going on
         bundle.manifest["unused_files"] = {each.name: each.unused for each in folders if each.unused}
     for name, content in solutions.items():
         bundle.file(name, content)
     # Safe for what ships with the project; other solutions get a process each.
-    together = ROWS_A_PROCESS if options.trust == "audited" and not folders else 1
-    execute(rows, engine, bundle, progress, evaluation.summary, together=together, jobs=jobs)
+    together = ROWS_A_PROCESS if run.options.trust == "audited" and not folders else 1
+    run.execute(rows, bundle, evaluation.summary, together=together)
     return bundle
