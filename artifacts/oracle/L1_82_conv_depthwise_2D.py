@@ -1,8 +1,10 @@
 """KernelBench level 1, problem 82: depthwise 2D convolution, hand-written in Triton.
 
-One program makes a tile of rows and columns of one channel of one image; the taps of neighbouring outputs overlap, so
-all but the first read of a pixel hit the L1 cache. Sums in fp32. Floor: one read of the input and one write of the
-output at copy bandwidth.
+A program makes a tile of ROWS x COLS outputs of one channel of one image, whose sums it keeps in registers. It reads
+every input row of the tile once for each shift along the row, of which all but the first hit the L1 cache, and adds it
+to up to KERNEL rows of sums: 3.4 reads an output instead of 9. Neighbouring threads have neighbouring columns, so that
+shifted reads stay coalesced. Sums in fp32. Floor: one read of the input and one write of the output at copy bandwidth
+(0.71 ms on an H100); bound by it, and by the halo of the tiles.
 """
 
 import torch
@@ -10,55 +12,52 @@ import triton
 import triton.language as tl
 from torch import nn
 
+ROWS, WARPS, COLS = 16, 1, 64  # the fastest of fourteen
+
 
 @triton.jit
 def depthwise_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    out_ptr,
-    channels,
-    height,
-    width,
-    out_height,
-    out_width,
-    KERNEL: tl.constexpr,
-    STRIDE: tl.constexpr,
-    PADDING: tl.constexpr,
-    HAS_BIAS: tl.constexpr,
-    ROWS: tl.constexpr,
+    x_ptr, weight_ptr, bias_ptr, out_ptr, channels, height, width, out_height, out_width,
+    KERNEL: tl.constexpr, STRIDE: tl.constexpr, PADDING: tl.constexpr, HAS_BIAS: tl.constexpr, ROWS: tl.constexpr,
     COLS: tl.constexpr,
-):
+):  # fmt: skip
     """x: (planes, height, width), out: (planes, out_height, out_width), plane = image * channels + channel.
 
-    Grid: planes * row blocks * column blocks, columns fastest, so that neighbours share their halo in the cache.
+    Grid: planes * row blocks * column blocks, columns fastest, then rows, so that neighbours share their halo in the
+    cache.
     """
     col_blocks = tl.cdiv(out_width, COLS)
     row_blocks = tl.cdiv(out_height, ROWS)
     pid = tl.program_id(0)
     plane = pid // (col_blocks * row_blocks)
     channel = plane % channels
-    row = (pid // col_blocks) % row_blocks * ROWS + tl.arange(0, ROWS)[:, None]
-    col = pid % col_blocks * COLS + tl.arange(0, COLS)[None, :]
-    # the taps start at any column: without this hint the aligned tap is loaded in fours, then exchanged between threads
-    col = tl.multiple_of(col, (1, 1))
-    inside = (row < out_height) & (col < out_width)
-
-    x_plane = x_ptr + plane.to(tl.int64) * height * width
-    acc = tl.zeros((ROWS, COLS), dtype=tl.float32)
-    for ky in tl.static_range(KERNEL):
-        y = row * STRIDE + (ky - PADDING)
+    row = pid // col_blocks % row_blocks * ROWS
+    col = pid % col_blocks * COLS + tl.arange(0, COLS)
+    # without this hint the aligned tap is loaded in fours, then exchanged between threads
+    col = tl.multiple_of(col, 1)
+    x_ptrs = x_ptr + plane.to(tl.int64) * height * width + (row * STRIDE - PADDING) * width + (col * STRIDE - PADDING)
+    out_ptrs = out_ptr + plane.to(tl.int64) * out_height * out_width + row * out_width + col
+    weight_ptr += channel * KERNEL * KERNEL
+    bias = tl.load(bias_ptr + channel) if HAS_BIAS else 0.0
+    acc = ()
+    for _ in tl.static_range(ROWS):
+        acc = acc + (tl.zeros((COLS,), dtype=tl.float32) + bias,)
+    for y in tl.static_range((ROWS - 1) * STRIDE + KERNEL):
+        in_row = row * STRIDE - PADDING + y
         for kx in tl.static_range(KERNEL):
-            x = col * STRIDE + (kx - PADDING)
-            valid = inside
+            inside = (col < out_width) & (in_row >= 0) & (in_row < height)
             if PADDING > 0:
-                valid = valid & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-            tap = tl.load(weight_ptr + channel * KERNEL * KERNEL + ky * KERNEL + kx)
-            acc += tap * tl.load(x_plane + y * width + x, mask=valid, other=0.0)
-    if HAS_BIAS:
-        acc += tl.load(bias_ptr + channel)
-    out_plane = out_ptr + plane.to(tl.int64) * out_height * out_width
-    tl.store(out_plane + row * out_width + col, acc, mask=inside)
+                inside = inside & (col * STRIDE >= PADDING - kx) & (col * STRIDE < width + PADDING - kx)
+            x = tl.load(x_ptrs + y * width + kx, mask=inside, other=0.0)
+            new = ()
+            for r in tl.static_range(ROWS):
+                if (y >= r * STRIDE) and (y < r * STRIDE + KERNEL):
+                    new = new + (acc[r] + tl.load(weight_ptr + (y - r * STRIDE) * KERNEL + kx) * x,)
+                else:
+                    new = new + (acc[r],)
+            acc = new
+    for r in tl.static_range(ROWS):
+        tl.store(out_ptrs + r * out_width, acc[r], mask=(col < out_width) & (row + r < out_height))
 
 
 class ModelNew(nn.Module):
@@ -83,26 +82,12 @@ class ModelNew(nn.Module):
         if out.numel() == 0:
             return out
         weight, bias = self.conv2d.weight, self.conv2d.bias
-        cols = min(128, triton.next_power_of_2(out_width))
-        rows = 2048 // cols if out_height >= 16 else triton.next_power_of_2(out_height)
-        grid = (batch * channels * triton.cdiv(out_height, rows) * triton.cdiv(out_width, cols),)
+        cols = min(COLS, triton.next_power_of_2(out_width))
+        grid = (batch * channels * triton.cdiv(out_height, ROWS) * triton.cdiv(out_width, cols),)
         with torch.cuda.device_of(x):
             depthwise_kernel[grid](
-                x,
-                weight.contiguous(),
-                weight if bias is None else bias,
-                out,
-                channels,
-                height,
-                width,
-                out_height,
-                out_width,
-                KERNEL=kernel,
-                STRIDE=stride,
-                PADDING=padding,
-                HAS_BIAS=bias is not None,
-                ROWS=rows,
-                COLS=cols,
-                num_warps=8 if rows * cols >= 2048 else 4,
-            )
+                x, weight.contiguous(), weight if bias is None else bias, out, channels, height, width, out_height,
+                out_width, KERNEL=kernel, STRIDE=stride, PADDING=padding, HAS_BIAS=bias is not None, ROWS=ROWS,
+                COLS=cols, num_warps=WARPS,
+            )  # fmt: skip
         return out

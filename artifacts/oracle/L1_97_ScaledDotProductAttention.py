@@ -1,10 +1,13 @@
 """KernelBench level 1, problem 97: scaled dot-product attention with a large head dimension, hand-written in Triton.
 
-An output row of 1024 floats and its running maximum do not fit in registers beside the scores, so this is no flash
-attention: scores, softmax and the product with V are three kernels, over so few heads at a time that the scores stay in
-the L2 cache. TF32 tensor cores; Q, the weights of the softmax and V are rounded to nearest (the hardware truncates,
-which biases every product), V as the left operand of a transposed product, since only that one passes through
-registers. Floor: the multiplications at TF32 peak.
+An output row of 1024 floats does not fit in registers beside the scores, so this is no flash attention: a first kernel
+has all scores of 64 queries in registers, takes their softmax and writes the weights in fp16; a second multiplies them
+by V. fp16 has TF32's ten bits of mantissa at twice its rate. Rows of Q, K and V are scaled by powers of two, which is
+exact, in a pass of their own; the scales of V's rows go into the weights, whose rows are scaled too, so that nothing
+leaves fp16's range. Sums are fp32.
+
+Floor: 8.6 GB of inputs and output at copy bandwidth. Bound by that pass, which writes and has read again another 3.2
+GB, and by the products, each of which alternates with the memory instead of overlapping with it.
 """
 
 import math
@@ -13,135 +16,124 @@ import torch
 import triton
 import triton.language as tl
 from torch import nn
+from triton.tools.tensor_descriptor import TensorDescriptor
 
-BLOCK_M, BLOCK_N, BLOCK_K = 128, 128, 32  # three stages: 80 KB of shared memory, two programs a multiprocessor
-SCORE_BYTES = 32 << 20  # scores kept at a time, well inside an L2 cache of 50 MB
-
-
-@triton.jit
-def round_tf32(x):
-    """Nearest TF32 value, ties away from zero; NaN stays NaN."""
-    bits = x.to(tl.uint32, bitcast=True)
-    nearest = ((bits + 0x1000) & 0xFFFFE000).to(tl.float32, bitcast=True)
-    return tl.where(x == x, nearest, x)
+HALF = {"ROWS": 8, "num_warps": 8}
+WEIGHTS = {"BLOCK_M": 64, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
+VALUES = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "num_warps": 8, "num_stages": 4}
+HEADS = 1024  # at a time
+MOST_KEYS = 512  # a program of the first product has a row of the weights in its registers
 
 
 @triton.jit
-def scores_kernel(
-    q_ptr,
-    k_ptr,
-    scores_ptr,
-    queries,
-    keys,
-    depth,
-    scale,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    WHOLE_K: tl.constexpr,
-):
-    """scores (heads, queries, keys) = scale * q k^T; q: (heads, queries, depth), k: (heads, keys, depth).
+def half_rows_kernel(x_ptr, out_ptr, scale_ptr, rows, depth, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """out = x (rows, depth) / scale in fp16, scale a power of two that puts a row's largest element near 2^14."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    at = row[:, None] * depth + column[None, :]
+    inside = (row < rows)[:, None] & (column < depth)[None, :]
+    x = tl.load(x_ptr + at, mask=inside, other=0.0)
+    largest = tl.max(tl.abs(x), axis=1)
+    exponent = tl.maximum((largest.to(tl.int32, bitcast=True) >> 23) - 127, -112)
+    up = ((14 - exponent + 127) << 23).to(tl.float32, bitcast=True)
+    down = ((exponent - 14 + 127) << 23).to(tl.float32, bitcast=True)
+    tl.store(out_ptr + at, (x * up[:, None]).to(tl.float16), mask=inside)
+    tl.store(scale_ptr + row, down, mask=row < rows)
 
-    Grid: heads * query blocks * key blocks, key blocks fastest.
+
+@triton.jit
+def weights_kernel(
+    q_desc, k_desc, q_scale_ptr, k_scale_ptr, v_scale_ptr, out_ptr, out_scale_ptr, queries, keys, depth, factor,
+    BLOCK_M: tl.constexpr, KEYS: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Attention weights of a block of queries as fp16: out (heads, queries, KEYS), 0 from keys on.
+
+    They already hold the scales of the values, each over the largest; out_scale (heads, queries) holds the rest, and
+    the sum of the softmax. factor is that of the scores, times log2(e). Grid: heads * query blocks.
     """
-    n_blocks = tl.cdiv(keys, BLOCK_N)
-    m_blocks = tl.cdiv(queries, BLOCK_M)
-    head = (tl.program_id(0) // (n_blocks * m_blocks)).to(tl.int64)
-    m = tl.program_id(0) // n_blocks % m_blocks * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = tl.program_id(0) % n_blocks * BLOCK_N + tl.arange(0, BLOCK_N)
-    d = tl.arange(0, BLOCK_K)
-    q_ptrs = q_ptr + head * queries * depth + tl.where(m < queries, m, 0)[:, None] * depth + d[None, :]
-    k_ptrs = k_ptr + head * keys * depth + tl.where(n < keys, n, 0)[:, None] * depth + d[None, :]
-
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    blocks = tl.cdiv(queries, BLOCK_M)
+    head = tl.program_id(0) // blocks
+    first = tl.program_id(0) % blocks * BLOCK_M
+    acc = tl.zeros((BLOCK_M, KEYS), dtype=tl.float32)
     tl.assume(depth > 0)  # otherwise ptxas serialises the tensor-core instructions of sm_90
     for start in range(0, depth, BLOCK_K):
-        if WHOLE_K:
-            q = tl.load(q_ptrs)
-            k = tl.load(k_ptrs)
-        else:
-            q = tl.load(q_ptrs, mask=d[None, :] < depth - start, other=0.0)
-            k = tl.load(k_ptrs, mask=d[None, :] < depth - start, other=0.0)
-        acc = tl.dot(round_tf32(q), tl.trans(k), acc, input_precision="tf32")
-        q_ptrs += BLOCK_K
-        k_ptrs += BLOCK_K
-    out_ptrs = scores_ptr + head * queries * keys + m[:, None] * keys + n[None, :]
-    tl.store(out_ptrs, acc * scale, mask=(m[:, None] < queries) & (n[None, :] < keys))
+        q = tl.reshape(q_desc.load([head, first, start]), (BLOCK_M, BLOCK_K))
+        k = tl.reshape(k_desc.load([head, 0, start]), (KEYS, BLOCK_K))
+        acc = tl.dot(q, tl.trans(k), acc)
 
-
-@triton.jit
-def softmax_kernel(scores_ptr, keys, BLOCK: tl.constexpr):
-    """Softmax of each row of scores (rows, keys), in place, rounded to TF32. Grid: rows."""
-    row_ptr = scores_ptr + tl.program_id(0).to(tl.int64) * keys
-    column = tl.arange(0, BLOCK)
-    largest = -float("inf")
-    total = 0.0
-    for start in range(0, keys, BLOCK):
-        x = tl.load(row_ptr + start + column, mask=start + column < keys, other=-float("inf"))
-        new_largest = tl.maximum(largest, tl.max(x, axis=0))
-        total = total * tl.exp(largest - new_largest) + tl.sum(tl.exp(x - new_largest), axis=0)
-        largest = new_largest
-    for start in range(0, keys, BLOCK):
-        x = tl.load(row_ptr + start + column, mask=start + column < keys, other=-float("inf"))
-        tl.store(row_ptr + start + column, round_tf32(tl.exp(x - largest) / total), mask=start + column < keys)
+    m = first + tl.arange(0, BLOCK_M)
+    t = tl.arange(0, KEYS)
+    row = head.to(tl.int64) * queries + m
+    key = head.to(tl.int64) * keys + t
+    acc *= (factor * tl.load(q_scale_ptr + row, mask=m < queries, other=0.0))[:, None]
+    acc *= tl.load(k_scale_ptr + key, mask=t < keys, other=0.0)[None, :]
+    acc = tl.where((t < keys)[None, :], acc, -float("inf"))
+    acc = tl.exp2(acc - tl.max(acc, axis=1)[:, None])
+    total = tl.sum(acc, axis=1)
+    v_scale = tl.load(v_scale_ptr + key, mask=t < keys, other=0.0)
+    v_largest = tl.max(v_scale, axis=0)
+    acc *= (v_scale / v_largest)[None, :]
+    exponent = tl.maximum((tl.max(acc, axis=1).to(tl.int32, bitcast=True) >> 23) - 127, -126)
+    acc *= ((127 - exponent) << 23).to(tl.float32, bitcast=True)[:, None]
+    out_scale = v_largest * ((exponent + 127) << 23).to(tl.float32, bitcast=True) / total
+    tl.store(out_scale_ptr + row, out_scale, mask=m < queries)
+    tl.store(out_ptr + row[:, None] * KEYS + t[None, :], acc.to(tl.float16), mask=(m < queries)[:, None])
 
 
 @triton.jit
 def values_kernel(
-    p_ptr,
-    v_ptr,
-    out_ptr,
-    queries,
-    keys,
-    depth,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    WHOLE_K: tl.constexpr,
-):
-    """out (heads, queries, depth) = p v, made as (v^T p^T)^T; p: (heads, queries, keys), v: (heads, keys, depth).
-
-    Grid: heads * depth blocks * query blocks, query blocks fastest.
-    """
-    n_blocks = tl.cdiv(queries, BLOCK_N)
-    m_blocks = tl.cdiv(depth, BLOCK_M)
-    head = (tl.program_id(0) // (n_blocks * m_blocks)).to(tl.int64)
-    m = tl.program_id(0) // n_blocks % m_blocks * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = tl.program_id(0) % n_blocks * BLOCK_N + tl.arange(0, BLOCK_N)
-    t = tl.arange(0, BLOCK_K)
-    v_ptr += head * keys * depth
-    v_index = t[:, None] * depth + tl.where(m < depth, m, 0)[None, :]
-    p_ptrs = p_ptr + head * queries * keys + tl.where(n < queries, n, 0)[:, None] * keys + t[None, :]
-
+    p_desc, v_desc, scale_ptr, out_ptr, queries, keys, depth,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """out (heads, queries, depth) = p v * scale. Grid: heads * query blocks * depth blocks, depth blocks fastest."""
+    m_blocks = tl.cdiv(queries, BLOCK_M)
+    n_blocks = tl.cdiv(depth, BLOCK_N)
+    head = tl.program_id(0) // (m_blocks * n_blocks)
+    first_m = tl.program_id(0) // n_blocks % m_blocks * BLOCK_M
+    first_n = tl.program_id(0) % n_blocks * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     tl.assume(keys > 0)
     for start in range(0, keys, BLOCK_K):
-        if WHOLE_K:
-            v = tl.load(v_ptr + v_index)
-            p = tl.load(p_ptrs)
-        else:
-            v = tl.load(v_ptr + v_index, mask=t[:, None] < keys - start, other=0.0)
-            p = tl.load(p_ptrs, mask=t[None, :] < keys - start, other=0.0)
-        acc = tl.dot(round_tf32(tl.trans(v)), tl.trans(p), acc, input_precision="tf32")
-        v_ptr += BLOCK_K * depth
-        p_ptrs += BLOCK_K
-    out_ptrs = out_ptr + head * queries * depth + n[None, :] * depth + m[:, None]
-    tl.store(out_ptrs, acc, mask=(n[None, :] < queries) & (m[:, None] < depth))
+        p = tl.reshape(p_desc.load([head, first_m, start]), (BLOCK_M, BLOCK_K))
+        v = tl.reshape(v_desc.load([head, start, first_n]), (BLOCK_K, BLOCK_N))
+        acc = tl.dot(p, v, acc)
+    m = first_m + tl.arange(0, BLOCK_M)
+    n = first_n + tl.arange(0, BLOCK_N)
+    row = head.to(tl.int64) * queries + m
+    acc *= tl.load(scale_ptr + row, mask=m < queries, other=0.0)[:, None]
+    tl.store(out_ptr + row[:, None] * depth + n[None, :], acc, mask=(m < queries)[:, None] & (n < depth)[None, :])
 
 
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, scores: torch.Tensor) -> None:
-    """Attention of a few heads; all are contiguous, (heads, sequence, depth), scores (heads, queries, keys)."""
+def half_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """x (heads, sequence, depth) as fp16 and the scales of its rows."""
+    out = torch.empty(x.shape, device=x.device, dtype=torch.float16)
+    scale = torch.empty(x.shape[:2], device=x.device, dtype=torch.float32)
+    grid = (triton.cdiv(scale.numel(), HALF["ROWS"]),)
+    block = triton.next_power_of_2(x.shape[2])
+    half_rows_kernel[grid](x, out, scale, scale.numel(), x.shape[2], BLOCK=block, **HALF)
+    return out, scale
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
+    """Attention of some heads; all are contiguous, (heads, sequence, depth)."""
     heads, queries, depth = q.shape
     keys = k.shape[1]
-    tile = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K, "num_warps": 8, "num_stages": 3}
-    grid = (heads * triton.cdiv(queries, BLOCK_M) * triton.cdiv(keys, BLOCK_N),)
-    scale = 1.0 / math.sqrt(depth)
-    scores_kernel[grid](q, k, scores, queries, keys, depth, scale, WHOLE_K=depth % BLOCK_K == 0, **tile)
-    block = min(4096, triton.next_power_of_2(keys))
-    softmax_kernel[(heads * queries,)](scores, keys, BLOCK=block, num_warps=4 if block > 512 else 1)
-    grid = (heads * triton.cdiv(depth, BLOCK_M) * triton.cdiv(queries, BLOCK_N),)
-    # at most 128 registers, or one program fills a multiprocessor
-    values_kernel[grid](scores, v, out, queries, keys, depth, WHOLE_K=keys % BLOCK_K == 0, maxnreg=128, **tile)
+    wide = max(16, triton.next_power_of_2(keys))
+    (q, q_scale), (k, k_scale), (v, v_scale) = half_rows(q), half_rows(k), half_rows(v)
+    p = torch.empty((heads, queries, wide), device=q.device, dtype=torch.float16)
+    p_scale = torch.empty((heads, queries), device=q.device, dtype=torch.float32)
+    tile = WEIGHTS
+    weights_kernel[(heads * triton.cdiv(queries, tile["BLOCK_M"]),)](
+        TensorDescriptor.from_tensor(q, [1, tile["BLOCK_M"], tile["BLOCK_K"]]),
+        TensorDescriptor.from_tensor(k, [1, wide, tile["BLOCK_K"]]), q_scale, k_scale, v_scale, p, p_scale, queries,
+        keys, depth, math.log2(math.e) / math.sqrt(depth), KEYS=wide, **tile,
+    )  # fmt: skip
+    tile = VALUES
+    values_kernel[(heads * triton.cdiv(queries, tile["BLOCK_M"]) * triton.cdiv(depth, tile["BLOCK_N"]),)](
+        TensorDescriptor.from_tensor(p, [1, tile["BLOCK_M"], tile["BLOCK_K"]]),
+        TensorDescriptor.from_tensor(v, [1, tile["BLOCK_K"], tile["BLOCK_N"]]), p_scale, out, queries, keys, depth,
+        **tile,
+    )  # fmt: skip
 
 
 class ModelNew(nn.Module):
@@ -150,15 +142,14 @@ class ModelNew(nn.Module):
     def forward(self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor) -> torch.Tensor:
         """Q, K, V: (batch, heads, sequence, d); returns the shape of Q."""
         q, k, v = (x.contiguous().flatten(0, -3) for x in (Q, K, V))
+        if k.shape[1] > MOST_KEYS:
+            raise ValueError(f"at most {MOST_KEYS} keys")
         out = torch.empty(Q.shape, device=Q.device, dtype=Q.dtype)
         if out.numel() == 0:
             return out
-        heads, queries, keys = q.shape[0], q.shape[1], k.shape[1]
-        step = min(heads, max(1, SCORE_BYTES // (4 * queries * keys)))
-        scores = torch.empty((step, queries, keys), device=Q.device, dtype=Q.dtype)
         flat = out.view(q.shape)
         with torch.cuda.device_of(Q):
-            for first in range(0, heads, step):
-                some = slice(first, min(first + step, heads))
-                attend(q[some], k[some], v[some], flat[some], scores)
+            for first in range(0, q.shape[0], HEADS):
+                some = slice(first, first + HEADS)
+                attend(q[some], k[some], v[some], flat[some])
         return out

@@ -1,10 +1,14 @@
 """KernelBench level 3, problem 43: causal self-attention as minGPT writes it, hand-written in Triton.
 
-Two products with their biases and, between them, flash attention, which never writes the scores. TF32 tensor cores; the
-hardware truncates what it is given, which biases every product, so each kernel rounds what the next one multiplies, the
-weights are rounded in short passes, and x in registers. The first product leaves V transposed, as TF32 tensor
-cores want their right operand. The mask is the causal one that the constructor registers. Floor: the multiplications
-at TF32 peak.
+Two products with their biases and, between them, flash attention, which never writes the scores. fp16 has TF32's ten
+bits of mantissa at twice its rate; what is multiplied is scaled by powers of two, which is exact, so that nothing
+leaves fp16's range, and sums are fp32. Rows of x get scales of their own in a short pass, which also takes their
+largest norm: times that of the weight's rows it bounds q, k and v, and so gives one scale for them, and for the
+attention's result. The scaled weights are kept until a parameter changes. The mask is the causal one that the
+constructor registers.
+
+Floor: 0.36 TFLOP at fp16 peak. Bound by: the products' epilogues and writes, which overlap with other programs'
+products only in part, and the softmax between the small products of the attention.
 """
 
 import math
@@ -13,222 +17,211 @@ import torch
 import triton
 import triton.language as tl
 from torch import nn
+from triton.tools.tensor_descriptor import TensorDescriptor
 
-BLOCK_M, BLOCK_N, BLOCK_K = 128, 128, 32  # three stages: 80 to 96 KB of shared memory
-
-
-@triton.jit
-def round_tf32(x):
-    """Nearest TF32 value, ties away from zero; NaN stays NaN."""
-    bits = x.to(tl.uint32, bitcast=True)
-    nearest = ((bits + 0x1000) & 0xFFFFE000).to(tl.float32, bitcast=True)
-    return tl.where(x == x, nearest, x)
+TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 4, "num_stages": 3}
+ATTENTION = {"BLOCK_Q": 64, "BLOCK_T": 64, "num_warps": 4, "num_stages": 3}
 
 
 @triton.jit
-def round_kernel(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
-    """out = x rounded to TF32, elementwise."""
-    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + index, round_tf32(tl.load(x_ptr + index, mask=index < count)), mask=index < count)
+def power(exponent):
+    """2^exponent for -126 <= exponent <= 127."""
+    return ((exponent + 127) << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def exponent_of(x):
+    """floor(log2(x)) of a positive x, but at least -112 and at most 126."""
+    return tl.minimum(tl.maximum((x.to(tl.int32, bitcast=True) >> 23) - 127, -112), 126)
+
+
+@triton.jit
+def half_rows_kernel(
+    x_ptr, out_ptr, scale_ptr, norm_ptr, rows, depth, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """out = x (rows, depth) / scale in fp16, scale a power of two that puts a row's largest element near 2^14.
+
+    norm: the largest norm of a row, by an atomic maximum of its bits, or none.
+    """
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    at = row[:, None] * depth + column[None, :]
+    inside = (row < rows)[:, None] & (column < depth)[None, :]
+    x = tl.load(x_ptr + at, mask=inside, other=0.0)
+    exponent = exponent_of(tl.max(tl.abs(x), axis=1))
+    x *= power(14 - exponent)[:, None]
+    down = power(exponent - 14)
+    tl.store(out_ptr + at, x.to(tl.float16), mask=inside)
+    tl.store(scale_ptr + row, down, mask=row < rows)
+    norm = tl.sqrt(tl.sum(x * x, axis=1)) * down
+    norm = tl.max(tl.where(norm < float("inf"), norm, 0.0), axis=0)
+    tl.atomic_max(norm_ptr, norm.to(tl.int32, bitcast=True))
 
 
 @triton.jit
 def linear_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    out_ptr,
-    turned_ptr,
-    rows,
-    features,
-    depth,
-    straight,
-    ROUND_X: tl.constexpr,
-    ROUND_OUT: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    WHOLE_K: tl.constexpr,
-):
-    """x weight^T + bias, x: (rows, depth), weight: (features, depth), rounded already; so is x unless ROUND_X.
+    x_desc, weight_desc, x_scale_ptr, weight_scale_ptr, bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, rows,
+    features, depth,
+    HALF: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """x weight^T * scales + bias, x (rows, depth), weight (features, depth).
 
-    The first `straight` features go to out (rows, straight), the others transposed to turned (features - straight,
-    rows). Grid: feature blocks fastest; the weight stays in the L2 cache, x is streamed.
+    HALF: out in fp16, over a scale (stored) that holds for all of it, from the largest norms of the rows of x and of
+    weight and from the largest bias; x has a scale a row. Otherwise out is fp32, and x has one scale. Grid: feature
+    blocks fastest; the weight stays in the L2 cache, x is streamed.
     """
     n_blocks = tl.cdiv(features, BLOCK_N)
-    m = tl.program_id(0) // n_blocks * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = tl.program_id(0) % n_blocks * BLOCK_N + tl.arange(0, BLOCK_N)
-    k = tl.arange(0, BLOCK_K)
-    x_ptrs = x_ptr + tl.where(m < rows, m, 0).to(tl.int64)[:, None] * depth + k[None, :]
-    weight_ptrs = weight_ptr + tl.where(n < features, n, 0).to(tl.int64)[:, None] * depth + k[None, :]
-
+    first_m = tl.program_id(0) // n_blocks * BLOCK_M
+    first_n = tl.program_id(0) % n_blocks * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     tl.assume(depth > 0)  # otherwise ptxas serialises the tensor-core instructions of sm_90
     for start in range(0, depth, BLOCK_K):
-        if WHOLE_K:
-            x = tl.load(x_ptrs)
-            weight = tl.load(weight_ptrs)
-        else:
-            x = tl.load(x_ptrs, mask=k[None, :] < depth - start, other=0.0)
-            weight = tl.load(weight_ptrs, mask=k[None, :] < depth - start, other=0.0)
-        if ROUND_X:
-            x = round_tf32(x)
-        acc = tl.dot(x, tl.trans(weight), acc, input_precision="tf32")
-        x_ptrs += BLOCK_K
-        weight_ptrs += BLOCK_K
+        x = x_desc.load([first_m, start])
+        weight = weight_desc.load([first_n, start])
+        acc = tl.dot(x, tl.trans(weight), acc)
 
-    y = acc + tl.load(bias_ptr + n, mask=n < features, other=0.0)[None, :]
-    if ROUND_OUT:
-        y = round_tf32(y)
-    inside = m[:, None] < rows
-    first = tl.program_id(0) % n_blocks * BLOCK_N
-    if first < straight:
-        out_ptrs = out_ptr + m.to(tl.int64)[:, None] * straight + n[None, :]
-        tl.store(out_ptrs, y, mask=inside & (n < straight)[None, :])
-    if first + BLOCK_N > straight:
-        turned_ptrs = turned_ptr + (n - straight).to(tl.int64)[None, :] * rows + m[:, None]
-        tl.store(turned_ptrs, y, mask=inside & ((n >= straight) & (n < features))[None, :])
+    m = first_m + tl.arange(0, BLOCK_M)
+    n = first_n + tl.arange(0, BLOCK_N)
+    known = n < features
+    out_ptrs = out_ptr + m.to(tl.int64)[:, None] * features + n[None, :]
+    inside = (m < rows)[:, None] & known[None, :]
+    weight_scale = tl.load(weight_scale_ptr + n, mask=known, other=0.0)
+    bias = tl.load(bias_ptr + n, mask=known, other=0.0)
+    if HALF:
+        bound = tl.load(norm_ptr).to(tl.float32, bitcast=True) * tl.load(bound_ptr) + tl.load(bound_ptr + 1)
+        exponent = exponent_of(bound) - 14
+        if tl.program_id(0) == 0:
+            tl.store(scale_ptr, power(exponent))
+        acc *= tl.load(x_scale_ptr + m, mask=m < rows, other=0.0)[:, None]
+        acc = acc * (weight_scale * power(-exponent))[None, :] + (bias * power(-exponent))[None, :]
+        tl.store(out_ptrs, acc.to(tl.float16), mask=inside)
+    else:
+        acc = acc * (weight_scale * tl.load(x_scale_ptr))[None, :] + bias[None, :]
+        tl.store(out_ptrs, acc, mask=inside)
+
+
+@triton.jit
+def attend(
+    q1, q2, acc1, acc2, largest, total, k_ptrs, m, first, last, length, width, factor,
+    MASKED: tl.constexpr, D: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, BLOCK_T: tl.constexpr,
+):  # fmt: skip
+    """Adds the keys and values from first to last to the sums of attention_kernel."""
+    t = tl.arange(0, BLOCK_T)
+    d1 = tl.arange(0, D1)
+    d2 = D1 + tl.arange(0, D2)
+    for start in tl.range(first, last, BLOCK_T):
+        row_ptrs = k_ptrs + (start + t)[:, None] * (3 * width)
+        if MASKED:
+            known = (start + t < length)[:, None]
+            k1 = tl.load(row_ptrs + d1[None, :], mask=known, other=0.0)
+            k2 = tl.load(row_ptrs + d2[None, :], mask=known & (d2 < D)[None, :], other=0.0)
+            v1 = tl.load(row_ptrs + (width + d1)[None, :], mask=known, other=0.0)
+            v2 = tl.load(row_ptrs + (width + d2)[None, :], mask=known & (d2 < D)[None, :], other=0.0)
+        else:
+            k1 = tl.load(row_ptrs + d1[None, :])
+            k2 = tl.load(row_ptrs + d2[None, :], mask=(d2 < D)[None, :], other=0.0)
+            v1 = tl.load(row_ptrs + (width + d1)[None, :])
+            v2 = tl.load(row_ptrs + (width + d2)[None, :], mask=(d2 < D)[None, :], other=0.0)
+        scores = tl.dot(q1, tl.trans(k1))
+        scores = tl.dot(q2, tl.trans(k2), scores) * factor
+        if MASKED:
+            scores = tl.where(m[:, None] >= start + t[None, :], scores, -float("inf"))
+        new_largest = tl.maximum(largest, tl.max(scores, axis=1))
+        p = tl.exp2(scores - new_largest[:, None])
+        fade = tl.exp2(largest - new_largest)
+        total = total * fade + tl.sum(p, axis=1)
+        largest = new_largest
+        p = p.to(tl.float16)
+        acc1 = tl.dot(p, v1, acc1 * fade[:, None])
+        acc2 = tl.dot(p, v2, acc2 * fade[:, None])
+    return acc1, acc2, largest, total
 
 
 @triton.jit
 def attention_kernel(
-    qk_ptr,
-    v_ptr,
-    out_ptr,
-    length,
-    heads,
-    rows,
-    scale,
-    D: tl.constexpr,
-    D1: tl.constexpr,
-    D2: tl.constexpr,
-    BLOCK_Q: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-):
-    """Causal attention of a block of queries of one head; everything is rounded to TF32, the output too.
+    qkv_ptr, scale_ptr, out_ptr, length, heads, factor,
+    D: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_T: tl.constexpr,
+):  # fmt: skip
+    """Causal attention of a block of queries of one head, out as qkv over its scale.
 
-    qk: (batch * length, 2 * heads * D), queries before keys; v: (heads * D, batch * length), that is transposed;
-    out: (batch * length, heads * D). The head dimension is taken in two pieces, D1 and D2 (0: none), powers of two.
-    Grid: batch * heads * query blocks, query blocks fastest and longest rows first.
+    qkv: (batch * length, 3 * heads * D), out: (batch * length, heads * D), fp16. The head dimension is taken in two
+    pieces, D1 and D2, powers of two, the first without padding. Grid: batch * heads * query blocks, query blocks
+    fastest and longest rows first.
     """
     blocks = tl.cdiv(length, BLOCK_Q)
     first = (blocks - 1 - tl.program_id(0) % blocks) * BLOCK_Q
     head = tl.program_id(0) // blocks % heads
     row0 = (tl.program_id(0) // blocks // heads).to(tl.int64) * length
     width = heads * D
+    scale = tl.load(scale_ptr)
+    factor = factor * scale * scale
     m = first + tl.arange(0, BLOCK_Q)
-    t = tl.arange(0, BLOCK_T)
     d1 = tl.arange(0, D1)
-    q_ptrs = qk_ptr + (row0 + m)[:, None] * (2 * width) + head * D
-    k_ptrs = qk_ptr + (row0 + t)[:, None] * (2 * width) + width + head * D
-    v_ptrs = v_ptr + row0 + t[None, :] + (head * D).to(tl.int64) * rows
-    q1 = tl.load(q_ptrs + d1[None, :], mask=(m < length)[:, None] & (d1 < D)[None, :], other=0.0)
+    d2 = D1 + tl.arange(0, D2)
+    q_ptrs = qkv_ptr + (row0 + m)[:, None] * (3 * width) + head * D
+    inside = (m < length)[:, None]
+    q1 = tl.load(q_ptrs + d1[None, :], mask=inside, other=0.0)
+    q2 = tl.load(q_ptrs + d2[None, :], mask=inside & (d2 < D)[None, :], other=0.0)
     acc1 = tl.zeros((BLOCK_Q, D1), dtype=tl.float32)
-    if D2 > 0:
-        d2 = D1 + tl.arange(0, D2)
-        q2 = tl.load(q_ptrs + d2[None, :], mask=(m < length)[:, None] & (d2 < D)[None, :], other=0.0)
-        acc2 = tl.zeros((BLOCK_Q, D2), dtype=tl.float32)
-
+    acc2 = tl.zeros((BLOCK_Q, D2), dtype=tl.float32)
     largest = tl.full((BLOCK_Q,), -float("inf"), dtype=tl.float32)
     total = tl.zeros((BLOCK_Q,), dtype=tl.float32)
-    end = tl.minimum(first + BLOCK_Q, length)
-    tl.assume(end > 0)
-    for start in range(0, end, BLOCK_T):
-        known = start + t < length
-        k1 = tl.load(k_ptrs + d1[None, :], mask=known[:, None] & (d1 < D)[None, :], other=0.0)
-        scores = tl.dot(q1, tl.trans(k1), input_precision="tf32")
-        if D2 > 0:
-            k2 = tl.load(k_ptrs + d2[None, :], mask=known[:, None] & (d2 < D)[None, :], other=0.0)
-            scores = tl.dot(q2, tl.trans(k2), scores, input_precision="tf32")
-        seen = (m[:, None] >= start + t[None, :]) & known[None, :]
-        scores = tl.where(seen, scores * scale, -float("inf"))
-        new_largest = tl.maximum(largest, tl.max(scores, axis=1))
-        p = tl.exp2(scores - new_largest[:, None])
-        fade = tl.exp2(largest - new_largest)
-        total = total * fade + tl.sum(p, axis=1)
-        largest = new_largest
-        p = round_tf32(p)
-        v1 = tl.load(v_ptrs + d1[:, None].to(tl.int64) * rows, mask=(d1 < D)[:, None] & known[None, :], other=0.0)
-        acc1 = tl.dot(p, tl.trans(v1), acc1 * fade[:, None], input_precision="tf32")
-        if D2 > 0:
-            v2 = tl.load(v_ptrs + d2[:, None].to(tl.int64) * rows, mask=(d2 < D)[:, None] & known[None, :], other=0.0)
-            acc2 = tl.dot(p, tl.trans(v2), acc2 * fade[:, None], input_precision="tf32")
-        k_ptrs += BLOCK_T * 2 * width
-        v_ptrs += BLOCK_T
-
+    k_ptrs = qkv_ptr + row0 * (3 * width) + width + head * D
+    acc1, acc2, largest, total = attend(q1, q2, acc1, acc2, largest, total, k_ptrs, m, 0, first, length, width, factor,
+                                        False, D, D1, D2, BLOCK_T)  # fmt: skip
+    last = tl.minimum(first + BLOCK_Q, length)
+    acc1, acc2, largest, total = attend(q1, q2, acc1, acc2, largest, total, k_ptrs, m, first, last, length, width,
+                                        factor, True, D, D1, D2, BLOCK_T)  # fmt: skip
+    share = (1.0 / total)[:, None]
     out_ptrs = out_ptr + (row0 + m)[:, None] * width + head * D
-    share = 1.0 / total
-    mask = (m < length)[:, None] & (d1 < D)[None, :]
-    tl.store(out_ptrs + d1[None, :], round_tf32(acc1 * share[:, None]), mask=mask)
-    if D2 > 0:
-        mask = (m < length)[:, None] & (d2 < D)[None, :]
-        tl.store(out_ptrs + d2[None, :], round_tf32(acc2 * share[:, None]), mask=mask)
+    tl.store(out_ptrs + d1[None, :], (acc1 * share).to(tl.float16), mask=inside)
+    tl.store(out_ptrs + d2[None, :], (acc2 * share).to(tl.float16), mask=inside & (d2 < D)[None, :])
 
 
-def rounded(x: torch.Tensor) -> torch.Tensor:
-    """A contiguous copy of x rounded to TF32."""
-    x = x.contiguous()
-    out = torch.empty_like(x)
-    round_kernel[(triton.cdiv(x.numel(), 2048),)](x, out, x.numel(), BLOCK=2048)
-    return out
+def half_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """x (rows, depth) as fp16, the scales of its rows, and their largest norm as the bits of a float."""
+    rows, depth = x.shape
+    out = torch.empty((rows, depth), device=x.device, dtype=torch.float16)
+    scale = torch.empty((rows,), device=x.device, dtype=torch.float32)
+    norm = torch.zeros((1,), device=x.device, dtype=torch.int32)
+    block = triton.next_power_of_2(depth)
+    half_rows_kernel[(triton.cdiv(rows, 8),)](x, out, scale, norm, rows, depth, ROWS=8, BLOCK=block, num_warps=8)
+    return out, scale, norm
+
+
+def packed(layer: nn.Linear) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The weight as fp16, the scales of its rows, and (the largest norm of a row, the largest bias)."""
+    weight, scale, norm = half_rows(layer.weight.detach().contiguous())
+    return weight, scale, torch.cat((norm.view(torch.float32), layer.bias.detach().abs().max().view(1)))
 
 
 def linear(
-    x: torch.Tensor, layer: nn.Linear, turned: int = 0, round_x: bool = False, round_out: bool = False
+    x: torch.Tensor, x_scale: torch.Tensor, norm: torch.Tensor | None, layer: nn.Linear, kept: tuple[torch.Tensor, ...]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """x (rows, depth) through the layer; its last `turned` features come transposed, as the second tensor."""
-    rows, depth = x.shape
-    features = layer.out_features
-    out = torch.empty((rows, features - turned), device=x.device, dtype=x.dtype)
-    out_turned = torch.empty((turned, rows), device=x.device, dtype=x.dtype)
-    linear_kernel[(triton.cdiv(rows, BLOCK_M) * triton.cdiv(features, BLOCK_N),)](
-        x,
-        rounded(layer.weight),
-        layer.bias,
-        out,
-        out_turned,
-        rows,
-        features,
-        depth,
-        features - turned,
-        ROUND_X=round_x,
-        ROUND_OUT=round_out,
-        BLOCK_M=BLOCK_M,
-        BLOCK_N=BLOCK_N,
-        BLOCK_K=BLOCK_K,
-        WHOLE_K=depth % BLOCK_K == 0,
-        num_warps=8,
-        num_stages=3,
-        maxnreg=128,  # two programs a multiprocessor
-    )
-    return out, out_turned
+    """x through the layer; in fp16 with its scale where norm is given. See linear_kernel."""
+    weight, weight_scale, bound = kept
+    (rows, depth), features = x.shape, weight.shape[0]
+    dtype = torch.float32 if norm is None else torch.float16
+    out = torch.empty((rows, features), device=x.device, dtype=dtype)
+    scale = torch.empty((1,), device=x.device, dtype=torch.float32)
+    linear_kernel[(triton.cdiv(rows, TILE["BLOCK_M"]) * triton.cdiv(features, TILE["BLOCK_N"]),)](
+        TensorDescriptor.from_tensor(x, [TILE["BLOCK_M"], TILE["BLOCK_K"]]),
+        TensorDescriptor.from_tensor(weight, [TILE["BLOCK_N"], TILE["BLOCK_K"]]),
+        x_scale, weight_scale, layer.bias, norm, bound, out, scale, rows, features, depth, HALF=norm is not None,
+        **TILE,
+    )  # fmt: skip
+    return out, scale
 
 
-def attention(qk: torch.Tensor, v: torch.Tensor, length: int, heads: int) -> torch.Tensor:
+def attention(qkv: torch.Tensor, scale: torch.Tensor, length: int, heads: int) -> torch.Tensor:
     """Causal attention; shapes as in attention_kernel."""
-    rows, width = qk.shape[0], v.shape[0]
+    rows, width = qkv.shape[0], qkv.shape[1] // 3
     depth = width // heads
-    piece = max(16, 1 << (depth.bit_length() - 1))
-    rest = 0 if depth <= piece else max(16, triton.next_power_of_2(depth - piece))
-    block_q, block_t, stages = 64, 32, 2  # 72 KB of shared memory at a head dimension of 96
-    if piece + rest > 128:
-        block_q, block_t, stages = (32, 16, 2) if piece + rest <= 256 else (16, 16, 1)
-    out = torch.empty((rows, width), device=qk.device, dtype=qk.dtype)
-    attention_kernel[(rows // length * heads * triton.cdiv(length, block_q),)](
-        qk,
-        v,
-        out,
-        length,
-        heads,
-        rows,
-        math.log2(math.e) / math.sqrt(depth),
-        D=depth,
-        D1=piece,
-        D2=rest,
-        BLOCK_Q=block_q,
-        BLOCK_T=block_t,
-        num_warps=4,
-        num_stages=stages,
+    piece = 1 << (depth.bit_length() - 1)
+    rest = max(16, triton.next_power_of_2(depth - piece))
+    out = torch.empty((rows, width), device=qkv.device, dtype=qkv.dtype)
+    attention_kernel[(rows // length * heads * triton.cdiv(length, ATTENTION["BLOCK_Q"]),)](
+        qkv, scale, out, length, heads, math.log2(math.e) / math.sqrt(depth), D=depth, D1=piece, D2=rest, **ATTENTION
     )
     return out
 
@@ -247,6 +240,18 @@ class ModelNew(nn.Module):
         self.register_buffer("bias", mask.view(1, 1, max_seqlen, max_seqlen))
         self.n_head = n_head
         self.n_embd = n_embd
+        self._kept: tuple[list[tuple[torch.Tensor, int]], tuple[tuple[torch.Tensor, ...], ...]] | None = None
+
+    def packed_layers(self) -> tuple[tuple[torch.Tensor, ...], ...]:
+        """What `packed` makes of both layers, made again when a parameter was written to or replaced."""
+        now = [(p.detach(), p._version) for p in (*self.c_attn.parameters(), *self.c_proj.parameters())]
+        if self._kept is None or any(
+            old.data_ptr() != p.data_ptr() or version != old_version
+            for (old, old_version), (p, version) in zip(self._kept[0], now, strict=True)
+        ):
+            # the parameters' memory is kept as well, so that its address is not given to others
+            self._kept = (now, (packed(self.c_attn), packed(self.c_proj)))
+        return self._kept[1]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: (batch, sequence, n_embd); returns the same shape."""
@@ -254,8 +259,9 @@ class ModelNew(nn.Module):
         if x.numel() == 0:
             return torch.empty_like(x)
         with torch.cuda.device_of(x):
-            flat = x.contiguous().view(batch * length, width)
-            qk, v = linear(flat, self.c_attn, turned=width, round_x=True, round_out=True)
-            y = attention(qk, v, length, self.n_head)
-            out, _ = linear(y, self.c_proj)
+            first, last = self.packed_layers()
+            x, x_scale, norm = half_rows(x.contiguous().view(batch * length, width))
+            qkv, scale = linear(x, x_scale, norm, self.c_attn, first)
+            y = attention(qkv, scale, length, self.n_head)
+            out, _ = linear(y, scale, None, self.c_proj, last)
         return out.view(batch, length, width)
