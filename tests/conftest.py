@@ -36,6 +36,8 @@ collecting = contextlib.ExitStack()
 collecting.enter_context(importing.uncollected())  # until all tests are imported: a third of that time
 # Whether slow tests that repeat one check over many problems take all of them (CONTRIBUTING.md).
 WHOLE = os.environ.get("REPRO_TEST_WHOLE") == "1"
+# Slow cases of one property that run otherwise.
+ALIKE = 3
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU = ("--engine", "local", "--device", "cpu", "--size", "smoke")
@@ -68,8 +70,21 @@ def no_gpu() -> str:
     return "" if torch.cuda.is_available() else "no NVIDIA GPU: torch.cuda.is_available() is false"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def leave_out_alike(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the slow cases of a test marked `alike`, keep ALIKE, spread over all: they prove one property."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("alike") and item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = {id(item) for of in cases.values() for item in set(of) - set(of[:: -(-len(of) // ALIKE)])}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+    items[:] = [item for item in items if id(item) not in left_out]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked gpu are skipped with the reason where there is none."""
+    if not WHOLE:
+        leave_out_alike(config, items)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = no_gpu() if marked else ""
     for item in marked if reason else []:

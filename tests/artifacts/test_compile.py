@@ -44,6 +44,7 @@ def test_all_artifacts_are_here() -> None:
     assert sum(path.parent.name != "oracle" for path in SOLUTIONS) == 10
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)
 def test_every_kernel_compiles_within_the_limits_of_every_gpu(path: Path, tmp_path: Path) -> None:

@@ -176,6 +176,7 @@ def test_an_assigned_entry_is_judged(source: str, tmp_path: Path, smoke_fixture:
     assert found.verdict == "correct", found.reasons
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_entry_that_is_no_plain_function_is_judged(kind: str, tmp_path: Path, smoke_fixture: Any) -> None:

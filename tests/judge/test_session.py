@@ -103,6 +103,7 @@ def outcome(entry: Any) -> tuple[str, str]:
 CORRECT = ("correct", "")
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("key", [key if key == "L1_36" else pytest.param(key, marks=pytest.mark.slow) for key in ONCE])
 def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path: Path, smoke_fixture: Measured) -> None:
     """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""

@@ -1198,6 +1198,7 @@ def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> No
 # -- fixtures
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("key", [slow_key(key) for key in KEYS])
 def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
     key: str, smoke_fixture: Callable[[str], Any]
@@ -1236,6 +1237,7 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
     assert untimed[0] == untimed[1]
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("key", [slow_key(key) for key in KEYS])
 def test_fixtures_measure_the_neighbouring_shape_apart_from_what_decides(
     key: str, smoke_fixture: Callable[[str], Any]
@@ -1257,6 +1259,7 @@ def test_a_file_from_elsewhere_says_that_it_has_no_neighbour(tmp_path: Path) -> 
     assert small_fixture(tmp_path, "x * 2").neighbour == {"reason": reason}
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("key", [slow_key(key) for key in ONCE if not key.startswith(("L1_04", "L1_43"))])
 def test_spiked_inputs_reveal_kernels_that_assume_a_range(key: str, smoke_fixture: Callable[[str], Any]) -> None:
     """A kernel that is right for values from 0 to 1 alone fails every class; honest ones stay within their limits.

@@ -128,6 +128,7 @@ def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float3
     return cases
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("number", SHAPES)
 def test_exact_rewrites_keep_every_bit(number: str, tmp_path: Path) -> None:
@@ -141,6 +142,7 @@ def test_exact_rewrites_keep_every_bit(number: str, tmp_path: Path) -> None:
     assert {c["name"]: s for c, s in zip(cases, said, strict=True) if s != "equal"} == {}
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("number", SHAPES)
 def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number: str, tmp_path: Path) -> None:
@@ -176,6 +178,7 @@ def test_exact_knobs_keep_every_bit(tmp_path: Path) -> None:
         assert set(run(pairs(tmp_path, number, texts))) == {"equal"}
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", ORACLE)
 def test_exact_rewrites_of_the_oracle_keep_every_bit(stem: str, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ TRAFFIC = {"L1_43": 0.7, "L3_43": 0.98, "L3_44": 0.98, "L3_20": 0.98, "L2_34": 0
 ARITHMETIC = {"L1_36": (0, 0), "L1_43": (0, 0), "L3_43": (1.1, 1.2), "L3_44": (1.0, 1.1)}
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("key", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in catalogue.ids()])
 def test_derived_facts_agree_with_those_by_hand(key: str) -> None:
     known = catalogue.load(key)

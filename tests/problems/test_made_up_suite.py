@@ -137,6 +137,7 @@ def test_it_plans_and_is_reduced_or_is_named(name: str, tmp_path: Path) -> None:
             settled(problem)
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, each in SUITE.items() if each[-1] in ("judged", "unjudgeable")])
 def test_its_own_model_is_correct_or_the_problem_is_unjudgeable(name: str, tmp_path: Path) -> None:

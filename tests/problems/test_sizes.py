@@ -41,6 +41,7 @@ def test_a_reduced_size_is_small_and_runs_on_the_cpu(path: Path) -> None:
     assert derived.flop <= 1 << 28 and derived.elements <= 1.01 * (1 << 17) and derived.written <= 1 << 20
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_a_derived_size_costs_about_what_the_hand_written_one_does(problem_id: str) -> None:
@@ -256,6 +257,7 @@ def test_zeros_are_wrong_at_a_derived_size(judged: Judged) -> None:
     assert judged(DATA / "grouped_convolution.py", solution=CHEAT)[1]["verdict"] == "incorrect"
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_honest_solution_of_any_file_is_correct(judged: Judged, path: Path) -> None:
