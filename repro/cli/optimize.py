@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from repro import config
 from repro.cli import arguments, output
@@ -18,10 +19,13 @@ from repro.system.screen import Column, Screen, shortest
 if TYPE_CHECKING:
     from repro.optimize.proposers.base import Proposer
     from repro.optimize.runner import Finished
+    from repro.optimize.state import Program
     from repro.problems.catalogue import Problem
 
 TEXT = "search a faster kernel: rewrite, judge, time, keep what is faster"
 _PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
+# The id of the program that the search starts from.
+_INPUT = "input"
 _MODELS = ("anthropic", "claude-code")
 
 
@@ -206,59 +210,76 @@ def _problem(spec: str, size: str, dtype: str) -> Problem:
 
 def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     """Print the accepted programs, the confirmation and the last line; write --json."""
-    from repro.optimize.loop import OUT_OF_TIME
     from repro.optimize.state import STAMP
 
     state, screen = finished.state, Screen.of(args)
     stamp = "" if finished.measured else STAMP
-    rows = []
-    for program in state.programs.values():
-        if program.accepted or program.id == "input":
-            gain = f"{program.ratio:.2f}x" if program.gain and program.id != "input" else ""
-            time = f"{program.time_ms:.4g}" if program.time_ms else ""
-            name = program.id + (" ◀ best" if program.id == state.best and program.accepted else "")
-            rows.append([name, program.parent or "", program.strategy, time, gain, program.why])
-    columns = (Column("program", whole=True), Column("of", whole=True), Column("strategy"), Column("ms", whole=True),
-               Column(f"gain{stamp}", whole=True), Column("why", 1))  # fmt: skip
-    screen.table(columns, rows)
-    if len(rows) > 1:
-        screen.line("gain: from samples in turns with the input kernel, so not quite the quotient of two ms. Programs "
-                    "that gained nothing over their parent are left out.", "dim")  # fmt: skip
-    counts: dict[str, int] = {}
-    for program in state.programs.values():
-        counts[program.verdict] = counts.get(program.verdict, 0) + 1
-    screen.line(
-        f"{len(state.programs)} program{'s' * (len(state.programs) > 1)}: "
-        + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    )
-    if finished.baselines_ms:
-        screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()) + stamp)
-    told = finished.confirmed
-    if told is not None:
-        verdict = told.best.verdict if told.best else told.error
-        ratio = f", {told.ratio:.2f}x the input{stamp}" if told.ratio else ""
-        screen.line(f"confirmed in fresh processes: {verdict}{ratio}")
-    facts = {
-        "schema_version": 1, "folder": str(finished.folder), "stopped": finished.stopped, "best": state.best,
-        "measurement": finished.measured, "options": vars(state.options), "confirmed": told and told.to_json(),
-        "programs": [p.facts() for p in state.programs.values()],
-        "diagnoses": {name: asdict(each) for name, each in state.diagnoses.items()},
-    }  # fmt: skip
-    output.write_json(args.json, facts)
+    _programs(finished, screen, stamp)
+    output.write_json(args.json, _facts(finished))
     if args.output is not None:
         from repro.report import search
 
         output.write_text(args.output, search.drawn(finished, args.output.suffix))
     if args.compare is not None:
         _beside(screen, finished, args.compare)
-    best = state.programs[state.best]
-    found = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
-    if len(state.programs) == 1 and finished.stopped.startswith(OUT_OF_TIME):
-        found = "no candidate was tried: raise --minutes"
+    screen.last(_ending(finished) + stamp, finished.stopped, shortest(finished.exported or finished.folder))
+    return 0 if state.programs[state.best].correct else 1
+
+
+def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
+    """Print the programs that gained something, how many had each verdict, and the confirmation."""
+    state = finished.state
+    shown = [program for program in state.programs.values() if program.accepted or program.id == _INPUT]
+    rows = [_row(program, best=program.id == state.best and program.accepted) for program in shown]
+    columns = (Column("program", whole=True), Column("of", whole=True), Column("strategy"), Column("ms", whole=True),
+               Column(f"gain{stamp}", whole=True), Column("why", 1))  # fmt: skip
+    screen.table(columns, rows)
+    if len(rows) > 1:
+        screen.line("gain: from samples in turns with the input kernel, so not quite the quotient of two ms. Programs "
+                    "that gained nothing over their parent are left out.", "dim")  # fmt: skip
+    counts = Counter(program.verdict for program in state.programs.values())
+    total = len(state.programs)
+    screen.line(f"{total} program{'s' * (total > 1)}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+    if finished.baselines_ms:
+        screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()) + stamp)
+    if (confirmed := finished.confirmed) is not None:
+        verdict = confirmed.best.verdict if confirmed.best else confirmed.error
+        ratio = f", {confirmed.ratio:.2f}x the input{stamp}" if confirmed.ratio else ""
+        screen.line(f"confirmed in fresh processes: {verdict}{ratio}")
+
+
+def _row(program: Program, *, best: bool) -> list[str]:
+    gain = f"{program.ratio:.2f}x" if program.gain and program.id != _INPUT else ""
+    name = program.id + (" ◀ best" if best else "")
+    return [name, program.parent or "", program.strategy, _number(program.time_ms), gain, program.why]
+
+
+def _facts(finished: Finished) -> dict[str, Any]:
+    """Return what `--json` writes."""
+    state = finished.state
+    confirmed = finished.confirmed.to_json() if finished.confirmed else None
+    return {
+        "schema_version": 1, "folder": str(finished.folder), "stopped": finished.stopped, "best": state.best,
+        "measurement": finished.measured, "options": vars(state.options), "confirmed": confirmed,
+        "programs": [program.facts() for program in state.programs.values()],
+        "diagnoses": {name: asdict(diagnosis) for name, diagnosis in state.diagnoses.items()},
+    }  # fmt: skip
+
+
+def _ending(finished: Finished) -> str:
+    """Return what the search came to, in words."""
+    from repro.optimize.loop import OUT_OF_TIME
+
+    best = finished.state.programs[finished.state.best]
     if not best.correct:
-        found = "nothing was searched"
-    screen.last(found + stamp, finished.stopped, shortest(finished.exported or finished.folder))
-    return 0 if best.correct else 1
+        return "nothing was searched"
+    if len(finished.state.programs) == 1 and finished.stopped.startswith(OUT_OF_TIME):
+        return "no candidate was tried: raise --minutes"
+    return f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
+
+
+def _number(value: float | None) -> str:
+    return f"{value:.4g}" if value else ""
 
 
 def _beside(screen: Screen, finished: Finished, root: Path) -> None:
@@ -270,9 +291,6 @@ def _beside(screen: Screen, finished: Finished, root: Path) -> None:
     columns = (Column("round", whole=True), Column("published ms", whole=True), Column("published best", whole=True),
                Column("our best ms", whole=True))  # fmt: skip
 
-    def told(value: float | None) -> str:
-        return "" if value is None else f"{value:.4g}"
-
-    rows = [[str(n), *map(told, theirs.get(n, (None, None))), told(own.get(n))] for n in sorted({*theirs, *own})]
+    rows = [[str(n), *map(_number, theirs.get(n, (None, None))), _number(own.get(n))] for n in sorted({*theirs, *own})]
     screen.table(columns, rows)
     screen.line(f"published: times that {root.name} states, of its own machine and protocol")

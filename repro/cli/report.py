@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 from rich.text import Text
 
@@ -97,7 +98,6 @@ def _traces(args: argparse.Namespace, folder: Path) -> int:
 
 def _live(args: argparse.Namespace) -> int:
     from repro.optimize import journal
-    from repro.records.wording import listed
     from repro.runs import status
     from repro.runs.progress import spoken
 
@@ -114,6 +114,25 @@ def _live(args: argparse.Namespace) -> int:
             return 0
         raise
     state = status.read(bundle)
+    failed = _draw_live(state, screen)
+    rest = state["expected_s"]
+    screen.last(
+        f"{state['status']}: {state['done']} of {state['planned']} rows done",
+        f"{failed} not measured" if failed else "",
+        f"{len(state['running'])} running" if state["running"] else "",
+        f"about {spoken(rest)} left" if rest is not None else "",
+        "repeat its command with --resume" if state["status"] in _UNFINISHED else "",
+        shortest(state["bundle"]),
+    )
+    output.write_json(args.json, state)
+    return 0
+
+
+def _draw_live(state: dict[str, Any], screen: Screen) -> int:
+    """Print what runs, what is done and what failed; return how many rows failed."""
+    from repro.records.wording import listed
+    from repro.runs.progress import spoken
+
     lanes = [[listed(lane["what"], 2), spoken(time.time() - lane["since"]), lane["line"]] for lane in state["running"]]
     screen.table((Column("running", whole=True), Column("for", number=True), Column("what it does", 1)), lanes)
     if names := state["finished"]:
@@ -122,14 +141,4 @@ def _live(args: argparse.Namespace) -> int:
     screen.table((Column("not measured", whole=True), Column("why")), failed if screen.verbose else failed[:_SHOWN])
     if len(failed) > _SHOWN and not screen.verbose:
         screen.line(f"{len(failed) - _SHOWN} more are not measured; -v lists them.")
-    rest = state["expected_s"]
-    screen.last(
-        f"{state['status']}: {state['done']} of {state['planned']} rows done",
-        f"{len(failed)} not measured" if failed else "",
-        f"{len(lanes)} running" if lanes else "",
-        f"about {spoken(rest)} left" if rest is not None else "",
-        "repeat its command with --resume" if state["status"] in _UNFINISHED else "",
-        shortest(state["bundle"]),
-    )
-    output.write_json(args.json, state)
-    return 0
+    return len(failed)

@@ -21,6 +21,7 @@ from repro.records.benchmark import Entry, ParityTimes, Round, Times
 from repro.records.job import Job
 from repro.records.profile import Profile
 from repro.records.result import JudgeResult
+from repro.records.verdict import Ratio, Verdict
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
@@ -30,6 +31,8 @@ DTYPE = "bfloat16"
 # The source with the published folder, by its name in artifacts/sources.toml.
 PUBLISHED = "kernelagent-artifacts"
 BASELINES = ("eager", "compile")
+# Fields of an entry that are those of its result.
+_OF_A_RESULT = ("ceilings", "timing", "trials", "margin", "wall_s")
 KERNEL_WORDS = {"input_kernel": "input", "optimized": "optimised"}
 # Suffix of the id of the row with a folder's rounds.
 ROUNDS = "/rounds"
@@ -123,66 +126,74 @@ def rounds(row: record.Row) -> list[Round]:
 
     Times that are not a measurement are never best.
     """
-    from repro.judge.timing import speedups  # imports numpy, which most commands need not
-
     result = row.judged or JudgeResult(results=[])
-    judged = {verdict.solution: verdict for verdict in result.results}
-    samples = {name: told.gated.device_ms for name, told in result.samples_ms.items()}
-    fastest_ms, found = math.inf, []
+    fastest_ms, measured = math.inf, []
     for number, published_ms in (row.rounds or {}).items():
         name = f"round_{number}" if int(number) else "input_kernel"
-        verdict = judged.get(name)
-        time = verdict.time_ms if verdict else None
-        best = bool(verdict and verdict.measurement and time and time.median < fastest_ms)
-        if best and time:
-            fastest_ms = time.median
-        ratio = None
-        if verdict and {name, "input_kernel"} <= samples.keys() and int(number):
-            ratio = speedups.speedup(samples["input_kernel"], samples[name], trusted=False)
-        why = row.error or f"{name} has no {KERNEL}"
-        if verdict:
-            why = "" if verdict.verdict == "correct" else evaluation.line(verdict)
-        found.append(Round(
-            round=int(number), verdict=verdict.verdict if verdict else "not measured", why=why, time_ms=time,
-            published_ms=published_ms, published_protocol_ms=result.parity_ms.get(name), over_input=ratio, best=best,
+        verdict = next((verdict for verdict in result.results if verdict.solution == name), None)
+        time_ms = verdict.time_ms.median if verdict and verdict.measurement and verdict.time_ms else math.inf
+        measured.append(Round(
+            round=int(number), verdict=verdict.verdict if verdict else "not measured", why=_why(row, name, verdict),
+            time_ms=verdict.time_ms if verdict else None, published_ms=published_ms,
+            published_protocol_ms=result.parity_ms.get(name), best=time_ms < fastest_ms,
+            over_input=_over_input(result, name) if verdict and int(number) else None,
         ))  # fmt: skip
-    return found
+        fastest_ms = min(fastest_ms, time_ms)
+    return measured
+
+
+def _why(row: record.Row, name: str, verdict: Verdict | None) -> str:
+    """Return why a round's kernel is not correct, or the empty string."""
+    if verdict is None:
+        return row.error or f"{name} has no {KERNEL}"
+    return "" if verdict.verdict == "correct" else evaluation.line(verdict)
+
+
+def _over_input(result: JudgeResult, name: str) -> Ratio | None:
+    """Return the paired speedup of a round's kernel over the input kernel, if both were timed."""
+    from repro.judge.timing import speedups  # imports numpy, which most commands need not
+
+    ours, theirs = result.samples_ms.get(name), result.samples_ms.get("input_kernel")
+    if ours is None or theirs is None:
+        return None
+    return speedups.speedup(theirs.gated.device_ms, ours.gated.device_ms, trusted=False)
 
 
 def entry(row: record.Row) -> Entry:
     """Return an entry of `--json`: the published script's keys, with verdicts, intervals and fingerprint."""
-    reasons = [f"{name} is missing" for name in row.missing]
-    result = row.judged
-    if result is None:
-        return Entry(
-            problem=row.problem, eager_ms=None, compile_ms=None, input_kernel_ms=None, optimized_ms=None,
-            status=row.status, fingerprint_id=row.fingerprint_id, times_ms={}, best_baseline=None, floor_ms=None,
-            floor_fraction=None, kernels={}, baselines={}, samples_ms={}, parity=None, no_measurement="",
-            reasons=[*reasons, row.error],
-        )  # fmt: skip
-    if result.no_measurement:
-        reasons.append(f"times are no measurement: {result.no_measurement}")
-    times_ms = {name: baseline.time_ms for name, baseline in result.baselines.items()}
-    times_ms |= {verdict.solution: verdict.time_ms for verdict in result.results if verdict.time_ms}
-    reasons += [f"{v.solution}: {evaluation.line(v)}" for v in result.results if v.verdict != "correct"]
-    reasons += [f"{name} is left out: {why}" for name, why in result.timing.left_out.items()]
+    result = row.judged or JudgeResult(results=[])
     kernels = {verdict.solution: verdict for verdict in result.results}
     optimized = kernels.get("optimized")
+    times_ms = {name: baseline.time_ms for name, baseline in result.baselines.items()}
+    times_ms |= {name: verdict.time_ms for name, verdict in kernels.items() if verdict.time_ms}
     parity = None
     if result.parity:
         parity = ParityTimes.model_validate(result.parity.to_json() | published_keys(result.parity.times_ms))
     medians = {name: time.median for name, time in times_ms.items()}
-    return Entry(
-        problem=row.problem, eager_ms=medians.get("eager"), compile_ms=medians.get("compile"),
-        input_kernel_ms=medians.get("input_kernel"), optimized_ms=medians.get("optimized"),
-        status=row.status, fingerprint_id=row.fingerprint_id, times_ms=times_ms,
+    judged = Entry(
+        problem=row.problem, status=row.status, fingerprint_id=row.fingerprint_id, times_ms=times_ms,
         best_baseline=optimized.speedup.get("best_same_class") if optimized else None,
         floor_ms=optimized.floor_ms if optimized else None,
         floor_fraction=optimized.floor_fraction if optimized else None,
         kernels=kernels, baselines=result.baselines, samples_ms=result.samples_ms, parity=parity,
-        no_measurement=result.no_measurement, reasons=reasons, ceilings=result.ceilings, timing=result.timing,
-        trials=result.trials, margin=result.margin, wall_s=result.wall_s,
+        no_measurement=result.no_measurement, reasons=_reasons(row, result),
+        eager_ms=medians.get("eager"), compile_ms=medians.get("compile"), input_kernel_ms=medians.get("input_kernel"),
+        optimized_ms=medians.get("optimized"),
     )  # fmt: skip
+    if row.judged is None:
+        return judged
+    return judged.model_copy(update={name: getattr(result, name) for name in _OF_A_RESULT})
+
+
+def _reasons(row: record.Row, result: JudgeResult) -> list[str]:
+    """Return everything that is missing or wrong of a folder, in words."""
+    reasons = [f"{name} is missing" for name in row.missing]
+    if row.judged is None:
+        return [*reasons, row.error]
+    if result.no_measurement:
+        reasons.append(f"times are no measurement: {result.no_measurement}")
+    reasons += [f"{v.solution}: {evaluation.line(v)}" for v in result.results if v.verdict != "correct"]
+    return reasons + [f"{name} is left out: {why}" for name, why in result.timing.left_out.items()]
 
 
 def published_keys(times_ms: Mapping[str, float | None]) -> dict[str, float | None]:

@@ -160,31 +160,36 @@ def row_for(plan: record.Planned, build: Callable[[], Job], withheld: str = "") 
 
 def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
     """(solution file, problem spec) of files and folders; the problem comes from `only` or from the file's name."""
-    found: list[tuple[Path, str]] = []
-    for path in paths:
-        if not path.exists():
-            raise UsageError(f"no such file or folder: {path}")
-        files = sorted(path.glob("*.py")) if path.is_dir() else [path]
-        if not files:
-            raise UsageError(f"no solution in {path}", "a folder must hold ID_Name.py files")
-        for file in files:
-            guess = catalogue.id_in(file.name) or catalogue.fetched_in(file.name)
-            if path.is_dir():
-                if guess is not None and (not only or guess in only):
-                    found.append((file, guess))
-            elif only:
-                found += [(file, spec) for spec in only]
-            elif guess is not None:
-                found.append((file, guess))
-            else:
-                raise UsageError(f"no problem is named for {file.name}", "its name begins with no problem id",
-                                 "Add --problem ID or --problem PATH.")  # fmt: skip
-    if not found:
+    solutions = [pair for path in paths for pair in (_in_folder if path.is_dir() else _of_file)(path, only)]
+    if not solutions:
         wanted = only[0] if only else "L1_36"
         remedy = f"Begin its name with the problem's id, as {wanted}_mine.py, or name the file and --problem ID."
         why = f"no file in {', '.join(map(str, paths))} is named after {wanted if only else 'a problem'}"
         raise UsageError("nothing to evaluate", why, remedy)
-    return found
+    return solutions
+
+
+def _named_after(file: Path) -> str | None:
+    return catalogue.id_in(file.name) or catalogue.fetched_in(file.name)
+
+
+def _in_folder(folder: Path, only: list[str]) -> list[tuple[Path, str]]:
+    """Return the files that are named after a problem, of `only` if that names some."""
+    files = sorted(folder.glob("*.py"))
+    if not files:
+        raise UsageError(f"no solution in {folder}", "a folder must hold ID_Name.py files")
+    named = [(file, spec) for file in files if (spec := _named_after(file)) is not None]
+    return [(file, spec) for file, spec in named if not only or spec in only]
+
+
+def _of_file(file: Path, only: list[str]) -> list[tuple[Path, str]]:
+    if not file.exists():
+        raise UsageError(f"no such file or folder: {file}")
+    specs = only or [spec for spec in [_named_after(file)] if spec is not None]
+    if not specs:
+        raise UsageError(f"no problem is named for {file.name}", "its name begins with no problem id",
+                         "Add --problem ID or --problem PATH.")  # fmt: skip
+    return [(file, spec) for spec in specs]
 
 
 def summary(row: record.Row) -> str:

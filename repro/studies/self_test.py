@@ -195,33 +195,47 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
 
 def complaints(case: Case, entry: Verdict) -> list[str]:
     """Return the differences between one verdict (`entry`) and the file's header."""
-    found, header = [], case.header
-    verdict, reasons = entry.verdict, [reason.code for reason in entry.reasons]
-    due = set(header.labels) - (set() if entry.measurement else OF_TIMES)
+    due = set(case.header.labels) - (set() if entry.measurement else OF_TIMES)
     missing = sorted(due - set(entry.labels))
-    if missing:
-        found.append(f"label {', '.join(missing)} is missing")
-    if case.suite == "honest":
-        wanted = [header.klass] if isinstance(header.klass, str) else header.klass
-        if verdict != "correct":
-            found.append(f"false reject: {evaluation.line(entry)}")
-        elif wanted and entry.precision_class not in wanted:
-            found.append(f"class {entry.precision_class} instead of {' or '.join(wanted)}")
-        return found
-    if verdict not in header.expect.verdict:
-        kind = "false accept" if verdict == "correct" else "another verdict"
-        found.append(f"{kind}: {evaluation.line(entry)}")
-    elif verdict != "correct" and header.expect.reasons and not set(reasons) & case.reasons():
-        found.append(f"reason {', '.join(reasons)} instead of {', '.join(header.expect.reasons)}")
-    classes, limit = header.precision_class, header.max_speedup
-    if verdict == "correct" and classes and entry.precision_class not in classes:
-        found.append(f"class {entry.precision_class} instead of {' or '.join(classes)}")
-    if verdict == "correct" and limit is not None and entry.measurement:
-        eager = entry.speedup.get("eager")
-        ratio = eager.at_least if eager else None
-        if ratio is not None and ratio > limit:
-            found.append(f"bought time: at least {ratio:.3g}x eager, at most {limit}x was due")
-    return found
+    labels = [f"label {', '.join(missing)} is missing"] if missing else []
+    return labels + (_of_an_honest(case, entry) if case.suite == "honest" else _of_a_cheat(case, entry))
+
+
+def _of_an_honest(case: Case, entry: Verdict) -> list[str]:
+    """Return what is wrong with the verdict on an honest solution."""
+    if entry.verdict != "correct":
+        return [f"false reject: {evaluation.line(entry)}"]
+    wanted = case.header.klass
+    return _class(entry, [wanted] if isinstance(wanted, str) else wanted)
+
+
+def _of_a_cheat(case: Case, entry: Verdict) -> list[str]:
+    """Return what is wrong with the verdict on a cheat: a verdict, reason, class or speedup that it must not have."""
+    expected, reasons = case.header.expect, [reason.code for reason in entry.reasons]
+    if entry.verdict not in expected.verdict:
+        kind = "false accept" if entry.verdict == "correct" else "another verdict"
+        complaint = [f"{kind}: {evaluation.line(entry)}"]
+    elif entry.verdict != "correct" and expected.reasons and not set(reasons) & case.reasons():
+        complaint = [f"reason {', '.join(reasons)} instead of {', '.join(expected.reasons)}"]
+    else:
+        complaint = []
+    if entry.verdict != "correct":
+        return complaint
+    return complaint + _class(entry, case.header.precision_class) + _bought(entry, case.header.max_speedup)
+
+
+def _class(entry: Verdict, wanted: list[PrecisionClass]) -> list[str]:
+    right = not wanted or entry.precision_class in wanted
+    return [] if right else [f"class {entry.precision_class} instead of {' or '.join(wanted)}"]
+
+
+def _bought(entry: Verdict, limit: float | None) -> list[str]:
+    """Return that a cheat with the right output is faster than it may be."""
+    eager = entry.speedup.get("eager")
+    ratio = eager.at_least if eager and entry.measurement else None
+    if ratio is None or limit is None or ratio <= limit:
+        return []
+    return [f"bought time: at least {ratio:.3g}x eager, at most {limit}x was due"]
 
 
 def options(case: Case, engine: Engine, base: Options) -> Options:

@@ -99,7 +99,7 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         (("optimize", "l1_36"), "no problem 'l1_36'"),
         (("optimize", "L1_36@bf16", "--dtype", "float32"), "is bfloat16, --dtype says float32"),
         (("optimize", "L1_36", "--output", "tree.txt"), "neither .html nor .svg"),
-        (("optimize", "L1_36", "--output", "/proc/none/tree.html"), "cannot write"),
+        (("optimize", "L1_36", "--output", "/dev/null/tree.html"), "cannot write"),
         (("optimize", "L1_36", "--json", str(tool.folder)), "it is a folder"),
         (("optimize", "L1_36", "--compare", "none"), "no such folder"),
         (("optimize", "--replay", str(tool.folder)), "no journal"),
