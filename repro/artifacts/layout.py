@@ -18,6 +18,7 @@ from typing import Any
 
 from repro.errors import UsageError
 from repro.problems import catalogue
+from repro.system.jsonio import Json
 
 KERNELS = {"input_kernel": "input_kernel.py", "optimized": "optimized_kernel_beam_search.py"}
 TRACE = "optimization_trace"
@@ -45,7 +46,7 @@ class Timing:
 
     time_ms: float | None
     why: str
-    facts: dict[str, Any]
+    facts: Json
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Round:
         """Return the dtype that was timed, such as bfloat16; "" if unknown."""
         return str(self.timing.facts.get("dtype") or "").removeprefix("torch.")
 
-    def profile(self, which: str) -> dict[str, dict[str, Any]]:
+    def profile(self, which: str) -> dict[str, Json]:
         """Return kernel name -> metrics of the `input` or the `optimized` profile; empty if there is none."""
         value, _ = self.value(PROFILES[which])
         metrics = value.get("metrics") if isinstance(value, dict) else None
@@ -240,13 +241,13 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _constants(text: str) -> dict[str, Any]:
+def _constants(text: str) -> Json:
     """Return module-level names with a number or an arithmetic expression as their value, without running the file."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
-    found: dict[str, Any] = {}
+    found: Json = {}
     allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Tuple, ast.Load)
     for node in tree.body:
         if isinstance(node, ast.Assign) and all(isinstance(n, allowed) for n in ast.walk(node.value)):

@@ -22,8 +22,8 @@ from repro.errors import PrerequisiteError, UsageError
 
 FILE = config.ARTIFACTS_DIR / "sources.toml"
 # git's own limit of one silent transfer; a dead connection ends after it.
-STALLED_S = 30
-PARTIAL = ".partial-"
+_STALLED_S = 30
+_PARTIAL = ".partial-"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(parent, name)
-        work = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}{name}-", dir=parent))
+        work = Path(tempfile.mkdtemp(prefix=f"{_PARTIAL}{name}-", dir=parent))
         held = os.open(work, os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(held, fcntl.LOCK_EX)
     except OSError as error:
@@ -156,7 +156,7 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
 
 def _remove_abandoned(parent: Path, name: str) -> None:
     """Removes the working folders of killed fetches: a live fetch holds a lock on its own."""
-    for left in parent.glob(f"{PARTIAL}{name}-*"):
+    for left in parent.glob(f"{_PARTIAL}{name}-*"):
         descriptor = os.open(left, os.O_RDONLY | os.O_CLOEXEC)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,7 +174,7 @@ def _check_out(source: Source, address: str, work: Path, files: Path) -> None:
     if program is None:
         remedy = f"Install git, or unpack commit {source.commit[:12]} yourself and give it by `--from DIR`."
         raise PrerequisiteError(f"cannot fetch {source.name}", "git is not installed", remedy)
-    environment = config.git_env(STALLED_S)
+    environment = config.git_env(_STALLED_S)
     repository = work / "git"
     # No template, no hook, no filter and no change of line ends: the files are exactly what the commit holds.
     plain = ["-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false", "-c", "core.attributesFile=/dev/null"]

@@ -14,7 +14,7 @@ _BFLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
 _LARGE_BYTES, _SHORT, _OVER = 128e6, 0.7, 1.15
 
 
-class RoundFacts(Record):
+class _RoundFacts(Record):
     """A round, times in ms; None for unknown values."""
 
     round: int
@@ -29,7 +29,7 @@ class Facts(Record):
 
     problem: str
     number: int | None
-    rounds: list[RoundFacts]
+    rounds: list[_RoundFacts]
     best_round: int | None
     shipped_round: int | None
     bandwidth_gb_s: Number | None
@@ -55,7 +55,7 @@ def best_round(artifact: Artifact) -> int | None:
     return min(own, key=lambda number: (own[number], number)) if own else None
 
 
-def peak_bandwidth(artifact: Artifact) -> float | None:
+def _peak_bandwidth(artifact: Artifact) -> float | None:
     """Return the peak bytes a second of the profiled GPU's memory, from the kernel that came closest to it.
 
     None if no profile has both the rate and its share of the peak.
@@ -75,7 +75,7 @@ def work(artifact: Artifact) -> catalogue.Work | None:
 
 def floor_ms(artifact: Artifact) -> float | None:
     """Return the time of the compulsory traffic at the profiled GPU's peak bandwidth; None if either is unknown."""
-    needed, rate = work(artifact), peak_bandwidth(artifact)
+    needed, rate = work(artifact), _peak_bandwidth(artifact)
     if needed is None or rate is None:
         return None
     return (needed.read_elements + needed.written_elements) * _BFLOAT16_BYTES / rate * 1e3
@@ -152,10 +152,10 @@ def repaired(of: Round) -> bool | None:
 
 def summary(artifact: Artifact) -> Facts:
     """Return the facts for a table or a figure of one artifact."""
-    own, needed, bandwidth = times(artifact), work(artifact), peak_bandwidth(artifact)
+    own, needed, bandwidth = times(artifact), work(artifact), _peak_bandwidth(artifact)
     best = running_best(own)
     rounds = [
-        RoundFacts(
+        _RoundFacts(
             round=r.number,
             time_ms=own.get(r.number),
             running_best_ms=best.get(r.number),

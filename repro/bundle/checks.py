@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,6 +21,7 @@ from repro.records.base import faults
 from repro.records.row import Row
 from repro.records.statement import Statement
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 
 class Skip(Exception):
@@ -36,78 +36,78 @@ class Unfinished(Exception):
         self.reasons = reasons
 
 
-def readable(found: Evidence) -> list[str]:
+def _readable(bundle: Evidence) -> list[str]:
     """Every JSON file is strict JSON, and an archive can be read."""
-    return [f"{name}: {why}" for name, why in found.damage.items()]
+    return [f"{name}: {why}" for name, why in bundle.damage.items()]
 
 
-def known_schema(found: Evidence) -> list[str]:
+def _known_schema(bundle: Evidence) -> list[str]:
     """This release reads the manifest's schema version."""
-    if found.version == SCHEMA_VERSION:
+    if bundle.version == SCHEMA_VERSION:
         return []
-    return [f"schema_version is {found.manifest.get('schema_version')!r}, known is {SCHEMA_VERSION}"]
+    return [f"schema_version is {bundle.manifest.get('schema_version')!r}, known is {SCHEMA_VERSION}"]
 
 
-def _by_schema(name: str, values: dict[str, Any]) -> list[str]:
+def _by_schema(name: str, values: Json) -> list[str]:
     return [f"{label}: {told}" for label, value in values.items() for told in reading.complaints(name, value)]
 
 
-def manifest_schema(found: Evidence) -> list[str]:
-    return _by_schema("manifest", {MANIFEST: found.manifest})
+def _manifest_schema(bundle: Evidence) -> list[str]:
+    return _by_schema("manifest", {MANIFEST: bundle.manifest})
 
 
-def study_schema(found: Evidence) -> list[str]:
+def _study_schema(bundle: Evidence) -> list[str]:
     """What the manifest says of a study's agents, and the record of every sitting."""
-    parameters = found.manifest.get("parameters")
+    parameters = bundle.manifest.get("parameters")
     study = parameters.get("study") if isinstance(parameters, dict) else None
     if study is None:
         raise Skip("no study with agents")
     wrong = _by_schema("agent-config", {f"{MANIFEST} parameters/study": study})
-    for name in sorted(found.files):
+    for name in sorted(bundle.files):
         if re.fullmatch(r"agents/.+/job\.json", name) and "/attempt-" not in name:
             try:
-                wrong += _by_schema("agent-record", {name: json.loads(found.bytes_of(name) or b"")})
+                wrong += _by_schema("agent-record", {name: json.loads(bundle.bytes_of(name) or b"")})
             except ValueError as error:
                 wrong.append(f"{name}: {error}")
     return wrong
 
 
-def row_schema(found: Evidence) -> list[str]:
-    return _by_schema("row", {f"{ROWS} line {n}": row for n, row in enumerate(found.lines, 1)})
+def _row_schema(bundle: Evidence) -> list[str]:
+    return _by_schema("row", {f"{ROWS} line {n}": row for n, row in enumerate(bundle.lines, 1)})
 
 
-def fingerprint_schema(found: Evidence) -> list[str]:
-    return _by_schema("fingerprint", {f"{FINGERPRINTS}/{n}.json": value for n, value in found.fingerprints.items()})
+def _fingerprint_schema(bundle: Evidence) -> list[str]:
+    return _by_schema("fingerprint", {f"{FINGERPRINTS}/{n}.json": value for n, value in bundle.fingerprints.items()})
 
 
-def statement_schema(found: Evidence) -> list[str]:
-    _closed(found, "statement")
-    return _by_schema("statement", {STATEMENT: found.statement or {}})
+def _statement_schema(bundle: Evidence) -> list[str]:
+    _closed(bundle, "statement")
+    return _by_schema("statement", {STATEMENT: bundle.statement or {}})
 
 
-def _closed(found: Evidence, what: str) -> None:
-    if found.open:
+def _closed(bundle: Evidence, what: str) -> None:
+    if bundle.open:
         raise Skip(f"no {what}: the run has not ended, or its process was killed")
 
 
-def manifest_text(found: Evidence) -> list[str]:
+def _manifest_text(bundle: Evidence) -> list[str]:
     """The manifest has exactly the bytes that repro writes for its values."""
-    return [] if jsonio.render(found.manifest) == found.manifest_bytes else [f"{MANIFEST} is not as repro writes it"]
+    return [] if jsonio.render(bundle.manifest) == bundle.manifest_bytes else [f"{MANIFEST} is not as repro writes it"]
 
 
-def bundle_id(found: Evidence) -> list[str]:
+def _bundle_id(bundle: Evidence) -> list[str]:
     """The bundle id is the manifest's hash. With the check of its text, any changed byte is found."""
-    _closed(found, "bundle id")
-    told, actual = found.manifest.get("bundle_id"), seal.bundle_id(found.manifest)
+    _closed(bundle, "bundle id")
+    told, actual = bundle.manifest.get("bundle_id"), seal.bundle_id(bundle.manifest)
     return [] if told == actual else [f"{MANIFEST} says {told or 'none'} and its content has {actual}"]
 
 
-def hashes(found: Evidence) -> list[str]:
+def _hashes(bundle: Evidence) -> list[str]:
     """Every file of the manifest exists and has its hash."""
-    _closed(found, "hashes")
+    _closed(bundle, "hashes")
     wrong = []
-    for name, known in sorted(found.files.items()):
-        content = found.bytes_of(name)
+    for name, known in sorted(bundle.files.items()):
+        content = bundle.bytes_of(name)
         if content is None:
             wrong.append(f"{name} is missing")
         elif seal.sha256(content) != known:
@@ -115,20 +115,20 @@ def hashes(found: Evidence) -> list[str]:
     return wrong
 
 
-def foreign_files(found: Evidence) -> list[str]:
+def _foreign_files(bundle: Evidence) -> list[str]:
     """The bundle holds no file or link that the manifest does not name."""
-    _closed(found, "list of files")
-    known = {MANIFEST, *found.files}
-    return [f"{name} is not in the manifest" for name in found.files_in.entries() if name not in known]
+    _closed(bundle, "list of files")
+    known = {MANIFEST, *bundle.files}
+    return [f"{name} is not in the manifest" for name in bundle.files_in.entries() if name not in known]
 
 
-def copies(found: Evidence) -> list[str]:
+def _copies(bundle: Evidence) -> list[str]:
     """Every file beside an archive is a copy of the file of that name in it."""
-    if not isinstance(found.files_in, Archive):
+    if not isinstance(bundle.files_in, Archive):
         raise Skip("the bundle is not packed")
     wrong = []
-    for name, content in sorted(found.files_in.beside.items()):
-        inside = found.bytes_of(name)
+    for name, content in sorted(bundle.files_in.beside.items()):
+        inside = bundle.bytes_of(name)
         if inside is None:
             wrong.append(f"{name} lies beside the archive and is not in it")
         elif inside != content:
@@ -136,37 +136,37 @@ def copies(found: Evidence) -> list[str]:
     return wrong
 
 
-def plan(found: Evidence) -> list[str]:
+def _plan(bundle: Evidence) -> list[str]:
     """The plan has the digest that the manifest names, and every row was planned."""
     wrong = []
-    parameters = found.manifest.get("parameters")
-    if plan_digest(found.plan, parameters if isinstance(parameters, dict) else {}) != found.manifest.get("plan_digest"):
+    parameters, known = bundle.manifest.get("parameters"), bundle.manifest.get("plan_digest")
+    if plan_digest(bundle.plan, parameters if isinstance(parameters, dict) else {}) != known:
         wrong.append("plan or parameters are not those of plan_digest")
-    return wrong + [f"row {name} was not planned" for name in found.rows if name not in found.plan]
+    return wrong + [f"row {name} was not planned" for name in bundle.rows if name not in bundle.plan]
 
 
-def done(found: Evidence) -> list[str]:
+def _done(bundle: Evidence) -> list[str]:
     """Every planned row was measured, and the status agrees. Raises Unfinished where the run was cut short."""
-    status, wrong = found.manifest.get("status"), []
-    for name in found.plan:
-        row = found.rows.get(name)
+    status, wrong = bundle.manifest.get("status"), []
+    for name in bundle.plan:
+        row = bundle.rows.get(name)
         if row is None:
-            wrong.append(f"{name}: {found.manifest.get('error') or 'the run ended before it'}")
+            wrong.append(f"{name}: {bundle.manifest.get('error') or 'the run ended before it'}")
         elif row.get("status") != "done":
             wrong.append(f"{name}: {row.get('status')}: {row.get('error')}")
     if wrong:
-        wrong.insert(0, f"{len(wrong)} of {len(found.plan)} planned rows were not measured, status {status}")
-    if status == "interrupted" or found.open:
+        wrong.insert(0, f"{len(wrong)} of {len(bundle.plan)} planned rows were not measured, status {status}")
+    if status == "interrupted" or bundle.open:
         raise Unfinished(wrong or [f"the status is {status}, and every row was measured"])
     if (status == "complete") == bool(wrong):
         wrong.append(f"the status is {status}" + (" and rows are missing" if wrong else ", yet every row is there"))
     return wrong
 
 
-def fingerprints(found: Evidence) -> list[str]:
+def _fingerprints(bundle: Evidence) -> list[str]:
     """Every measured row names a stored fingerprint, and each fingerprint has the id of its values."""
     wrong = []
-    for name, value in found.fingerprints.items():
+    for name, value in bundle.fingerprints.items():
         values = value.get("values")
         ids = (value.get("sku_id"), value.get("fingerprint_id"))
         try:
@@ -176,44 +176,44 @@ def fingerprints(found: Evidence) -> list[str]:
             continue
         if ids != actual or name != actual[1]:
             wrong.append(f"{name}: its values have the ids {', '.join(actual)}")
-    for name, row in found.records.items():
+    for name, row in bundle.records.items():
         used = row.fingerprint_id
         if used is None and row.status == "done":
             wrong.append(f"row {name} was measured on an unknown machine")
-        if used is not None and used not in found.fingerprints:
+        if used is not None and used not in bundle.fingerprints:
             wrong.append(f"row {name} names fingerprint {used}, which is missing")
     return wrong
 
 
-def solutions(found: Evidence) -> list[str]:
+def _solutions(bundle: Evidence) -> list[str]:
     """The kept sources are those that the rows were measured from, and each belongs to a row or to its earlier line."""
-    if all(row.inputs is None for row in found.records.values()):
+    if all(row.inputs is None for row in bundle.records.values()):
         raise Skip("no row has inputs")
-    wrong, used = [], set(_superseded(found))
-    for name, row in found.records.items():
+    wrong, used = [], set(_superseded(bundle))
+    for name, row in bundle.records.items():
         used |= {given.kept for given in row.inputs or [] if given.kept}
-        wrong += [f"row {name}: {what}" for what in _inputs(found, row)]
-    if set(found.records) == set(found.plan):
-        kept = (n for n in found.files if n.startswith((f"{INPUTS}/", f"{SOLUTIONS}/")))
+        wrong += [f"row {name}: {what}" for what in _inputs(bundle, row)]
+    if set(bundle.records) == set(bundle.plan):
+        kept = (n for n in bundle.files if n.startswith((f"{INPUTS}/", f"{SOLUTIONS}/")))
         wrong += [f"{n} was kept and belongs to no row" for n in kept if n not in used]
     return wrong
 
 
-def _superseded(found: Evidence) -> Iterator[str]:
+def _superseded(bundle: Evidence) -> Iterator[str]:
     """Yield the sources of rows that were measured again, as far as they are still what was measured."""
-    for given in (given for row in found.superseded() for given in row.inputs or [] if given.kept):
-        text = found.bytes_of(str(given.kept))
+    for given in (given for row in bundle.superseded() for given in row.inputs or [] if given.kept):
+        text = bundle.bytes_of(str(given.kept))
         # the next text of a solution takes its place
         if str(given.kept).startswith(f"{SOLUTIONS}/") or (text is not None and seal.sha256(text) == given.sha256):
             yield str(given.kept)
 
 
-def _inputs(found: Evidence, row: Row) -> Iterator[str]:
+def _inputs(bundle: Evidence, row: Row) -> Iterator[str]:
     """Yield what is wrong with the texts of one row: those that are kept, and the hash over all that were judged."""
     judged = []
     for given in row.inputs or []:
         if given.kept:
-            content = found.bytes_of(given.kept)
+            content = bundle.bytes_of(given.kept)
             if content is None or seal.sha256(content) != given.sha256:
                 yield f"{given.kept} is not the text that was measured"
         if given.kept or given.withheld:  # else a fixture or a shipped problem, which are not part of the content
@@ -222,52 +222,52 @@ def _inputs(found: Evidence, row: Row) -> Iterator[str]:
         yield "its inputs are not those of its content hash"
 
 
-def statement(found: Evidence) -> list[str]:
+def _statement(bundle: Evidence) -> list[str]:
     """The statement's subjects are the bundle's files, and its dependencies hold every input of a row."""
-    _closed(found, "statement")
+    _closed(bundle, "statement")
     try:
-        stored = Statement.model_validate(found.statement)
+        stored = Statement.model_validate(bundle.statement)
     except ValidationError as error:
         return [f"{STATEMENT} cannot be read: {'; '.join(faults(error))}"]
     subjects = {entry.name: entry.digest.get("sha256") for entry in stored.subject}
     digests = {entry.digest.get("sha256") for entry in stored.predicate.definition.resolved}
-    files = {name: known for name, known in found.files.items() if name != STATEMENT}
+    files = {name: known for name, known in bundle.files.items() if name != STATEMENT}
     wrong = [f"{n} is not the subject that it was" for n in sorted(files) if subjects.get(n) != files[n]]
     wrong += [f"its subject {n} is no file of the bundle" for n in sorted(subjects.keys() - files.keys())]
-    needed = ((name, given) for name, row in found.records.items() for given in row.inputs or [])
+    needed = ((name, given) for name, row in bundle.records.items() for given in row.inputs or [])
     return wrong + [f"row {name}: {given.name} is not among the dependencies" for name, given in needed
                     if given.sha256 not in digests]  # fmt: skip
 
 
-def claims(found: Evidence) -> list[str]:
+def _claims(bundle: Evidence) -> list[str]:
     """The claims file is the declared one, and it was declared before the first row ended."""
-    told = found.manifest.get("claims")
+    told = bundle.manifest.get("claims")
     if told is None:
         raise Skip("no claims file was recorded")
-    content = found.bytes_of(str(told.get("file", CLAIMS)))
+    content = bundle.bytes_of(str(told.get("file", CLAIMS)))
     wrong = []
     if content is None or seal.sha256(content) != told.get("sha256"):
         wrong.append(f"{told.get('file')} is not the file that was declared")
-    early = sorted(row["row"] for row in found.lines if str(row.get("ended", "9")) < str(told.get("declared")))
+    early = sorted(row["row"] for row in bundle.lines if str(row.get("ended", "9")) < str(told.get("declared")))
     return wrong + [f"row {name} ended before the claims were declared" for name in early]
 
 
-def telemetry(found: Evidence) -> list[str]:
+def _telemetry(bundle: Evidence) -> list[str]:
     """Every telemetry series that a row names exists and has the stated number of samples.
 
     The clock event reasons of each window are the series' own, so they cannot be removed from the row alone.
     """
     observed = {
-        name: row.result.telemetry for name, row in found.records.items() if row.result and row.result.telemetry
+        name: row.result.telemetry for name, row in bundle.records.items() if row.result and row.result.telemetry
     }
     named = {name: told for name, told in observed.items() if told.get("file")}
     if not named:
         raise Skip("no row names a series")
     return [f"row {name}: {what}" for name, told in named.items()
-            for what in _sampled(found.bytes_of(str(told["file"])), told)]  # fmt: skip
+            for what in _sampled(bundle.bytes_of(str(told["file"])), told)]  # fmt: skip
 
 
-def _sampled(content: bytes | None, observed: dict[str, Any]) -> Iterator[str]:
+def _sampled(content: bytes | None, observed: Json) -> Iterator[str]:
     """Yield what is wrong with the series of one row."""
     if content is None:
         yield f"{observed['file']} is missing"
@@ -299,25 +299,25 @@ def _reasons(columns: dict[str, list[int]], begin_ms: float, end_ms: float) -> s
 
 Check = Callable[[Evidence], list[str]]
 ABOUT_FILES: dict[str, Check] = {
-    "files are readable": readable,
-    "schema version": known_schema,
-    "schema of the manifest": manifest_schema,
-    "schema of the study": study_schema,
-    "schema of rows": row_schema,
-    "schema of fingerprints": fingerprint_schema,
-    "schema of the statement": statement_schema,
-    "text of the manifest": manifest_text,
-    "bundle id": bundle_id,
-    "hashes": hashes,
-    "no foreign files": foreign_files,
-    "copies beside the archive": copies,
-    "statement": statement,
+    "files are readable": _readable,
+    "schema version": _known_schema,
+    "schema of the manifest": _manifest_schema,
+    "schema of the study": _study_schema,
+    "schema of rows": _row_schema,
+    "schema of fingerprints": _fingerprint_schema,
+    "schema of the statement": _statement_schema,
+    "text of the manifest": _manifest_text,
+    "bundle id": _bundle_id,
+    "hashes": _hashes,
+    "no foreign files": _foreign_files,
+    "copies beside the archive": _copies,
+    "statement": _statement,
 }
 ABOUT_ROWS: dict[str, Check] = {
-    "plan": plan,
-    "planned against done": done,
-    "fingerprints": fingerprints,
-    "solutions": solutions,
-    "claims": claims,
-    "telemetry": telemetry,
+    "plan": _plan,
+    "planned against done": _done,
+    "fingerprints": _fingerprints,
+    "solutions": _solutions,
+    "claims": _claims,
+    "telemetry": _telemetry,
 }

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from repro.bundle import storage
 from repro.bundle.seal import MANIFEST, STATEMENT
@@ -17,6 +16,7 @@ from repro.bundle.write import FINGERPRINTS, ROWS
 from repro.errors import BundleError, UsageError
 from repro.records import reading
 from repro.records.row import Row
+from repro.system.jsonio import Json
 
 
 def _refuse(token: str) -> None:
@@ -28,12 +28,12 @@ class Evidence:
     """`lines` holds every row in order, `rows` the last of each id. `damage` says of a file why it cannot be read."""
 
     files_in: Storage
-    manifest: dict[str, Any] = field(default_factory=dict)
+    manifest: Json = field(default_factory=dict)
     manifest_bytes: bytes = b""
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    fingerprints: dict[str, dict[str, Any]] = field(default_factory=dict)
-    statement: dict[str, Any] | None = None
-    report: dict[str, Any] | None = None
+    lines: list[Json] = field(default_factory=list)
+    fingerprints: dict[str, Json] = field(default_factory=dict)
+    statement: Json | None = None
+    report: Json | None = None
     damage: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -53,7 +53,7 @@ class Evidence:
         return found if isinstance(found, int) else 0
 
     @property
-    def rows(self) -> dict[str, dict[str, Any]]:
+    def rows(self) -> dict[str, Json]:
         """The last row of each id."""
         return {str(row.get("row")): row for row in self.lines}
 
@@ -95,7 +95,7 @@ class Evidence:
         """Returns one file's bytes, or None where it is missing, a link, or outside the bundle."""
         return self.files_in.read(name)
 
-    def _object(self, name: str) -> dict[str, Any]:
+    def _object(self, name: str) -> Json:
         try:
             value = json.loads((self.bytes_of(name) or b"").decode(), parse_constant=_refuse)
             if not isinstance(value, dict):
@@ -105,7 +105,7 @@ class Evidence:
             return {}
         return value
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _lines(self) -> list[Json]:
         found = []
         texts = (self.bytes_of(ROWS) or b"").split(b"\n")
         for number, text in enumerate(texts, 1):

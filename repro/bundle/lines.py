@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.fingerprint import series
+from repro.system.jsonio import Json
 
 # Rows that were read last and are kept whole.
 _KEPT = 64
@@ -31,13 +32,13 @@ class _Place:
     content: Any
 
 
-class Lines(Mapping[str, dict[str, Any]]):
+class Lines(Mapping[str, Json]):
     """Row id -> the last row of that id, as `settled` leaves it."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._places: dict[str, _Place] = {}
-        self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._kept: OrderedDict[str, Json] = OrderedDict()
         self._end = 0
         self._lock = threading.Lock()
         self.read()
@@ -62,7 +63,7 @@ class Lines(Mapping[str, dict[str, Any]]):
                         return
                 self._end += len(line)
 
-    def _put(self, row: dict[str, Any], at: int, length: int) -> None:
+    def _put(self, row: Json, at: int, length: int) -> None:
         self._kept.pop(row["row"], None)
         self._places[row["row"]] = _Place(at, length, row.get("status"), row.get("content"))
 
@@ -70,7 +71,7 @@ class Lines(Mapping[str, dict[str, Any]]):
         """Return where a row stands; None if there is none."""
         return self._places.get(name)
 
-    def __getitem__(self, name: str) -> dict[str, Any]:
+    def __getitem__(self, name: str) -> Json:
         with self._lock:
             place = self._places[name]
             row = self._kept.pop(name, None)
@@ -90,7 +91,7 @@ class Lines(Mapping[str, dict[str, Any]]):
         return len(self._places)
 
 
-def settled(row: dict[str, Any]) -> dict[str, Any]:
+def settled(row: Json) -> Json:
     """Return a row whose times are marked as no measurement where its GPU was throttled while they were taken.
 
     Each result then has `measurement` false, and the row's result has the reason as `no_measurement`. Verdicts on

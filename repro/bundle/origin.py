@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from repro import __version__, config
 from repro.bundle.seal import sha256
 from repro.fingerprint import container
 from repro.fingerprint.query import answers
 from repro.system.digest import tree_digest
+from repro.system.jsonio import Json
 
 # The words after `repro` of the command that this process runs. The command line sets it; from Python it is empty.
 COMMAND: list[str] = []
 
 
 @cache
-def origin() -> dict[str, Any]:
+def origin() -> Json:
     """Describes this process's code. A tree without git history has a hash and the reason why it has no commit."""
     requirements = sorted((config.ROOT / "requirements").glob("*.txt"))
     return {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator
-from typing import Any
 
 from repro.bundle.checks import Check, Skip
 from repro.bundle.evidence import Evidence
 from repro.records.result import JudgeResult
 from repro.records.verdict import Verdict
+from repro.system.jsonio import Json
 
 # Samples are stored with six decimals of a millisecond.
 _ROUNDED_MS = 1e-6
@@ -18,10 +18,10 @@ _ROUNDED_MS = 1e-6
 _REPORT_SCHEMAS = (1, 2)
 
 
-def statuses(found: Evidence) -> list[str]:
+def _statuses(bundle: Evidence) -> list[str]:
     """A measured row has a result and no error. Every other row has an error and no result."""
     wrong = []
-    for name, row in found.records.items():
+    for name, row in bundle.records.items():
         if row.status == "done" and (row.result is None or row.error):
             why = "without a result" if row.result is None else f"with an error: {row.error}"
             wrong.append(f"row {name} is done {why}")
@@ -30,22 +30,22 @@ def statuses(found: Evidence) -> list[str]:
     return wrong
 
 
-def _verdicts(found: Evidence) -> Iterator[tuple[str, Verdict, JudgeResult]]:
+def _judged(bundle: Evidence) -> Iterator[tuple[str, Verdict, JudgeResult]]:
     """Yields (row, verdict, the row's result) of every judged solution."""
-    for name, row in found.records.items():
+    for name, row in bundle.records.items():
         if row.judged is not None:
             for entry in row.judged.results:
                 yield name, entry, row.judged
 
 
-def verdicts(found: Evidence) -> list[str]:
+def _verdicts(bundle: Evidence) -> list[str]:
     """Verdicts are consistent with their evidence.
 
     A correct solution has a precision class, a distance and no reason. Every other verdict has a reason. Only correct
     solutions, and those rejected as impossibly fast, have a time.
     """
     wrong = []
-    judged = list(_verdicts(found))
+    judged = list(_judged(bundle))
     if not judged:
         raise Skip("nothing was judged")
     for name, entry, _ in judged:
@@ -64,10 +64,10 @@ def verdicts(found: Evidence) -> list[str]:
     return wrong
 
 
-def times(found: Evidence) -> list[str]:
+def _times(bundle: Evidence) -> list[str]:
     """Every time is the median of its stated number of samples, and every interval holds its value."""
     wrong, timed = [], 0
-    for row, entry, result in _verdicts(found):
+    for row, entry, result in _judged(bundle):
         baselines = ((name, baseline.time_ms) for name, baseline in result.baselines.items())
         for name, time in ((entry.solution, entry.time_ms), *baselines):
             if time is None:
@@ -89,37 +89,37 @@ def times(found: Evidence) -> list[str]:
     return list(dict.fromkeys(wrong))
 
 
-def report(found: Evidence) -> list[str]:
+def _report(bundle: Evidence) -> list[str]:
     """`report.json` has the verdicts and times of the rows."""
-    if found.report is None:
+    if bundle.report is None:
         raise Skip("no report was drawn")
-    version = found.report.get("schema_version")
+    version = bundle.report.get("schema_version")
     if version not in _REPORT_SCHEMAS:
         raise Skip(f"a report of schema {version}, this check knows {' and '.join(map(str, _REPORT_SCHEMAS))}")
     # a bundle of several kinds of GPUs has a part for each
-    parts = [found.report] if version == 1 else found.report["reports"]
-    rows = [found.records[name] for name in found.plan if name in found.records]
-    counts = {"planned": len(found.plan), "finished": sum(row.status == "done" for row in rows)}
+    parts = [bundle.report] if version == 1 else bundle.report["reports"]
+    rows = [bundle.records[name] for name in bundle.plan if name in bundle.records]
+    counts = {"planned": len(bundle.plan), "finished": sum(row.status == "done" for row in rows)}
     drawn = {name: sum(part.get(name, 0) for part in parts) for name in counts}
     wrong = [f"{name} is {drawn[name]} in the report and {count} in the rows"
              for name, count in counts.items() if drawn[name] != count]  # fmt: skip
-    if any({"arms", "artifacts"} & part.keys() for part in parts) and not _same_verdicts(found, parts):
+    if any({"arms", "artifacts"} & part.keys() for part in parts) and not _same_verdicts(bundle, parts):
         wrong.append("verdicts or times are not those of the rows")
     return wrong
 
 
-def _same_verdicts(found: Evidence, parts: list[dict[str, Any]]) -> bool:
-    judged = [str((e.verdict, e.time_ms.median if e.time_ms else None)) for _, e, _ in _verdicts(found)]
+def _same_verdicts(bundle: Evidence, parts: list[Json]) -> bool:
+    judged = [str((e.verdict, e.time_ms.median if e.time_ms else None)) for _, e, _ in _judged(bundle)]
     shown = [str((verdict, ms and float(ms))) for part in parts for verdict, ms in _shown(part)]
     return sorted(judged) == sorted(shown)
 
 
-def _shown(report: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
+def _shown(_report: Json) -> Iterator[tuple[str, float | None]]:
     """Yield (verdict, median) of every solution in a report."""
-    for entry in (entry for arm in report.get("arms", []) for entry in arm["entries"]):
+    for entry in (entry for arm in _report.get("arms", []) for entry in arm["entries"]):
         if entry["verdict"] != "not measured":
             yield entry["verdict"], entry["solution_ms"]
-    for artifact in report.get("artifacts", []):
+    for artifact in _report.get("artifacts", []):
         for kernel in artifact["kernels"].values():
             yield kernel["verdict"], kernel["ms"]
         for entry in artifact.get("rounds", []):
@@ -128,8 +128,8 @@ def _shown(report: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
 
 
 ABOUT_RECORDS: dict[str, Check] = {
-    "status of rows": statuses,
-    "verdicts": verdicts,
-    "times and samples": times,
-    "report": report,
+    "status of rows": _statuses,
+    "verdicts": _verdicts,
+    "times and samples": _times,
+    "report": _report,
 }

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from repro.bundle import statement
 from repro.records.row import Input
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 MANIFEST, STATEMENT = "manifest.json", "statement.json"
 
@@ -58,16 +58,16 @@ def hashes(folder: Path, known: dict[str, str] | None, touched: set[str]) -> dic
     return dict(sorted((known | fresh).items()))
 
 
-def bundle_id(manifest: dict[str, Any]) -> str:
+def bundle_id(manifest: Json) -> str:
     """Returns the hash of a manifest without its own `bundle_id`."""
     return sha256(jsonio.render({name: value for name, value in manifest.items() if name != "bundle_id"}))
 
 
 def close(
     folder: Path,
-    manifest: dict[str, Any],
+    manifest: Json,
     inputs: Mapping[str, Iterable[Input]],
-    fingerprints: dict[str, dict[str, Any]],
+    fingerprints: dict[str, Json],
     files: dict[str, str],
 ) -> None:
     """Writes the statement, and into `manifest` the hashes of all files and the bundle id. Raises OSError.

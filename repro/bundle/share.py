@@ -33,8 +33,11 @@ from repro.records.base import Record
 from repro.records.fingerprint import Fingerprint
 from repro.records.fixture import PUBLISHED
 from repro.records.manifest import Manifest, Packed, Shared, SharedCopy
+from repro.records.result import Discarded
 from repro.records.row import Input
+from repro.records.verdict import Reason
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 LEFT_OUT = "left out of the shared copy"
 _NOT_LISTED = "files of this kind may hold identities"
@@ -158,15 +161,19 @@ class _Filter:
             return self.hashed("uuid", text)
         if at in _ROW_NAMES:
             return self.name(text)
+        if at == "argv":  # of a path only the name, which the row has too
+            text = text.rpartition("/")[2]
         listed = at in _STRINGS or (free and at in _KEYS)
         return text if listed and not self.identifies(text) else LEFT_OUT
 
-    def _record(self, record: Record) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
+    def _record(self, record: Record) -> Json:
+        kept: Json = {}
         for name, info in type(record).model_fields.items():
             if name in record.model_fields_set:
                 key = info.alias or name
-                kept[key] = self.value(getattr(record, name), key, free="Any" in str(info.annotation))
+                if key == "detail" and not isinstance(record, Reason | Discarded):  # in words of an agent or a provider
+                    key = "message"
+                kept[info.alias or name] = self.value(getattr(record, name), key, free="Any" in str(info.annotation))
         more = {key: value for key, value in (record.model_extra or {}).items() if key in _KEYS}
         kept |= self.value(more, free=True)
         return kept
@@ -271,12 +278,12 @@ class _Copy:
         private = new != name or b"\0" in content or self.filter.identifies(content.decode(errors="replace"))
         return new, "it has an identity" if private else ""
 
-    def _series(self, samples: dict[str, Any]) -> dict[str, Any]:
+    def _series(self, samples: Json) -> Json:
         columns = {name: values for name, values in samples["columns"].items() if name in _KEYS}
         missing = self.filter.value(dict.fromkeys(samples["missing"], LEFT_OUT))
         return {"schema_version": samples["schema_version"], "columns": columns, "missing": missing}
 
-    def _machine(self, old: str, half: Path) -> dict[str, Any]:
+    def _machine(self, old: str, half: Path) -> Json:
         """Write a fingerprint without identities; return it."""
         record = Fingerprint.model_validate(self.bundle.fingerprints[old])
         values = {}
@@ -286,7 +293,7 @@ class _Copy:
                 gone = value is None and entry.value is not None
                 values[name] = {"value": value, "source": self._words(entry.source),
                                 "status": f"absent: {LEFT_OUT}" if gone else status, "class": entry.klass}  # fmt: skip
-        new: dict[str, Any] = self.filter.value(record) | {"values": values}
+        new: Json = self.filter.value(record) | {"values": values}
         for klass, field_name in (("H", "sku_id"), ("HCV", "fingerprint_id")):
             new[field_name] = fingerprint.digest(values, klass)
         jsonio.write(half / FINGERPRINTS / f"{new['fingerprint_id']}.json", new)
@@ -309,9 +316,9 @@ class _Copy:
     def _words(self, text: str) -> str:
         return LEFT_OUT if self.filter.identifies(text) else text
 
-    def _row(self, data: dict[str, Any], machines: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    def _row(self, data: Json, machines: dict[str, Json]) -> Json:
         """Return a row without identities, with the ids of the copied fingerprints."""
-        row: dict[str, Any] = self.filter.value(reading.row(data))
+        row: Json = self.filter.value(reading.row(data))
         if data.get("fingerprint_id") in machines:
             row["fingerprint_id"] = machines[data["fingerprint_id"]]["fingerprint_id"]
         for result in (row.get("result") or {}).get("results", []):
@@ -327,9 +334,9 @@ class _Copy:
         row["content"] = seal.content((given["name"], given["sha256"]) for given in judged)
         return self._shortened(row)
 
-    def _manifest(self) -> dict[str, Any]:
+    def _manifest(self) -> Json:
         was = Manifest.model_validate(self.bundle.manifest)
-        manifest: dict[str, Any] = self.filter.value(was)
+        manifest: Json = self.filter.value(was)
         if study := was.parameters.get("study"):
             manifest["parameters"]["study"] = self.filter.value(AgentConfig.model_validate(study))
         if was.claims and was.claims.file not in self.kept:
@@ -345,7 +352,7 @@ class _Copy:
         manifest["shared"] = told.to_json()
         return manifest
 
-    def _shortened(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _shortened(self, row: Json) -> Json:
         """Return the row as a brief copy has it, where this is one."""
         result = row.get("result")
         if not self.brief or not result:
@@ -370,15 +377,15 @@ _NOT_BRIEF_VERDICT = ("distances", "speedup_all", "memory", "neighbour", "time_m
 HOST_CLOCKS = ("host_ms", "wall_ms", "seal_ms")
 
 
-def _only(value: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _only(value: Json, names: Iterable[str]) -> Json:
     return {name: value[name] for name in names if name in value}
 
 
-def _without(value: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _without(value: Json, names: Iterable[str]) -> Json:
     return {name: inner for name, inner in value.items() if name not in set(names)}
 
 
-def _brief_fixture(result: dict[str, Any]) -> dict[str, Any]:
+def _brief_fixture(result: Json) -> Json:
     """Keep of a fixture what an audit shows."""
     trials = {}
     shown = next((kind for kind in PUBLISHED if kind in result["trials"]), None)
@@ -389,7 +396,7 @@ def _brief_fixture(result: dict[str, Any]) -> dict[str, Any]:
     return _without(result, _NOT_BRIEF) | {"trials": trials}
 
 
-def _brief_cases(result: dict[str, Any]) -> dict[str, Any]:
+def _brief_cases(result: Json) -> Json:
     """Keep of a self-test the verdicts, speedups and A/A controls."""
     kept = _only(result, _BRIEF_CASES)
     if "timing" in kept:
@@ -397,7 +404,7 @@ def _brief_cases(result: dict[str, Any]) -> dict[str, Any]:
     return kept | {"results": [_without(case, _NOT_BRIEF_VERDICT) for case in kept.get("results", [])]}
 
 
-def _brief_samples(result: dict[str, Any]) -> dict[str, Any]:
+def _brief_samples(result: Json) -> Json:
     """Keep everything but telemetry and the host's clocks."""
     kept = _without(result, ("telemetry",))
     for samples in kept.get("samples_ms", {}).values():
@@ -405,7 +412,7 @@ def _brief_samples(result: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _throttling(result: dict[str, Any]) -> dict[str, Any]:
+def _throttling(result: Json) -> Json:
     """Return what makes a row's times no measurement: for what share of its timed samples the GPU was slowed."""
     observed = result.get("telemetry")
     if observed is None or not series.throttled(observed):

@@ -12,27 +12,28 @@ from typing import Any
 from repro.records import statement as record
 from repro.records.row import Input
 from repro.records.statement import Resource, Statement, Subject
+from repro.system.jsonio import Json
 
-BUILD_TYPE = "urn:repro:bundle:2"
-SIGNATURE = "none: this statement is not signed and proves nothing about who wrote it"
+_BUILD_TYPE = "urn:repro:bundle:2"
+_SIGNATURE = "none: this statement is not signed and proves nothing about who wrote it"
 # Field of a fingerprint or of a bundle's origin -> what was found.
-Values = dict[str, dict[str, Any]]
+_Values = dict[str, Json]
 
 
 def build(
-    manifest: dict[str, Any],
+    manifest: Json,
     inputs: Mapping[str, Iterable[Input]],
-    fingerprints: Mapping[str, dict[str, Any]],
+    fingerprints: Mapping[str, Json],
     files: Mapping[str, str],
 ) -> Statement:
     """Returns the statement of a bundle. inputs: row -> its inputs. files: name -> sha256 of every file but manifest
     and statement."""
     origin, engine = manifest.get("origin", {}), manifest.get("engine", {})
-    machines: list[Values] = [machine.get("values", {}) for machine in fingerprints.values()]
+    machines: list[_Values] = [machine.get("values", {}) for machine in fingerprints.values()]
     images = [engine.get("image_id"), *_found("image_id", machines)]
     code = dict.fromkeys(each["code_sha256"] for each in manifest.get("attempts", []) if "code_sha256" in each)
     definition = record.BuildDefinition(
-        build_type=BUILD_TYPE,
+        build_type=_BUILD_TYPE,
         external={"verb": manifest["verb"], "parameters": manifest["parameters"]},
         internal={"engine": engine, "plan_digest": manifest["plan_digest"]},
         resolved=[
@@ -56,7 +57,7 @@ def build(
         subject=[Subject(name=name, digest={"sha256": digest}) for name, digest in sorted(files.items())],
         predicate_type="https://slsa.dev/provenance/v1",
         predicate=record.Predicate(
-            definition=definition, details=details, signature=SIGNATURE, unknown=_unknown([origin, *machines])
+            definition=definition, details=details, signature=_SIGNATURE, unknown=_unknown([origin, *machines])
         ),
     )
 
@@ -71,7 +72,7 @@ def _inputs(inputs: Mapping[str, Iterable[Input]]) -> Iterator[Resource]:
         yield Resource(name=name, digest={"sha256": digest}, annotations={"rows": rows})
 
 
-def _commits(places: list[Values]) -> Iterator[Resource]:
+def _commits(places: list[_Values]) -> Iterator[Resource]:
     """Yields the commits that the bundle's origin and each machine's fingerprint name."""
     dirty: dict[Any, str] = {}
     for values in places:
@@ -80,7 +81,7 @@ def _commits(places: list[Values]) -> Iterator[Resource]:
         yield Resource(name="repro", digest={"gitCommit": commit}, annotations={"dirty": dirty[commit]})
 
 
-def _found(name: str, places: list[Values]) -> list[Any]:
+def _found(name: str, places: list[_Values]) -> list[Any]:
     """Returns the values of a field."""
     return [values[name].get("value") for values in places if name in values]
 
@@ -91,7 +92,7 @@ def _hashes(found: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(text for text in texts if re.fullmatch(r"[0-9a-f]{40,64}", text)))
 
 
-def _unknown(places: list[Values]) -> dict[str, str]:
+def _unknown(places: list[_Values]) -> dict[str, str]:
     """Returns dependencies that a reader would expect and that are missing -> why."""
     found = {}
     for name in ("git_commit", "image_id"):

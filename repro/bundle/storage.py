@@ -27,16 +27,16 @@ from repro.errors import BundleError, PrerequisiteError, UsageError
 from repro.system import stopwatch
 
 ARCHIVE = "bundle.tar.xz"
-MAGIC = b"\xfd7zXZ\x00"
+_MAGIC = b"\xfd7zXZ\x00"
 # The largest published bundle holds 361 files and 3.4 MB; a run of all of KernelBench by an agent some hundred MB.
-MAX_BYTES = 1 << 29
-MAX_FILES = 50_000
+_MAX_BYTES = 1 << 29
+_MAX_FILES = 50_000
 # Decompression of what `pack` writes takes a dictionary of 16 MiB and little else.
-MAX_MEMORY = 128 << 20
+_MAX_MEMORY = 128 << 20
 FILTERS = [  # lc and pb suit text
     {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 16 << 20, "lc": 4, "pb": 0}
 ]
-REMEDY = "Pack the bundle again, or fetch the archive again."
+_REMEDY = "Pack the bundle again, or fetch the archive again."
 
 
 class Folder:
@@ -95,7 +95,7 @@ class Archive:
         try:
             self.name, self._files = unpack(file.read_bytes())
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as error:
-            raise BundleError(f"{file} cannot be read", str(error), REMEDY) from error
+            raise BundleError(f"{file} cannot be read", str(error), _REMEDY) from error
         own = file.name == ARCHIVE and (self.path / "manifest.json").exists()
         around = Folder(self.path)
         self.beside = {name: around.read(name) for name in around.entries() if name != ARCHIVE} if own else {}
@@ -122,7 +122,7 @@ def find(path: Path) -> Storage:
     if not file.is_file():
         return Folder(path)
     with file.open("rb") as stream:
-        if file == path and stream.read(len(MAGIC)) != MAGIC:
+        if file == path and stream.read(len(_MAGIC)) != _MAGIC:
             return Folder(path)  # a file of another kind, which holds no manifest
     return Archive(file)
 
@@ -146,10 +146,10 @@ def unpack(archive: bytes) -> tuple[str, dict[str, bytes]]:
 
     Raises ValueError where the archive breaks a bound, lzma.LZMAError or tarfile.TarError where it is damaged.
     """
-    decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=MAX_MEMORY)
-    plain = decompressor.decompress(archive, max_length=MAX_BYTES)
+    decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MAX_MEMORY)
+    plain = decompressor.decompress(archive, max_length=_MAX_BYTES)
     if not decompressor.eof:
-        raise ValueError("it is cut short" if decompressor.needs_input else f"it holds more than {MAX_BYTES:,} bytes")
+        raise ValueError("it is cut short" if decompressor.needs_input else f"it holds more than {_MAX_BYTES:,} bytes")
     if decompressor.unused_data:
         raise ValueError(f"{len(decompressor.unused_data)} bytes follow its end")
     files: dict[str, bytes] = {}
@@ -159,8 +159,8 @@ def unpack(archive: bytes) -> tuple[str, dict[str, bytes]]:
             top, inner = _place(member)
             if inner in files:
                 raise ValueError(f"{inner} is in it twice")
-            if len(files) == MAX_FILES:
-                raise ValueError(f"it holds more than {MAX_FILES} files")
+            if len(files) == _MAX_FILES:
+                raise ValueError(f"it holds more than {_MAX_FILES} files")
             stream = opened.extractfile(member)
             files[inner] = stream.read() if stream is not None else b""
             tops.add(top)

@@ -21,6 +21,7 @@ from repro.records import reading
 from repro.records.fingerprint import Fingerprint
 from repro.records.row import Input, Row
 from repro.system import jsonio, signals, stopwatch
+from repro.system.jsonio import Json
 
 SCHEMA_VERSION = 2
 ROWS, FINGERPRINTS, INPUTS, SOLUTIONS, CLAIMS = "rows.jsonl", "fingerprints", "inputs", "solutions", "claims.toml"
@@ -28,7 +29,7 @@ ROWS, FINGERPRINTS, INPUTS, SOLUTIONS, CLAIMS = "rows.jsonl", "fingerprints", "i
 DRAWN = re.compile(r"report\.\w+|(?:figures|tables)/.*")
 
 
-def plan_digest(plan: list[str], parameters: dict[str, Any]) -> str:
+def plan_digest(plan: list[str], parameters: Json) -> str:
     """Returns the hash of plan and parameters. A run continues another only where both have the same."""
     return seal.sha256(jsonio.dumps([plan, parameters]).encode())[:16]
 
@@ -40,11 +41,11 @@ class Bundle:
     to it, one at a time; a thread that holds `lock` keeps the others out for several writes.
     """
 
-    def __init__(self, path: Path, manifest: dict[str, Any], files: Storage | None = None) -> None:
+    def __init__(self, path: Path, manifest: Json, files: Storage | None = None) -> None:
         files = files or storage.Folder(path)
         self.path, self.name, self.packed = files.path, files.name, files.packed
         self._files, self.manifest = files, manifest
-        self.rows: Mapping[str, dict[str, Any]] = {} if self.packed else Lines(self.path / ROWS)
+        self.rows: Mapping[str, Json] = {} if self.packed else Lines(self.path / ROWS)
         self._records: dict[str, Row] = {}
         self._touched: set[str] = set()
         self._kept: dict[str, str] = {}
@@ -52,7 +53,7 @@ class Bundle:
         self.lock = threading.RLock()
 
     @staticmethod
-    def create(results: Path, verb: str, plan: list[str], parameters: dict[str, Any]) -> Bundle:
+    def create(results: Path, verb: str, plan: list[str], parameters: Json) -> Bundle:
         """Makes a bundle `<results>/<utc>-<verb>`. Raises PrerequisiteError where the folder is not writable."""
         path = storage.new_folder(results, verb)
         manifest = {
@@ -106,7 +107,7 @@ class Bundle:
         return bundle
 
     @staticmethod
-    def resume(results: Path, verb: str, plan: list[str], parameters: dict[str, Any]) -> Bundle | None:
+    def resume(results: Path, verb: str, plan: list[str], parameters: Json) -> Bundle | None:
         """Takes the newest unfinished bundle of the same plan that no other process is writing, else returns None.
 
         A bundle that holds rows comes before one that holds none.
@@ -210,7 +211,7 @@ class Bundle:
         """Returns whether a process is writing this bundle."""
         return not self.packed and self._files.held()
 
-    def add(self, row: dict[str, Any]) -> None:
+    def add(self, row: Json) -> None:
         """Appends one row and syncs it. Raises BundleError where it cannot be written."""
         with self.lock:
             assert isinstance(self.rows, Lines), "a packed bundle is only read"
@@ -242,7 +243,7 @@ class Bundle:
                 self._touched.add(f"{FINGERPRINTS}/{name}.json")
         return name
 
-    def fingerprints(self) -> dict[str, dict[str, Any]]:
+    def fingerprints(self) -> dict[str, Json]:
         """Returns all fingerprints of this bundle by id. Raises BundleError where one is damaged."""
         found = {}
         for name in self._files.entries():

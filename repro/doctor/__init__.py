@@ -7,13 +7,13 @@ results slower, less certain or less complete. `machine`, `containers` and `grap
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rich.text import Text
 
 from repro.doctor import containers, graphics, machine
 from repro.doctor.finding import FAIL, OK, SKIP, WARN, Finding, Setting, skip, warn
 from repro.errors import printable
+from repro.system.jsonio import Json
 from repro.system.screen import BAD, GOOD, OPEN, Column, Screen
 
 SCHEMA_VERSION = 1
@@ -66,7 +66,7 @@ CHECKS: dict[str, tuple[Check, Callable[[Setting], str]]] = {
 }
 
 
-def examine(setting: Setting) -> dict[str, Any]:
+def examine(setting: Setting) -> Json:
     """Run every check.
 
     Return {"schema_version", "ready", "engine", "checks": [{"check", "status", "seen", "remedy"}]}. ready: nothing
@@ -84,7 +84,7 @@ def examine(setting: Setting) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, "ready": ready, "engine": setting.engine, "checks": checks}
 
 
-def verdict(report: dict[str, Any]) -> str:
+def verdict(report: Json) -> str:
     """Return one line: which checks fail, or that none does."""
     failed = [check["check"] for check in report["checks"] if check["status"] == FAIL]
     if failed:
@@ -93,7 +93,7 @@ def verdict(report: dict[str, Any]) -> str:
     return "ready" + (f", with {warned} warning{'' if warned == 1 else 's'}" if warned else "")
 
 
-def draw(report: dict[str, Any], screen: Screen) -> None:
+def draw(report: Json, screen: Screen) -> None:
     """Print the checks as a table with remedies below failures and warnings, and the verdict as the last line."""
     rows = []
     for check in report["checks"]:

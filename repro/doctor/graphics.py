@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import shutil
 from pathlib import Path
-from typing import Any
 
 from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
 from repro.fingerprint import gpu as facts
 from repro.fingerprint.series import SLOWED
+from repro.system.jsonio import Json
 
 _PARAMETERS = Path("/proc/driver/nvidia/params")
 # CUDA 12.8 as NVML writes it, and the oldest CUDA of a driver that runs anything built for 12.
@@ -22,7 +22,7 @@ _POWER_SHARE, _HOT_C = 0.9, 85
 _SMOKE = "Without a GPU use --device cpu --size smoke: verdicts are real there, but times are not a measurement."
 
 
-def _gpus(setting: Setting, *names: str) -> list[dict[str, Any]]:
+def _gpus(setting: Setting, *names: str) -> list[Json]:
     """Return these fields of every GPU; None where NVML does not report one."""
     queries = [query for query in (*facts.FIELDS, *facts.STATE) if query.name in names]
     return [{query.name: query.ask(handle).value for query in queries} for handle in setting.handles]

@@ -10,19 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 from repro.fingerprint import container, gpu, host, software
 from repro.fingerprint.query import answers
 from repro.records.fingerprint import Stack, Value
 from repro.system import stopwatch
+from repro.system.jsonio import Json
 
 # 1: some 60 fields. 2: all NVML fields, toolchain, container. 3: those that a comparison, a report or the doctor uses.
 # Ids are hashes of the stored values, so ids of different versions do not compare; `difference` compares by field.
 SCHEMA_VERSION = 3
 
 
-def digest(values: dict[str, Any], klasses: str) -> str:
+def digest(values: Json, klasses: str) -> str:
     """Return the id of the values of these classes: 12 hexadecimal digits."""
     chosen = {k: v["value"] for k, v in sorted(values.items()) if v["class"] in klasses}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode()).hexdigest()[:12]
@@ -41,7 +41,7 @@ def begin(device: str) -> Future[dict[str, Value]]:
     return begun
 
 
-def collect(device: str, begun: Future[dict[str, Value]] | None = None) -> dict[str, Any]:
+def collect(device: str, begun: Future[dict[str, Value]] | None = None) -> Json:
     """Return a whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so. begun: from `begin`.
 
     `sku_id` covers class H; `fingerprint_id` covers H, C and V. Dynamic values and identity change neither.
@@ -60,7 +60,7 @@ def collect(device: str, begun: Future[dict[str, Value]] | None = None) -> dict[
     }
 
 
-def headline(fingerprint: dict[str, Any]) -> str:
+def headline(fingerprint: Json) -> str:
     """Return one line for tables: GPU or CPU, driver, torch, Triton, off-pin stamp."""
     values = fingerprint["values"]
 
@@ -75,7 +75,7 @@ def headline(fingerprint: dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def stack(fingerprint: dict[str, Any]) -> Stack:
+def stack(fingerprint: Json) -> Stack:
     """Return the software that decides the speed of torch and Triton."""
     values = fingerprint["values"]
     found = {name: str(values.get(name, {}).get("value") or "?") for name in ("torch", "triton", "cudnn")}

@@ -5,10 +5,9 @@ To add a field, add its query: it is then stamped, hashed into the ids of a fing
 
 from __future__ import annotations
 
-from typing import Any
-
 from repro.fingerprint import container, gpu, host, software
 from repro.fingerprint.query import NAMES
+from repro.system.jsonio import Json
 
 __all__ = ["CLASS", "HARD_BEYOND", "NAMES", "of"]
 
@@ -20,6 +19,6 @@ CLASS: dict[str, str] = {query.name: query.klass for query in QUERIES}
 HARD_BEYOND = {"power_limit_w": 0.10}
 
 
-def of(name: str, entry: dict[str, Any] | None = None) -> str:
+def of(name: str, entry: Json | None = None) -> str:
     """Return a field's class: its query's, else the one stored with the entry, else V."""
     return CLASS.get(name) or str((entry or {}).get("class", "V"))

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from repro.fingerprint import classes
+from repro.system.jsonio import Json
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,12 @@ class Difference:
     a: Any
     b: Any
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return plain data, with the name of the class."""
         return asdict(self) | {"class": classes.NAMES.get(self.klass, self.klass)}
 
 
-def differences(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:
+def differences(a: Json, b: Json) -> list[Difference]:
     """Return every field that differs, in the order identity, hard, configuration, dynamic, version, then by name.
 
     a, b: whole fingerprints, as `fingerprint.collect` makes them; one may be older than the other and lack fields. A
@@ -49,7 +50,7 @@ def differences(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:
     return sorted(found, key=lambda d: (order.index(d.klass) if d.klass in order else len(order), d.name))
 
 
-def same_unit(a: dict[str, Any], b: dict[str, Any]) -> bool:
+def same_unit(a: Json, b: Json) -> bool:
     """Return whether both are known to be of the same physical GPU."""
     one, other = (side["values"].get("gpu_uuid_hash", {}).get("value") for side in (a, b))
     return bool(one is not None and one == other)
@@ -63,7 +64,7 @@ def _far(name: str, a: Any, b: Any) -> bool:
     return bool(abs(a - b) > limit * max(abs(a), abs(b)))
 
 
-def _told(entry: dict[str, Any] | None) -> Any:
+def _told(entry: Json | None) -> Any:
     if entry is None:
         return "not recorded"
     return entry["status"] if entry["value"] is None else entry["value"]

@@ -17,6 +17,7 @@ import pynvml
 from repro import config
 from repro.fingerprint.query import Absent, Class, Query, answers, hashed, why
 from repro.records.fingerprint import Value
+from repro.system.jsonio import Json
 
 # Bits of clock_event_reasons; source: nvml.h, the same in every release.
 REASONS = {
@@ -27,7 +28,7 @@ SM, MEMORY = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 _ARCHITECTURES = {7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell", 13: "Rubin", 5: "Volta", 6: "Turing"}
 
-Take = Callable[[Any], Any]
+_Take = Callable[[Any], Any]
 
 
 def _plain(value: Any) -> Any:
@@ -39,12 +40,12 @@ def _watts(milliwatts: int) -> float:
     return milliwatts / 1000
 
 
-def _nvml(name: str, klass: Class, function: str, *given: Any, take: Take = _plain) -> Query:
+def _nvml(name: str, klass: Class, function: str, *given: Any, take: _Take = _plain) -> Query:
     """Return a query of one NVML function, by its name after `nvml`. take: extracts the value from the answer."""
     return Query(name, klass, lambda *of: take(getattr(pynvml, f"nvml{function}")(*of, *given)), f"nvml{function}")
 
 
-def _device(name: str, klass: Class, function: str, *given: Any, take: Take = _plain) -> Query:
+def _device(name: str, klass: Class, function: str, *given: Any, take: _Take = _plain) -> Query:
     return _nvml(name, klass, f"DeviceGet{function}", *given, take=take)
 
 
@@ -53,7 +54,7 @@ def _bandwidth(handle: Any) -> float:
     return float(2 * clock * bits / 8000)
 
 
-def _identity(name: str, function: str, take: Take = _plain) -> Query:
+def _identity(name: str, function: str, take: _Take = _plain) -> Query:
     def how(handle: Any) -> str:
         value = take(getattr(pynvml, f"nvmlDeviceGet{function}")(handle))
         try:
@@ -197,9 +198,9 @@ def snapshot(device_kind: str, uuid: str = "") -> Snapshot:
     return Snapshot(now, _missing("sm_mhz", reason) if handle is None else answers(STATE, handle))
 
 
-def deltas(before: Snapshot, after: Snapshot) -> dict[str, Any]:
+def deltas(before: Snapshot, after: Snapshot) -> Json:
     """Return the counters' changes between two snapshots, the seconds between them, and why a counter is missing."""
-    changes: dict[str, Any] = {"seconds": round(after.t_s - before.t_s, 3)}
+    changes: Json = {"seconds": round(after.t_s - before.t_s, 3)}
     for name in _COUNTERS:
         a, b = before.values.get(name), after.values.get(name)
         if a is not None and b is not None:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from repro.fingerprint import gpu
+from repro.system.jsonio import Json
 
 # Reasons that make a time doubtful. A power cap alone is normal for a large GPU.
 SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
 # Reasons by which a GPU protects itself from heat or a failing supply: times meanwhile are not a measurement.
-THROTTLED = ("sw_thermal", "hw_thermal", "hw_power_brake")
+_THROTTLED = ("sw_thermal", "hw_thermal", "hw_power_brake")
 _LOW_CLOCK, _CAPPED_SHARE = 0.75, 0.5
 
 
@@ -29,7 +30,7 @@ class Series:
     def n(self) -> int:
         return len(self.columns.get("t_s", []))
 
-    def to_json(self, begin_s: float) -> dict[str, Any]:
+    def to_json(self, begin_s: float) -> Json:
         """Return the stored form: integers, with times in ms since `begin_s`."""
         times = [round((t - begin_s) * 1000) for t in self.columns.get("t_s", [])]
         rest = {name: [int(v) for v in values] for name, values in self.columns.items() if name != "t_s"}
@@ -66,10 +67,10 @@ def _spread(values: list[float], scale: float = 1) -> dict[str, float] | None:
     return {"min": known[0], "p5": at, "median": statistics.median(known), "max": known[-1]}
 
 
-def summary(series: Series) -> dict[str, Any]:
+def summary(series: Series) -> Json:
     """Return samples, seconds, {"min", "p5", "median", "max"} of each column, and the share of samples by reason."""
     times = series.columns.get("t_s", [])
-    found: dict[str, Any] = {"samples": series.n, "seconds": round(times[-1] - times[0], 3) if times else 0.0}
+    found: Json = {"samples": series.n, "seconds": round(times[-1] - times[0], 3) if times else 0.0}
     scales = {"sm_mhz": 1.0, "memory_mhz": 1.0, "power_mw": 1e-3, "temperature_c": 1.0}
     for name, scale in scales.items():
         if (spread := _spread(series.columns.get(name, []), scale)) is not None:
@@ -89,14 +90,14 @@ def throttled(telemetry: Any) -> str:
     windows = telemetry.get("windows") if isinstance(telemetry, dict) else None
     timing = windows.get("timing") if isinstance(windows, dict) else None
     shares = timing.get("reasons") if isinstance(timing, dict) else None
-    seen = {name: shares[name] for name in THROTTLED if name in shares} if isinstance(shares, dict) else {}
+    seen = {name: shares[name] for name in _THROTTLED if name in shares} if isinstance(shares, dict) else {}
     if not seen:
         return ""
     told = ", ".join(f"{name} in {share:.1%} of samples" for name, share in seen.items())
     return f"throttled: while it was timed the GPU reported {told}"
 
 
-def warnings(timing: dict[str, Any], max_sm_mhz: float | None) -> list[dict[str, str]]:
+def warnings(timing: Json, max_sm_mhz: float | None) -> list[dict[str, str]]:
     """Return warnings about the timed window's summary: {"code", "seen", "remedy"}. They change no verdict."""
     shares = timing.get("reasons", {})
     slowed = ", ".join(f"{name} in {shares[name]:.0%} of samples" for name in shares if name in SLOWED and shares[name])

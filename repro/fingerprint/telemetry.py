@@ -10,10 +10,10 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any
 
 from repro import config
 from repro.fingerprint import gpu, host, series
+from repro.system.jsonio import Json
 
 # window -> the snapshots at its begin and end
 WINDOWS = {"job": ("before", "after"), "timing": ("warm", "timed")}
@@ -30,7 +30,7 @@ class Telemetry:
         # No CUDA context exists before torch is imported, so memory in use then belongs to other programs.
         self.fresh = "torch" not in sys.modules
         self.snapshots: dict[str, gpu.Snapshot] = {}
-        self.marks: list[dict[str, Any]] = []
+        self.marks: list[Json] = []
         self.status, self.period_ms = "off: the run used the CPU", 0
         self._file = -1
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,7 +75,7 @@ class Telemetry:
         self._process = None
         return series.parse(text)
 
-    def end(self) -> dict[str, Any]:
+    def end(self) -> Json:
         """End the sampler and return the observations.
 
         They are {"dynamic": snapshots, "telemetry": {"sampler", "marks", "windows", "warnings", "series"}}. windows:
@@ -94,7 +94,7 @@ class Telemetry:
             if taken.n:
                 windows[name] |= series.summary(taken.between(a.t_s, b.t_s))
         sampler = {"status": self.status, "period_ms": self.period_ms, "samples": taken.n, "missing": taken.missing}
-        found: dict[str, Any] = {
+        found: Json = {
             "sampler": sampler,
             "marks": self.marks,
             "windows": windows,

@@ -8,6 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+# An object of a JSON file, as it was read or is to be written.
+Json = dict[str, Any]
+
 
 def strict(value: Any) -> Any:
     """Return the value with non-finite floats as "inf", "-inf" or "nan", and tuples as lists."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, ROOT, Tool, manifest, rows
+from conftest import ROOT, Tool, manifest, rows
 from sampled import seen
 
 from repro import config
@@ -269,15 +269,6 @@ def test_every_record_refuses_an_empty_object(name: str) -> None:
     assert reading.complaints(name, {})
 
 
-def test_report_without_a_path_takes_the_newest_bundle_of_the_self_test_too(tool: Tool) -> None:
-    bundle = Bundle.create(tool.results, "self-test", ["a"], {"suites": [], "device": "cpu", "skipped": {}})
-    bundle.add({"row": "a", "cases": [], "content": "0" * 16, "status": "failed", "error": "it fell", "wall_s": 1.0,
-                "inputs": [], "ended": "2999-01-01T00:00:00Z", "fingerprint_id": None, "result": None})  # fmt: skip
-    bundle.finish("interrupted")
-    done = tool.within("report")
-    assert done.code == 0 and (bundle.path / "report.md").exists(), done.err
-
-
 # -- killed
 
 WRITER = """
@@ -358,26 +349,3 @@ def test_four_runs_at_once_do_not_mix(tmp_path: Path) -> None:
     for path in paths:
         lines = [json.loads(line)["row"] for line in (path / "rows.jsonl").read_text().splitlines()]
         assert lines == [f"row{n}" for n in range(150)] and set(failed(path)) <= {"fingerprints"}
-
-
-@pytest.mark.slow
-def test_a_real_run_killed_at_random_points_resumes_and_verifies(tool: Tool) -> None:
-    """`repro fixtures` of two problems at smoke size, killed three times."""
-    dice = random.Random(2611)
-    command = ("fixtures", *CPU, "--problem", "L1_36", "--problem", "L1_82", "--resume")
-    for _ in range(3):
-        process = tool.start(*command)
-        time.sleep(dice.uniform(0.5, 4.5))
-        process.kill()
-        tool.finish(process)
-        for path in tool.bundles():
-            if manifest(path)["status"] != "complete":
-                done = tool.within("verify", path)
-                left = len(manifest(path)["plan"]) - len(rows(path) if (path / "rows.jsonl").exists() else [])
-                said = "planned rows were not measured" if left else "the status is running, and every row was measured"
-                assert done.code == 0 and said in done.out and "FAILED  " not in done.out, done.out
-    done = tool(*command)
-    assert done.code == 0, done.err
-    complete = [path for path in tool.bundles() if manifest(path)["status"] == "complete"]
-    assert complete and tool.within("verify", *complete).code == 0
-    assert all(list(rows(path)) == manifest(path)["plan"] for path in complete)

@@ -247,16 +247,16 @@ def test_harmful_archives_are_refused_and_nothing_is_written(tmp_path: Path, too
 
 def test_an_archive_is_bounded_in_bytes_files_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first is an archive of 1 MiB of zeros in less than 1 kB; the dictionary of the last takes 16 MiB."""
-    monkeypatch.setattr(storage, "MAX_BYTES", 1 << 19)
+    monkeypatch.setattr(storage, "_MAX_BYTES", 1 << 19)
     with pytest.raises(ValueError, match="more than 524,288 bytes"):
         storage.unpack(archive([("run/zeros", bytes(1 << 20))]))
     monkeypatch.undo()
-    monkeypatch.setattr(storage, "MAX_FILES", 3)
+    monkeypatch.setattr(storage, "_MAX_FILES", 3)
     with pytest.raises(ValueError, match="more than 3 files"):
         storage.unpack(archive([(f"run/{n}", b"") for n in range(4)]))
     monkeypatch.undo()
     content = (BENCHMARKS[0] / ARCHIVE).read_bytes()
-    monkeypatch.setattr(storage, "MAX_MEMORY", 8 << 20)
+    monkeypatch.setattr(storage, "_MAX_MEMORY", 8 << 20)
     with pytest.raises(lzma.LZMAError, match=r"[Mm]emory"):
         storage.unpack(content)
 

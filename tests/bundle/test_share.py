@@ -229,7 +229,7 @@ def test_measurements_and_versions_stay_and_texts_without_identities(talkative: 
     clocks = [next(iter(side.values()))["result"]["samples_ms"] for side in (before, after)]
     assert clocks[0] == clocks[1]
     assert manifest(copy)["started"] == manifest(talkative)["started"]
-    assert manifest(copy)["argv"] == ["evaluate", share.LEFT_OUT, "--problem", "P"]
+    assert manifest(copy)["argv"] == ["evaluate", "kernel.py", "--problem", "P"]
 
 
 def test_a_name_that_is_given_is_in_no_copy(tool: Tool) -> None:
