@@ -153,7 +153,7 @@ class DockerEngine(ContainedAgents, Engine):
         """Return facts that a container cannot see of itself, without unknown ones."""
         labels = self.image.labels or {}
         version = self.client.version()
-        told = {
+        facts = {
             "engine": "docker",
             "engine_api": version.get("ApiVersion"),
             "engine_os": info.get("OperatingSystem"),
@@ -163,7 +163,7 @@ class DockerEngine(ContainedAgents, Engine):
             "base_digest": labels.get("org.opencontainers.image.base.digest"),
             "toolkit": toolkit_version(),
         }
-        return {name: str(value) for name, value in told.items() if value}
+        return {name: str(value) for name, value in facts.items() if value}
 
     def capacity(self) -> Slots:
         return Slots(known_gpus(self.gpus), self._cpus, self.memory)
@@ -197,10 +197,10 @@ class DockerEngine(ContainedAgents, Engine):
             quietly(partial(volume.remove, force=True))
 
     def _mine(self) -> list[Any]:
-        found: list[Any] = []
+        containers: list[Any] = []
         filters = {"label": f"{LABEL_RUN}={self.run_id}"}
-        quietly(lambda: found.extend(self.client.containers.list(all=True, filters=filters, ignore_removed=True)))
-        return found
+        quietly(lambda: containers.extend(self.client.containers.list(all=True, filters=filters, ignore_removed=True)))
+        return containers
 
     def _run(self, jobs: list[Job], lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
         with self._container(jobs, lease) as container:

@@ -50,45 +50,51 @@ class RayEngine(Engine):
     def __init__(
         self, *, gpus: str, device: str, address: str = "auto", say: Callable[[str], None] = lambda _: None
     ) -> None:
-        wanted = config.ray_inner()
-        if wanted and wanted not in _INNER:
-            raise PrerequisiteError(f"RAY_INNER={wanted}", f"a node runs jobs with {' or '.join(_INNER)}")
         _connect(address)
         ray.cloudpickle.register_pickle_by_value(ray_worker)
         self._worker: Any = ray.remote(max_restarts=0, max_concurrency=2)(ray_worker.Worker)
         self._say = say
         self._stopping, self._now, self._gone = threading.Event(), False, False
         self._left_out: dict[str, str] = {}  # Ray's id of a node -> why it runs nothing
-        product = "all" if gpus == "none" or device == "cpu" else gpus
-        nodes: dict[str, Node] = {}
+        nodes = self._nodes("all" if gpus == "none" or device == "cpu" else gpus)
+        timed = nodes if device != "cpu" and gpus != "none" else []
+        self._gpus = {uuid: kind for node in timed for uuid, kind in node.gpus.items()}
+        self.device = "cuda" if self._gpus else "cpu"
+        if device == "cuda" and not self._gpus:
+            raise PrerequisiteError("no GPU in the Ray cluster", f"{len(nodes)} nodes have none", "Use --device cpu.")
+        self.contained = self._inner == "docker"
+        self._stack = nodes[0].stack
+        self.description = nodes[0].engine | {
+            "engine": "ray",
+            "inner": self._inner,
+            "ray": ray.__version__,
+            "stack": self._stack,
+            "nodes": {node.id: {"gpus": sorted(node.gpus.values()), "cpus": node.cpus} for node in nodes},
+            "left_out": sorted(why.partition(": ")[2] for why in self._left_out.values()),
+        }
+
+    # -- nodes
+
+    def _nodes(self, product: str) -> list[Node]:
+        """Return the nodes that may run jobs, by the engine that they run them with; say why others are left out.
+
+        product: a part of the name that their GPUs must have, or all. Raises PrerequisiteError if there is none.
+        """
+        wanted = config.ray_inner()
+        if wanted and wanted not in _INNER:
+            raise PrerequisiteError(f"RAY_INNER={wanted}", f"a node runs jobs with {' or '.join(_INNER)}")
+        nodes: list[Node] = []
         for self._inner in [wanted] if wanted else _INNER:
             self._left_out = {}
             nodes = self._alike(self._described(), product)
             if nodes:
                 break
         for why in self._left_out.values():
-            say(f"a node is left out: {why}")
+            self._say(f"a node is left out: {why}")
         if not nodes:
             why = "; ".join(self._left_out.values()) or "it has no node with processors or GPUs"
             raise PrerequisiteError("no node of the Ray cluster can run jobs", why, "See docs/scale.md.")
-        gpus_of = [node.gpus for node in nodes.values()] if device != "cpu" and gpus != "none" else []
-        self._gpus = {uuid: kind for owned in gpus_of for uuid, kind in owned.items()}
-        self.device = "cuda" if self._gpus else "cpu"
-        if device == "cuda" and not self._gpus:
-            raise PrerequisiteError("no GPU in the Ray cluster", f"{len(nodes)} nodes have none", "Use --device cpu.")
-        self.contained = self._inner == "docker"
-        first = next(iter(nodes.values()))
-        self._stack = first.stack
-        self.description = first.engine | {
-            "engine": "ray",
-            "inner": self._inner,
-            "ray": ray.__version__,
-            "stack": first.stack,
-            "nodes": {n.id: {"gpus": sorted(n.gpus.values()), "cpus": n.cpus} for n in nodes.values()},
-            "left_out": sorted(why.partition(": ")[2] for why in self._left_out.values()),
-        }
-
-    # -- nodes
+        return nodes
 
     def _described(self) -> dict[str, Node]:
         """Ask all nodes at once what they are; those that do not answer are left out."""
@@ -108,14 +114,14 @@ class RayEngine(Engine):
             ray.kill(workers[ray_id])
         return described
 
-    def _alike(self, nodes: dict[str, Node], product: str) -> dict[str, Node]:
+    def _alike(self, nodes: dict[str, Node], product: str) -> list[Node]:
         """Return the nodes with GPUs of a product, this process's code and the most common image or packages."""
         stacks = [node.stack for node in nodes.values() if node.stack["repro"] == code()]
         common = max(stacks, key=lambda stack: (stacks.count(stack), sorted(stack.items())), default={"repro": code()})
         for ray_id, node in nodes.items():
             if why := difference(node.stack, common) or _other_product(node, product):
                 self._left_out[ray_id] = f"{node.host}: {why}"
-        return {ray_id: node for ray_id, node in nodes.items() if ray_id not in self._left_out}
+        return [node for ray_id, node in nodes.items() if ray_id not in self._left_out]
 
     def capacity(self) -> Slots:
         cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))

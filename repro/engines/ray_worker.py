@@ -33,7 +33,7 @@ class Worker:
         context = ray.get_runtime_context()
         yield context.get_node_id(), socket.gethostname()
         self._batch = batch
-        yield from batch.run(next(iter(context.get_accelerator_ids().get("GPU", [])), "none"))
+        yield from batch.run(str(next(iter(context.get_accelerator_ids().get("GPU", [])), "none")))
 
     def close(self, now: bool) -> None:
         """End the jobs, and return when they have ended. now: kill everything at once."""

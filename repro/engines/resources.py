@@ -58,13 +58,13 @@ def kinds() -> dict[str, str]:
     """
     import pynvml
 
-    found = {}
+    kinds_of = {}
     for uuid in visible():
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         name = pynvml.nvmlDeviceGetName(handle)
         total = pynvml.nvmlDeviceGetMemoryInfo(handle).total
-        found[uuid] = f"{name.decode() if isinstance(name, bytes) else name}, {round(total / 2**30)} GiB"
-    return found
+        kinds_of[uuid] = f"{name.decode() if isinstance(name, bytes) else name}, {round(total / 2**30)} GiB"
+    return kinds_of
 
 
 def select(gpus: str) -> list[str]:
@@ -87,7 +87,7 @@ def select(gpus: str) -> list[str]:
 def cores() -> list[frozenset[int]]:
     """Return the cores that this process may use, socket by socket, each as its hardware threads."""
     allowed = os.sched_getaffinity(0)
-    found: dict[frozenset[int], int] = {}
+    socket_of: dict[frozenset[int], int] = {}
     for cpu in sorted(allowed):
         topology = _PROCESSORS / f"cpu{cpu}" / "topology"
         try:
@@ -95,8 +95,8 @@ def cores() -> list[frozenset[int]]:
             socket = int((topology / "physical_package_id").read_text())
         except (OSError, ValueError):
             siblings, socket = {cpu}, 0
-        found.setdefault(frozenset(siblings & allowed), socket)
-    return sorted(found, key=lambda core: (found[core], min(core)))
+        socket_of.setdefault(frozenset(siblings & allowed), socket)
+    return sorted(socket_of, key=lambda core: (socket_of[core], min(core)))
 
 
 def _listed(text: str) -> set[int]:

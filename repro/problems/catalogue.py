@@ -256,24 +256,24 @@ def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Prob
 def fetched() -> dict[str, Path]:
     """The problems of KernelBench's levels 1 to 3 below `sources/`: id -> file, by level and number. Empty where it has
     not been fetched. Those of level 4 load a pretrained model when they are imported, which a download would need."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for level in _LEVELS:
         folder = config.sources_dir() / KERNELBENCH / "KernelBench" / f"level{level}"
         numbered = [(int(m[1]), file) for file in folder.glob("*.py") if (m := re.match(r"(\d+)_", file.name))]
-        found |= {f"L{level}_{number:02d}": file for number, file in sorted(numbered)}
-    return found
+        files |= {f"L{level}_{number:02d}": file for number, file in sorted(numbered)}
+    return files
 
 
 def load_fetched(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Problem:
     """A problem of the fetched KernelBench by id. Raises UsageError for an unknown id."""
-    found = fetched()
-    if problem_id not in found:
+    known = fetched()
+    if problem_id not in known:
         why, remedy = "it has not been fetched", f"Run `repro fetch {KERNELBENCH}`."
-        if found:
-            why = f"there are {len(found)}, from {min(found)} to {max(found)}"
-            remedy = f"Name a level from {min(_LEVELS)} to {max(_LEVELS)} and a number, as {min(found)}."
+        if known:
+            why = f"there are {len(known)}, from {min(known)} to {max(known)}"
+            remedy = f"Name a level from {min(_LEVELS)} to {max(_LEVELS)} and a number, as {min(known)}."
         raise UsageError(f"no problem {problem_id!r} in {KERNELBENCH}", why, remedy)
-    loaded = load_file(found[problem_id], dtype=dtype, size=size)
+    loaded = load_file(known[problem_id], dtype=dtype, size=size)
     return replace(loaded, id=problem_id, name=loaded.name.partition("_")[2].strip("_"))
 
 
@@ -320,8 +320,8 @@ def fetched_in(name: str) -> str | None:
 
 def _id_in(name: str, known: Iterable[str]) -> str | None:
     match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
-    found = f"L{match[1]}_{int(match[2]):02d}" if match else ""
-    return found if found in known else None
+    problem_id = f"L{match[1]}_{int(match[2]):02d}" if match else ""
+    return problem_id if problem_id in known else None
 
 
 def as_known(problem: Problem, problem_id: str) -> Problem:

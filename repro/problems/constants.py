@@ -58,14 +58,14 @@ def _functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 def _reached(tree: ast.Module, start: str) -> list[str]:
     """Functions and assigned names of the module that a function uses, and what those use in turn."""
     scopes: dict[str, ast.AST] = {**_assignments(tree), **_functions(tree)}
-    found: list[str] = []
+    reached: list[str] = []
     pending = [start]
     while pending:
         name = pending.pop(0)
-        if name in scopes and name not in found:
-            found.append(name)
+        if name in scopes and name not in reached:
+            reached.append(name)
             pending += [node.id for node in ast.walk(scopes[name]) if isinstance(node, ast.Name)]
-    return found
+    return reached
 
 
 def _integer(value: Any) -> bool:
@@ -168,18 +168,18 @@ def rewritten(source: bytes, path: str, overrides: Overrides) -> tuple[ast.Modul
 
 def given(words: list[str]) -> Overrides:
     """Overrides from `--set NAME=VALUE`, values as Python literals. Raises UsageError for anything else."""
-    found = {}
+    overrides = {}
     for word in words:
         name, equals, text = word.partition("=")
         try:
             if not equals or not name:
                 raise ValueError
-            found[name.strip()] = json.loads(json.dumps(ast.literal_eval(text.strip())))  # as bundles keep it
+            overrides[name.strip()] = json.loads(json.dumps(ast.literal_eval(text.strip())))  # as bundles keep it
         except (ValueError, SyntaxError, TypeError) as error:
             why = "a value is a number, a text, or a tuple or list of them"
             remedy = "Write a constant of the problem file and its value, such as --set batch_size=16."
             raise UsageError(f"--set {word} is not NAME=VALUE", why, remedy) from error
-    return found
+    return overrides
 
 
 def stamp(size: str, overrides: Overrides) -> str:

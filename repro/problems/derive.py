@@ -99,18 +99,18 @@ def batch(reduced: _Reduced, full: inputs.Plan) -> tuple[tuple[int, ...], int]:
     """
     whole_inputs = reduced.draw()
     whole = reduced(whole_inputs)
-    found: tuple[tuple[int, ...], int] = (), 1
+    split: tuple[tuple[int, ...], int] = (), 1
     for dims in (1, 2):
         chosen = next(
             (c for c in _candidates(reduced, whole, dims) if _splits(reduced, whole_inputs, whole, c, dims)), ()
         )
         if not chosen or any(full.recipes[i] is None for i in chosen):
             break
-        found = chosen, dims
+        split = chosen, dims
         row = sum(8 * math.prod(full.spec[i][0][dims:]) for i in chosen)
         if row <= _ROW_BYTES:
             break
-    return found
+    return split
 
 
 def _candidates(reduced: _Reduced, whole: list[torch.Tensor], dims: int) -> Iterator[tuple[int, ...]]:
@@ -134,10 +134,10 @@ def _splits(
         taken = [x.flatten(0, dims - 1)[part].view(-1, *[1] * (dims - 1), *x.shape[dims:]) if i in chosen else x
                  for i, x in enumerate(values)]  # fmt: skip
         try:
-            found = reduced(taken)
+            outputs = reduced(taken)
         except JudgeError:
             return False
-        for ours, theirs in zip(found, whole, strict=True):
+        for ours, theirs in zip(outputs, whole, strict=True):
             due = theirs.flatten(0, dims - 1)[part]
             if ours.numel() != due.numel() or not _equal(ours.reshape(due.shape), due, theirs):
                 return False
@@ -211,9 +211,9 @@ def stress(reduced: _Reduced, *, signal: bool) -> tuple[Stress, bool]:
     best: tuple[float, float, bool] = 0.0, 1.0, False
     for run, deviation in itertools.product(dict.fromkeys((1, plane)), _DEVIATIONS):
         with contextlib.suppress(JudgeError):
-            found = [reduced(reduced.draw(_SEED + add, deviation, run)) for add in (0, 1)]
-            if all(bool(torch.isfinite(x).all()) for x in found[0]):
-                best = max(best, (_change(*found), deviation, run > 1), key=lambda tried: tried[0])
+            outputs = [reduced(reduced.draw(_SEED + add, deviation, run)) for add in (0, 1)]
+            if all(bool(torch.isfinite(x).all()) for x in outputs[0]):
+                best = max(best, (_change(*outputs), deviation, run > 1), key=lambda tried: tried[0])
         if best[0] >= _ENOUGH:
             break
     return (best[1], best[2]) if best[0] else (1.0, False)
@@ -285,8 +285,8 @@ def _matters(reduced: _Reduced, values: list[Any], whole: list[torch.Tensor], i:
         changed = original.clone()
         changed.view(-1)[place] = value
         with contextlib.suppress(JudgeError):
-            found = reduced([*values[:i], changed, *values[i + 1 :]])
-            if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(found, whole, strict=True)):
+            outputs = reduced([*values[:i], changed, *values[i + 1 :]])
+            if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(outputs, whole, strict=True)):
                 return True
     return False
 
@@ -339,15 +339,15 @@ def complete(problem: Problem) -> Problem:
     _require_function(reduced)
     full = inputs.plan(problem)
     alive = signal(reduced)
-    found = replace(problem, native_signal=alive)
+    derived = replace(problem, native_signal=alive)
     chosen, dims = batch(reduced, full)
     level, planar = stress(reduced, signal=alive)
     if problem.size == "full":
         with contextlib.suppress(JudgeError):
-            found = replace(found, work=work(problem, reduced))
+            derived = replace(derived, work=work(problem, reduced))
     with contextlib.suppress(JudgeError):
-        found = replace(found, neighbour=neighbour(problem))
+        derived = replace(derived, neighbour=neighbour(problem))
     writes, aliases = _liberties(reduced)
-    found = replace(found, writes_inputs=writes, aliases_input=aliases)
-    return replace(found, batch_inputs=chosen, batch_dims=dims, stress=level,
+    derived = replace(derived, writes_inputs=writes, aliases_input=aliases)
+    return replace(derived, batch_inputs=chosen, batch_dims=dims, stress=level,
                    stress_run=_run_of(full) if planar else 1)  # fmt: skip

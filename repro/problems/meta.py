@@ -52,8 +52,8 @@ def model(plan: Plan, init: list[Any]) -> torch.nn.Module:
     built on the CPU. Raises ProblemError where it cannot be built there either."""
     for around in (_uncompiled, nullcontext):
         with suppress(Exception), around(), torch.device("meta"):
-            found: torch.nn.Module = plan.module.Model(*init)
-            return found.to(torch_dtype(plan.problem.dtype)).eval()
+            built: torch.nn.Module = plan.module.Model(*init)
+            return built.to(torch_dtype(plan.problem.dtype)).eval()
     return build(plan.problem, plan.module, init).to("meta")
 
 

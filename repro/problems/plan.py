@@ -334,8 +334,8 @@ def weights(problem: Problem, module: types.ModuleType) -> Weights:
         _latest.clear()  # before others are drawn, so that no two large ones exist
         init = problem.init_inputs(module)
         model = build(problem, module, init)
-        found = Weights(init, {name: value.detach() for name, value in model.state_dict().items()})
-        _latest.append((problem, text, found))
+        drawn_weights = Weights(init, {name: value.detach() for name, value in model.state_dict().items()})
+        _latest.append((problem, text, drawn_weights))
     return _latest[0][2]
 
 

@@ -124,8 +124,8 @@ class Search:
         self.problem, self.budget = problem, budget
         module = problem.module()
         self.values = dict(vars(module))
-        found = constants.sizes(problem.path.read_bytes(), self.values)
-        self.constants = [c for c in found if c.name not in problem.overrides and (init or not c.init)]
+        every = constants.sizes(problem.path.read_bytes(), self.values)
+        self.constants = [c for c in every if c.name not in problem.overrides and (init or not c.init)]
         self.now = {c: c.value for c in self.constants}
         self.weight = {c: _INIT_WEIGHT if c.init else _LEADING_WEIGHT if self._leads(c) else 1 for c in self.constants}
         self.runs = 0
@@ -314,21 +314,21 @@ def listed(problem: Problem, device: str) -> tuple[str, str, str]:
 
     Raises JudgeError where its Model does not run on the meta device.
     """
-    found = measure(problem)
-    host, gpu = needed_bytes(problem, found, device)
-    return f"{found.bytes / 1e9:.3g}", f"{found.flop / 1e9:.3g}", f"{(gpu or host) / 1e9:.3g}"
+    taken = measure(problem)
+    host, gpu = needed_bytes(problem, taken, device)
+    return f"{taken.bytes / 1e9:.3g}", f"{taken.flop / 1e9:.3g}", f"{(gpu or host) / 1e9:.3g}"
 
 
 def free_bytes() -> int:
     """Memory that this process may still take: what the host has available, or what its control group leaves."""
     fields = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
-    found = [int(fields["MemAvailable"].split()[0]) << 10]
+    free = [int(fields["MemAvailable"].split()[0]) << 10]
     for folder, limit, used, cache in _CGROUPS:
         with contextlib.suppress(OSError, ValueError, KeyError):  # no such control group, or no limit
             kinds = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             taken = int((folder / used).read_text()) - int(kinds[cache])  # what files take is given back when asked
-            found.append(int((folder / limit).read_text()) - taken)
-    return max(0, min(found))
+            free.append(int((folder / limit).read_text()) - taken)
+    return max(0, min(free))
 
 
 def _lack(problem: Problem, sizes: Sizes, device: str, share: float = 1.0) -> tuple[int, int, str] | None:
@@ -375,8 +375,8 @@ def require_memory(problem: Problem, measured: Sizes, device: str) -> None:
 
 def _fitting(problem: Problem, device: str) -> str | None:
     """The first constant that makes a problem fit when it is halved often enough, as `--set` takes it."""
-    found = constants.sizes(problem.path.read_bytes(), dict(vars(problem.module())))
-    plain = [c for c in found if c.positions is None]
+    every = constants.sizes(problem.path.read_bytes(), dict(vars(problem.module())))
+    plain = [c for c in every if c.positions is None]
     weight = Search(problem, Budget()).weight  # those that were given have none, and come first
     for constant in sorted(plain, key=lambda c: (-weight.get(c, _LEADING_WEIGHT), -c.value)):
         value = problem.overrides.get(constant.name, constant.value)

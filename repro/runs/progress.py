@@ -40,7 +40,7 @@ class _Lane:
     since: float = field(default_factory=time.time)
     line: str = ""
 
-    def told(self) -> str:
+    def text(self) -> str:
         """`L1_36/oracle/0 and 2 more, timing, 2:05`."""
         return ", ".join(filter(None, (listed(self.what, 1), self.line, spoken(time.time() - self.since))))
 
@@ -130,7 +130,7 @@ class Progress:
 
         def beat() -> None:
             while not ended.wait(_BEAT_S):
-                self._print(f"running: {'; '.join(lane.told() for lane in self.lanes()) or 'nothing'}")
+                self._print(f"running: {'; '.join(lane.text() for lane in self.lanes()) or 'nothing'}")
 
         threading.Thread(target=beat, daemon=True).start()
         try:

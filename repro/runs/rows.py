@@ -51,21 +51,21 @@ class Row:
         if self.job is None:
             return []
         called = {file: f"{name}.py" for name, file, _ in self.job.solutions}
-        found = []
+        texts = []
         for name, text in sorted(self.job.files.items()):
             digest = hashlib.sha256(text).hexdigest()
             if name == self.job.fixture:
                 why = "a fixture: the bundle of `repro fixtures` holds it"
-                found.append(record.Input(name=name, sha256=digest, not_kept=why))
+                texts.append(record.Input(name=name, sha256=digest, not_kept=why))
             elif self.withheld:
-                found.append(record.Input(name=name, sha256=digest, not_kept=self.withheld, withheld=True))
+                texts.append(record.Input(name=name, sha256=digest, not_kept=self.withheld, withheld=True))
             else:
-                found.append(record.Input(name=name, sha256=digest, kept=keep(called.get(name, name), text)))
+                texts.append(record.Input(name=name, sha256=digest, kept=keep(called.get(name, name), text)))
         if self.job.problem and self.job.problem not in self.job.files:
             path = catalogue.load(self.job.problem).path
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            found.append(record.Input(name=f"problems/{path.name}", sha256=digest, not_kept="shipped with repro"))
-        return found
+            texts.append(record.Input(name=f"problems/{path.name}", sha256=digest, not_kept="shipped with repro"))
+        return texts
 
 
 def keep(bundle: Bundle, row: Row, outcome: Outcome) -> record.Row:
