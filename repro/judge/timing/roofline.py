@@ -118,7 +118,7 @@ def _identity(device: torch.device) -> tuple[Identity, Clocks]:
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     of: Identity = {"gpu": uuid, "torch": torch.__version__, "driver": None}
     h = handle(uuid)
-    driver = _told(pynvml.nvmlSystemGetDriverVersion)
+    driver = _queried(pynvml.nvmlSystemGetDriverVersion)
     if h is None or driver is None:
         return of, {}
     of["driver"] = driver.decode() if isinstance(driver, bytes) else driver
@@ -132,10 +132,11 @@ def _identity(device: torch.device) -> tuple[Identity, Clocks]:
         "sm_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(h, sm),
         "memory_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(h, memory),
     }
-    return of | {name: _told(query) for name, query in limits.items()}, {n: _told(query) for n, query in clocks.items()}
+    known: Clocks = {name: _queried(query) for name, query in clocks.items()}
+    return of | {name: _queried(query) for name, query in limits.items()}, known
 
 
-def _told(query: Callable[[], Any]) -> Any:
+def _queried(query: Callable[[], Any]) -> Any:
     try:
         return query()
     except pynvml.NVMLError:

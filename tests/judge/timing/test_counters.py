@@ -247,7 +247,7 @@ def test_a_kernel_below_ncu_is_confined(fake: Fake) -> None:
     "source, words",
     [
         ("def kernel_function(", "SyntaxError"),
-        ("def kernel_function(x, weight):\n    return x\n", "matches no input and no model value"),
+        ("def kernel_function(x, weight):\n    return x\n", "is no input and no value of the model"),
         ("import os\n\n\ndef kernel_function(x):\n    os._exit(7)\n", "its process ended before the call did"),
         ("import os\n\n\ndef kernel_function(x):\n    os.abort()\n", "its process ended before the call did"),
     ],
