@@ -34,27 +34,27 @@ PINS = {
 }
 
 # The sampler's period: 20 samples a second; under 20 ms it would only see NVML's own values twice.
-SAMPLE_MS, MIN_SAMPLE_MS = 50, 20
+_SAMPLE_MS, _MIN_SAMPLE_MS = 50, 20
 
 # Ray puts sockets below its temporary folder, and a socket's path may have 107 bytes.
-MOST_RAY_FOLDER = 30
+_MOST_RAY_FOLDER = 30
 
-IMAGE = "repro"
+_IMAGE = "repro"
 LABEL = "repro"
 CONTAINER_UID = 10001
 
 # What the published study asked for: one model for each way to reach it.
 API_MODEL, BEDROCK_MODEL = "claude-opus-4-5-20251101", "us.anthropic.claude-opus-4-6-v1"
-REGION = "us-east-1"
+_REGION = "us-east-1"
 SECRETS = ("ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "LEEROOPEDIA_API_KEY")
 # What `.env` may set. Nothing else of it counts: the file may lie beside solutions of a stranger.
 DOTENV = (*SECRETS, "ANTHROPIC_MODEL", "AWS_REGION", "CLAUDE_CODE_USE_BEDROCK", "DOCKER_HOST", "REPRO_IMAGE",
           "REPRO_RESULTS", "REPRO_SAMPLE_MS", "REPRO_SOURCES", "REPRO_STATE")  # fmt: skip
 # What an agent's process inherits without a container: nothing that identifies the user or the machine.
-AGENT_ENV = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_HOME", "CC", "CXX", "OMP_NUM_THREADS")
+_AGENT_ENV = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_HOME", "CC", "CXX", "OMP_NUM_THREADS")
 
 # Environment variables that may reach a fingerprint: configuration, never credentials.
-FINGERPRINT_ENV = (
+_FINGERPRINT_ENV = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF",
     "TORCHINDUCTOR_FREEZING",
@@ -66,7 +66,7 @@ FINGERPRINT_ENV = (
 )
 
 # What a worker process inherits from the judge's environment; everything else is withheld.
-WORKER_ENV = (
+_WORKER_ENV = (
     "PATH",
     "LD_LIBRARY_PATH",
     "LANG",
@@ -75,7 +75,7 @@ WORKER_ENV = (
     "CUDA_VISIBLE_DEVICES",
     "CC",
     "CXX",
-    *FINGERPRINT_ENV,
+    *_FINGERPRINT_ENV,
 )
 
 
@@ -132,11 +132,6 @@ def shared_state() -> Path:
     return folder
 
 
-def keep_state() -> None:
-    """Keeps the state folder of this process and its children where it is, whatever becomes of temporary files."""
-    os.environ["REPRO_STATE"] = str(state_dir().resolve())
-
-
 def ray_inner() -> str:
     """The engine that runs jobs on a node of a Ray cluster: $RAY_INNER, docker or local; empty to choose."""
     return os.environ.get("RAY_INNER", "")
@@ -153,7 +148,7 @@ def quiet_ray() -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
-    if len(tempfile.gettempdir()) > MOST_RAY_FOLDER:
+    if len(tempfile.gettempdir()) > _MOST_RAY_FOLDER:
         os.environ.setdefault("RAY_TMPDIR", "/tmp")  # noqa: S108
 
 
@@ -164,7 +159,7 @@ def python_path() -> str:
 
 def image() -> str:
     """The image that the docker engine runs: $REPRO_IMAGE, else `repro`."""
-    return os.environ.get("REPRO_IMAGE", IMAGE)
+    return os.environ.get("REPRO_IMAGE", _IMAGE)
 
 
 def docker_host() -> str:
@@ -186,7 +181,7 @@ def wants_bedrock() -> bool:
 
 def region() -> str:
     """The region of Bedrock: $AWS_REGION."""
-    return os.environ.get("AWS_REGION", "").strip() or REGION
+    return os.environ.get("AWS_REGION", "").strip() or _REGION
 
 
 def model(*, bedrock: bool) -> str:
@@ -196,7 +191,7 @@ def model(*, bedrock: bool) -> str:
 
 def agent_env(home: Path, extra: dict[str, str]) -> dict[str, str]:
     """The whole environment of an agent without a container: an allow-list, home and temporary files in its folder."""
-    env = {name: os.environ[name] for name in AGENT_ENV if name in os.environ}
+    env = {name: os.environ[name] for name in _AGENT_ENV if name in os.environ}
     env |= {"HOME": str(home), "TMPDIR": str(home), "USER": "repro", "PYTHONPATH": python_path()}
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     return env | {"TRITON_CACHE_DIR": str(home / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor")} | extra
@@ -204,7 +199,7 @@ def agent_env(home: Path, extra: dict[str, str]) -> dict[str, str]:
 
 def fingerprint_env() -> dict[str, str]:
     """The allow-listed variables that are set."""
-    return {name: os.environ[name] for name in FINGERPRINT_ENV if name in os.environ}
+    return {name: os.environ[name] for name in _FINGERPRINT_ENV if name in os.environ}
 
 
 def container_facts() -> dict[str, str]:
@@ -220,14 +215,14 @@ def container_facts() -> dict[str, str]:
 
 def sample_text() -> str:
     """$REPRO_SAMPLE_MS as it is set: a container gets it so."""
-    return os.environ.get("REPRO_SAMPLE_MS", str(SAMPLE_MS))
+    return os.environ.get("REPRO_SAMPLE_MS", str(_SAMPLE_MS))
 
 
 def sample_ms() -> int:
     """How often the sampler looks at the GPU, ms: $REPRO_SAMPLE_MS, 0 for never. Raises ValueError."""
     told = sample_text()
-    if not told.isdigit() or 0 < int(told) < MIN_SAMPLE_MS:
-        raise ValueError(f"REPRO_SAMPLE_MS is {told!r}: it is 0, or milliseconds from {MIN_SAMPLE_MS} on")
+    if not told.isdigit() or 0 < int(told) < _MIN_SAMPLE_MS:
+        raise ValueError(f"REPRO_SAMPLE_MS is {told!r}: it is 0, or milliseconds from {_MIN_SAMPLE_MS} on")
     return int(told)
 
 
@@ -265,7 +260,7 @@ def visible_devices() -> str:
 
 def withheld() -> list[str]:
     """Names of variables of torch, Triton and CUDA that are set here and that workers do not inherit."""
-    known = {*WORKER_ENV, "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"}
+    known = {*_WORKER_ENV, "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"}
     return sorted(n for n in os.environ if n.startswith(("TRITON_", "TORCH", "PYTORCH_", "CUDA_")) and n not in known)
 
 
@@ -285,7 +280,7 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
 
     interpret: run Triton kernels in Triton's interpreter (no GPU).
     """
-    env = {name: os.environ[name] for name in WORKER_ENV if name in os.environ}
+    env = {name: os.environ[name] for name in _WORKER_ENV if name in os.environ}
     env |= {
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
@@ -304,11 +299,6 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
 def environment() -> dict[str, str]:
     """A copy of this process's whole environment."""
     return dict(os.environ)
-
-
-def check_cuda_by_nvml() -> None:
-    """Has torch look for a GPU without calling CUDA, which then would fail in every fork of this process."""
-    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 
 
 def take_environment(environment: dict[str, str]) -> None:

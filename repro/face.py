@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from repro.optimize.runner import Finished
 
 Size = Literal["auto", "full", "smoke"]
-Dtype = Literal["float32", "bfloat16"]
+_Dtype = Literal["float32", "bfloat16"]
 T = TypeVar("T")
 
 
@@ -73,7 +73,7 @@ def evaluate(
     problem: str | Path,
     *,
     size: Size = "auto",
-    dtype: Dtype = "float32",
+    dtype: _Dtype = "float32",
     options: Options | None = None,
     engine: str = "auto",
     device: str = "auto",
@@ -130,7 +130,7 @@ class Session:
         problem: str | Path,
         *,
         size: Size = "auto",
-        dtype: Dtype = "float32",
+        dtype: _Dtype = "float32",
         options: Options | None = None,
         engine: str = "auto",
         device: str = "auto",
@@ -239,7 +239,7 @@ class Problem:
         return outputs[0] if len(outputs) == 1 else outputs
 
 
-def problem(id_or_path: str | Path, *, size: Literal["full", "smoke"] = "full", dtype: Dtype = "float32") -> Problem:
+def problem(id_or_path: str | Path, *, size: Literal["full", "smoke"] = "full", dtype: _Dtype = "float32") -> Problem:
     """Return a problem: a shipped id, one of the fetched KernelBench, or a KernelBench file.
 
     >>> repro.problem("L1_36", size="smoke")

@@ -50,7 +50,7 @@ def _gateway(folder: Path) -> int:
 
 # New objects before a command looks for garbage: at Python's 700 that takes a tenth of a report's time. Jobs look as
 # often as ever: garbage may hold memory of the GPU.
-GARBAGE = 100_000
+_GARBAGE = 100_000
 # Each takes a folder; a job and a session also take the folder that they remove.
 STARTED_BY_ENGINES: dict[str, Callable[..., int]] = {
     "job": _job,
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     serve = STARTED_BY_ENGINES.get(words[0]) if words else None
     if serve is None:
-        gc.set_threshold(GARBAGE, 50, 50)
+        gc.set_threshold(_GARBAGE, 50, 50)
         from repro.cli import main as command_line
 
         return command_line.main(words)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from repro.system import jsonio
 
 NON_FINITE = ("inf", "-inf", "nan")
-SHOWN = 5
+_SHOWN = 5
 
 
 def _number(value: Any) -> Any:
@@ -56,9 +56,9 @@ class Record(BaseModel):
 
 
 def faults(error: ValidationError) -> list[str]:
-    """Return the faults of a record: at most SHOWN, each with the path of its field, and how many more there are."""
+    """Return the faults of a record: at most _SHOWN, each with the path of its field, and how many more there are."""
     told = [
         f"{'/'.join(str(part) for part in fault['loc']) or error.title}: {fault['msg']}"
         for fault in error.errors(include_url=False, include_input=False)
     ]
-    return told[:SHOWN] + ([f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else [])
+    return told[:_SHOWN] + ([f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else [])

@@ -12,7 +12,7 @@ from repro.records.base import Amount, Number, Pair, Record, Text
 from repro.records.fingerprint import Stack
 
 # Published descriptions of machines have rounded numbers.
-ROUNDED = 0.01
+_ROUNDED = 0.01
 
 Kind = Literal["ratio", "absolute"]
 Measure = Literal["speedup", "time", "mean", "gain", "running-best", "profile"]
@@ -125,7 +125,7 @@ def _matches(published: str | Amount, here: Any) -> bool:
         return False
     if isinstance(published, str):
         return re.search(rf"(?<!\w){re.escape(published)}(?!\w)", str(here)) is not None
-    return isinstance(here, int | float) and math.isclose(published, here, rel_tol=ROUNDED)
+    return isinstance(here, int | float) and math.isclose(published, here, rel_tol=_ROUNDED)
 
 
 class ClaimVerdict(Record):

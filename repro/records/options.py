@@ -12,18 +12,18 @@ from repro.records.fingerprint import Device
 Trust = Literal["audited", "dev"]
 # Torch baselines, and what is measured beside the times: the A/A control, calls back to back (hot), and the profile of
 # each solution's kernels. None of the latter decides a verdict.
-Mode = Literal["eager", "compile", "reduce_overhead", "max_autotune"]
+_Mode = Literal["eager", "compile", "reduce_overhead", "max_autotune"]
 Pass = Literal["control", "hot", "profile"]
-MODES: tuple[Mode, ...] = ("eager", "compile", "reduce_overhead", "max_autotune")
+MODES: tuple[_Mode, ...] = ("eager", "compile", "reduce_overhead", "max_autotune")
 PASSES: tuple[Pass, ...] = ("control", "hot", "profile")
 # A quick look: seconds of timing a problem, most blocks, and these baselines alone.
-QUICK_BUDGET_S, QUICK_BLOCKS, QUICK_MODES = 1.5, 48, ("eager", "compile")
+_QUICK_BUDGET_S, _QUICK_BLOCKS, _QUICK_MODES = 1.5, 48, ("eager", "compile")
 # The most on the CPU, where no time is a measurement, and of trust `dev`: seconds of timing a problem, and blocks.
-CPU_BUDGET_S, CPU_BLOCKS = 1.0, 40
-DEV_BUDGET_S, DEV_BLOCKS = 2.0, 64
+_CPU_BUDGET_S, _CPU_BLOCKS = 1.0, 40
+_DEV_BUDGET_S, _DEV_BLOCKS = 2.0, 64
 # Seconds for the published protocol, four variants of at most 90 s, and for KernelBench's, by solution.
-PARITY_S, KERNELBENCH_S = 360.0, 180.0
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_PARITY_S, _KERNELBENCH_S = 360.0, 180.0
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Options(Record):
@@ -39,16 +39,16 @@ class Options(Record):
         "dev: one process, quick, for an inner loop",
     )
     timing: bool = Field(True, description="whether solutions are timed")
-    modes: tuple[Mode, ...] = Field(MODES, strict=False, description="torch baselines")
+    modes: tuple[_Mode, ...] = Field(MODES, strict=False, description="torch baselines")
     passes: tuple[Pass, ...] = Field(
         PASSES, strict=False, description="what is measured beside the times; none of it decides a verdict"
     )
-    timeout_s: Seconds = Field(180.0, description="longest wait for one answer of a solution, seconds")
-    timing_budget_s: Seconds = Field(
+    timeout_s: _Seconds = Field(180.0, description="longest wait for one answer of a solution, seconds")
+    timing_budget_s: _Seconds = Field(
         10.0, description="time for sampling one problem, seconds; spent again where ratios are still open"
     )
     # It takes turns with the trials, and 30 s left L3_44's out on an H100.
-    compile_timeout_s: Seconds = Field(
+    compile_timeout_s: _Seconds = Field(
         60.0,
         description="longest wait for torch.compile's max-autotune, seconds; a baseline that takes longer is left out",
     )
@@ -95,15 +95,15 @@ class Options(Record):
         shorter.
         """
         bounds = [(self.timing_budget_s, self.max_blocks)]
-        bounds += [(CPU_BUDGET_S, CPU_BLOCKS)] if device == "cpu" else []
-        bounds += [(DEV_BUDGET_S, DEV_BLOCKS)] if self.trust == "dev" else []
+        bounds += [(_CPU_BUDGET_S, _CPU_BLOCKS)] if device == "cpu" else []
+        bounds += [(_DEV_BUDGET_S, _DEV_BLOCKS)] if self.trust == "dev" else []
         modes = self.modes if device == "cuda" and self.trust == "audited" else ("eager",)
         return self.but(device=device, modes=modes, **_least(bounds))
 
     def quick(self) -> Options:
         """Return these options for a quick look: a shorter timing against fewer baselines, the same verdicts."""
-        modes = [mode for mode in self.modes if mode in QUICK_MODES]
-        bounds = [(self.timing_budget_s, self.max_blocks), (QUICK_BUDGET_S, QUICK_BLOCKS)]
+        modes = [mode for mode in self.modes if mode in _QUICK_MODES]
+        bounds = [(self.timing_budget_s, self.max_blocks), (_QUICK_BUDGET_S, _QUICK_BLOCKS)]
         return self.but(modes=modes, passes=(), **_least(bounds))
 
     def job_timeout_s(self, solutions: int) -> float:
@@ -111,7 +111,7 @@ class Options(Record):
 
         solutions: how many the job judges.
         """
-        parity_s = PARITY_S * self.parity + KERNELBENCH_S * solutions * self.kernelbench
+        parity_s = _PARITY_S * self.parity + _KERNELBENCH_S * solutions * self.kernelbench
         return 600.0 + 6 * self.timeout_s * solutions + self.timing_budget_s + parity_s
 
     def to_json(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Sitting(Record):
     record: str = Field(description="Its record's name in the bundle.")
 
 
-def kind_of(result: Any) -> str:
+def _kind_of(result: Any) -> str:
     """Return which result a row holds: of `evaluate`, `profile` or `fixture` jobs, or only what a job observes."""
     keys = result if isinstance(result, dict) else set(getattr(result, "model_fields_set", ()))
     return next((name for name in ("profiles", "results", "problem_sha256") if name in keys), "observed")
@@ -53,7 +53,7 @@ Result = Annotated[
     | Annotated[ProfileResult, Tag("profiles")]
     | Annotated[FixtureRecord, Tag("problem_sha256")]
     | Annotated[Observed, Tag("observed")],
-    Discriminator(kind_of),
+    Discriminator(_kind_of),
 ]
 
 

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from repro.records.base import Record
 
-Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
-Digest = Annotated[dict[Literal["sha256", "gitCommit", "dirHash"], Hex], Field(min_length=1)]
+_Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
+Digest = Annotated[dict[Literal["sha256", "gitCommit", "dirHash"], _Hex], Field(min_length=1)]
 
 
 class Resource(Record):

@@ -14,11 +14,11 @@ from typing import Protocol
 from repro.errors import printable
 from repro.records import verdict as records
 
-NEEDS_CUDA = "needs_cuda"
+_NEEDS_CUDA = "needs_cuda"
 NOT_JUDGED = "not judged"
 # What any table, claim or banner says of solutions that came from a folder.
 FROM_FOLDER = "solutions from a folder: who wrote them, or what, is not known here"
-NAMED = 8  # names that one line shows
+_NAMED = 8  # names that one line shows
 MISSING = "missing"  # the reason code of a solution that does not exist, and its word
 # Verdict of the JSON -> the word a reader sees.
 VERDICTS = {
@@ -153,7 +153,7 @@ REASONS: dict[str, Reason] = {
     "banned": Reason("rejected: the source does what no kernel needs ({detail})", "See `Avoid` in docs/judging.md."),
     # the process
     "exception": Reason("stopped with an error{where}: {detail}", "Run the file on the problem's inputs in a shell."),
-    NEEDS_CUDA: Reason("not judged: needs CUDA", "Judge it on a machine with a GPU: --device cuda."),
+    _NEEDS_CUDA: Reason("not judged: needs CUDA", "Judge it on a machine with a GPU: --device cuda."),
     "out_of_memory": Reason("out of memory{where}: {detail}", _MEMORY),
     "judge_out_of_memory": Reason("it left no memory on the GPU for the reference{where}", _MEMORY),
     "segfault": Reason("crashed{where}: {detail}", _CRASH),
@@ -179,12 +179,12 @@ REASONS: dict[str, Reason] = {
     "lost": Reason("not measured: the engine went away ({detail})", "Repeat with --resume."),
     "interrupted": Reason("not measured: interrupted", "Repeat with --resume."),
 }  # fmt: skip
-OTHER = Reason("stopped with an error{where}: {detail}", REASONS["exception"].remedy)
+_OTHER = Reason("stopped with an error{where}: {detail}", REASONS["exception"].remedy)
 
 
 def reason(given: records.Reason) -> str:
     """One reason of a verdict as a sentence. Bundles written before its numbers were kept have the detail alone."""
-    known = REASONS.get(given.code, OTHER)
+    known = REASONS.get(given.code, _OTHER)
     detail = given.detail.strip().rstrip(".")
     where = CASES.get(given.trial, "")
     where = f" {where}" if where else ""
@@ -196,7 +196,7 @@ def reason(given: records.Reason) -> str:
 
 def remedy(given: records.Reason) -> str:
     """What the author of a solution can do about a reason, or the empty string."""
-    return REASONS.get(given.code, OTHER).remedy
+    return REASONS.get(given.code, _OTHER).remedy
 
 
 def unused(arm: str, names: list[str]) -> str:
@@ -205,7 +205,7 @@ def unused(arm: str, names: list[str]) -> str:
     return printable(f"{arm}: {told}: {listed(names)}")
 
 
-def listed(names: Iterable[str], shown: int = NAMED) -> str:
+def listed(names: Iterable[str], shown: int = _NAMED) -> str:
     """`a, b and 3 more`."""
     every = list(names)
     more = len(every) - shown
@@ -239,7 +239,7 @@ class Told:
 
 def not_judged(entry: Judged) -> bool:
     """Whether a verdict says only that this machine lacks what the solution needs."""
-    return entry.verdict == "error" and any(r.code == NEEDS_CUDA for r in entry.reasons)
+    return entry.verdict == "error" and any(r.code == _NEEDS_CUDA for r in entry.reasons)
 
 
 def word(entry: Judged) -> str:
@@ -251,7 +251,7 @@ def word(entry: Judged) -> str:
 
 def why(entry: Judged) -> str:
     """Why a verdict is not `correct`, from its first reason; the empty string where it is."""
-    reasons = [r for r in entry.reasons if r.code == NEEDS_CUDA] or entry.reasons
+    reasons = [r for r in entry.reasons if r.code == _NEEDS_CUDA] or entry.reasons
     if entry.verdict == "correct" or not reasons:
         return ""
     return reason(reasons[0])

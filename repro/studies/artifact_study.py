@@ -27,7 +27,7 @@ from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 from repro.studies import evaluation
 
-DTYPE = "bfloat16"
+_DTYPE = "bfloat16"
 # The source with the published folder, by its name in artifacts/sources.toml.
 PUBLISHED = "kernelagent-artifacts"
 BASELINES = ("eager", "compile")
@@ -35,11 +35,11 @@ BASELINES = ("eager", "compile")
 _OF_A_RESULT = ("ceilings", "timing", "trials", "margin", "wall_s")
 KERNEL_WORDS = {"input_kernel": "input", "optimized": "optimised"}
 # Suffix of the id of the row with a folder's rounds.
-ROUNDS = "/rounds"
+_ROUNDS = "/rounds"
 # Suffix of the id of the row with the profiles of a folder's kernels, and the longest that its job may take, seconds:
 # for each kernel a run of both dtypes and one of each alone, 120 s each, two more where the counters' permission must
 # be found out, and their starts.
-PROFILE, PROFILE_S = "/profile", 1080.0
+_PROFILE, _PROFILE_S = "/profile", 1080.0
 # Five problems must end within four minutes, 48 s each. Without the timing, a problem takes 12 to 15 s on an H200:
 # start, fixture, workers, trials, torch.compile. Timing takes its budget, and up to twice as long again if a ratio
 # stays open: 15 s. max-autotune compiles during the trials; the wait for it after them has its own bound.
@@ -48,7 +48,7 @@ BUDGET_S, COMPILE_TIMEOUT_S = 5.0, 20.0
 
 def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
     """Return the folder's own problem.py, and the shipped problem's id if it is one at the shipped sizes."""
-    loaded = catalogue.load_file(artifact.path / "problem.py", dtype=DTYPE, size=size)
+    loaded = catalogue.load_file(artifact.path / "problem.py", dtype=_DTYPE, size=size)
     known = artifact.known
     return (catalogue.as_known(loaded, known), known) if known else (loaded, "")
 
@@ -72,7 +72,7 @@ def row(run: Run, artifact: Artifact) -> Row:
     return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
-def rounds_row(run: Run, artifact: Artifact) -> Row:
+def _rounds_row(run: Run, artifact: Artifact) -> Row:
     """Return the row of a folder's rounds: the input kernel and every `round_N/kernel.py`, timed beside eager.
 
     They share one measurement, so that the ratio of a round to the input kernel is paired.
@@ -80,7 +80,7 @@ def rounds_row(run: Run, artifact: Artifact) -> Row:
     files = {"input_kernel": artifact.path / KERNELS["input_kernel"]}
     files |= {f"round_{r.number}": r.path / KERNEL for r in artifact.rounds}
     plan = record.Planned(
-        row=f"{artifact.name}{ROUNDS}",
+        row=f"{artifact.name}{_ROUNDS}",
         problem=artifact.name,
         number=artifact.number,
         rounds={"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}},
@@ -91,9 +91,9 @@ def rounds_row(run: Run, artifact: Artifact) -> Row:
     return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
-def profile_row(run: Run, artifact: Artifact) -> Row:
+def _profile_row(run: Run, artifact: Artifact) -> Row:
     """Return the row with the profiles of a folder's kernels, which nothing else depends on."""
-    row_id = f"{artifact.name}{PROFILE}"
+    row_id = f"{artifact.name}{_PROFILE}"
     files = {name: artifact.path / file for name, file in KERNELS.items()}
     missing = [file.name for file in files.values() if not file.exists()]
 
@@ -101,9 +101,9 @@ def profile_row(run: Run, artifact: Artifact) -> Row:
         problem, known = _problem(artifact, run.size)
         texts = {f"{name}.py": evaluation.read(file).source for name, file in files.items() if file.exists()}
         return Job(
-            row_id, "profile", "problem.py", problem.id, size=run.size, dtype=DTYPE, device=run.engine.device,
+            row_id, "profile", "problem.py", problem.id, size=run.size, dtype=_DTYPE, device=run.engine.device,
             variant=known, solutions=tuple((name, f"{name}.py", "kernel_function") for name in files),
-            files=texts | {"problem.py": problem.path.read_bytes()}, timeout_s=PROFILE_S,
+            files=texts | {"problem.py": problem.path.read_bytes()}, timeout_s=_PROFILE_S,
         )  # fmt: skip
 
     plan = record.Planned(row=row_id, problem=artifact.name, number=artifact.number, profile=True, missing=missing)
@@ -308,9 +308,9 @@ def run(
     fixtures.ensure(run, wanted, lambda problem: sources.withheld(problem.path.parent))
     rows = [row(run, artifact) for artifact in artifacts]
     if with_rounds:
-        rows += [rounds_row(run, artifact) for artifact in artifacts if artifact.rounds]
+        rows += [_rounds_row(run, artifact) for artifact in artifacts if artifact.rounds]
     if with_profiles:
-        rows += [profile_row(run, artifact) for artifact in artifacts]
+        rows += [_profile_row(run, artifact) for artifact in artifacts]
     parameters = run.parameters(
         artifacts=root.resolve().name, shipped=any(map(ships, artifacts)), quick=run.options == run.options.quick()
     )

@@ -24,10 +24,10 @@ from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 
-ENTRIES = ("ModelNew", "kernel_function")
+_ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1
 # Bound of one request to a session, seconds.
-REQUEST_S = 600.0
+_REQUEST_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Submission:
 def absent(name: str, why: str) -> Submission:
     """A stand-in for a solution that does not exist: a comment that says why. Its verdict is `error`, its reason
     `missing`."""
-    return Submission(name, f"# {why}\n".encode(), ENTRIES[0], missing=True)
+    return Submission(name, f"# {why}\n".encode(), _ENTRIES[0], missing=True)
 
 
 def read(path: Path) -> Submission:
@@ -62,14 +62,14 @@ def read(path: Path) -> Submission:
     return Submission(path.stem, source, entry_of(source))
 
 
-def entry_of(source: bytes, otherwise: str = ENTRIES[0]) -> str:
+def entry_of(source: bytes, otherwise: str = _ENTRIES[0]) -> str:
     """ModelNew, or kernel_function where the file defines that alone; `otherwise` where it defines neither."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
         return otherwise
     names = set(_names(tree))
-    return next((entry for entry in ENTRIES if entry in names), otherwise)
+    return next((entry for entry in _ENTRIES if entry in names), otherwise)
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
@@ -142,7 +142,7 @@ def job(
 def session_job(run: Run, problem: Problem) -> Job:
     """Return the job of a session. Raises PrerequisiteError if the fixture is missing or refused."""
     made = job(run, "session", problem, [])
-    return replace(made, verb="session", timeout_s=REQUEST_S, options=made.options.but(passes=[]))
+    return replace(made, verb="session", timeout_s=_REQUEST_S, options=made.options.but(passes=[]))
 
 
 def ships(problem: Problem) -> bool:
@@ -225,10 +225,10 @@ def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
     return flat
 
 
-def identity(problem: Problem) -> Submission:
+def _identity(problem: Problem) -> Submission:
     """The problem's own Model as a solution: its text, with the class under the name ModelNew."""
     text = re.sub(rb"\bModel\b", b"ModelNew", problem.path.read_bytes())
-    return Submission("identity", text, ENTRIES[0])
+    return Submission("identity", text, _ENTRIES[0])
 
 
 def identities(run: Run, suite: str, only: list[str]) -> tuple[Bundle, list[Verdict]]:
@@ -238,8 +238,8 @@ def identities(run: Run, suite: str, only: list[str]) -> tuple[Bundle, list[Verd
     """
     rows = []
     for problem in catalogue.suite(suite, size=run.size, only=only):
-        row = f"{problem.key}/identity"
-        build = partial(job, run, row, problem, [identity(problem)])
+        row = f"{problem.key}/_identity"
+        build = partial(job, run, row, problem, [_identity(problem)])
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file="identity"), build))
     bundle = run.open("evaluate", rows, run.parameters(suite=suite))
     judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS)

@@ -36,14 +36,14 @@ from repro.studies.evaluation import Submission
 SUITES = ("adversarial", "honest")
 MARK = "#: "
 # Cases share constructors and helpers in tests/frames. Such an import is replaced by the text: a solution is one file.
-FRAME = re.compile(r"^from frames\.(\w+) import .*\n", re.MULTILINE)
+_FRAME = re.compile(r"^from frames\.(\w+) import .*\n", re.MULTILINE)
 TIMEOUT_S = 150.0
 # Twice this if a time stays open. No case needs a precise time: 32 blocks show whether a cheat gained time.
 TIMING_BUDGET_S = 2.0
 # Cases of one row, judged side by side. Fewer where they are timed: after a rejection all others are timed again.
 SIDE_BY_SIDE, TIMED_SIDE_BY_SIDE = 8, 4
 # Looks for PROGRAM where jobs run; for nvcc also for torch's C++ headers of the same CUDA version.
-LOOK = r"""
+_LOOK = r"""
 import importlib.util, pathlib, re, shutil, subprocess, tempfile
 path = shutil.which(PROGRAM)
 if path is None:
@@ -68,17 +68,17 @@ elif PROGRAM == "nvcc":
                 print("nvcc finds no thrust/complex.h, which torch's C++ headers include")
 """
 # What a case can need, in words.
-NEEDS = {"cuda": "a GPU", "cpu": "--device cpu", "docker": "the docker engine", "local": "the local engine"}
+_NEEDS = {"cuda": "a GPU", "cpu": "--device cpu", "docker": "the docker engine", "local": "the local engine"}
 # Outcomes of a cheat whose output is right: with a GPU its time is known, without one it is not.
-NO_TIME, RIGHT = "no time bought", "right output, not timed"
+_NO_TIME, _RIGHT = "no time bought", "right output, not timed"
 # Why a bundle keeps the hash of a case and not its text.
-SHIPPED = "a case of the self-test, which ships with repro"
+_SHIPPED = "a case of the self-test, which ships with repro"
 # A reason of a header that stands for these codes: values that are wrong.
-DISTANCE, DISTANCES = "distance", {"rel_l2", "max", "row", "zero_region", "bias", "stale", "not_finite"}
+_DISTANCE, DISTANCES = "distance", {"rel_l2", "max", "row", "zero_region", "bias", "stale", "not_finite"}
 # A case with one of these expected reasons disturbs others, so it is timed alone.
-DISTURBING = {"background_work", "baseline_disturbed"}
+_DISTURBING = {"background_work", "baseline_disturbed"}
 # Labels that compare times. Like `max_speedup`, they are due only where times count: on a busy CPU they may be missing.
-OF_TIMES = {"input_dependent_time"}
+_OF_TIMES = {"input_dependent_time"}
 
 
 class Expected(Record):
@@ -106,7 +106,7 @@ class Header(Record):
     compiled: bool = Field(False, description="Whether torch.compile is a baseline.")
     timeout_s: float | None = Field(None, description="Bound of one request.")
     labels: list[str] = Field(default_factory=list, description="Labels that it must have.")
-    expect: Expected = Field(Expected(reasons=[DISTANCE]), description="Of a cheat.")
+    expect: Expected = Field(Expected(reasons=[_DISTANCE]), description="Of a cheat.")
     max_speedup: float | None = Field(None, description="Of a cheat that may be correct: limit of `at_least`.")
     precision_class: list[PrecisionClass] = Field(default_factory=list, description="The same: its classes.")
     klass: PrecisionClass | list[PrecisionClass] = Field(
@@ -135,12 +135,12 @@ class Case:
     def source(self) -> bytes:
         """Return the case as one file, with the frames that it imports."""
         frames = self.file.parents[1] / "frames"
-        return FRAME.sub(lambda line: (frames / f"{line[1]}.py").read_text(), self.file.read_text()).encode()
+        return _FRAME.sub(lambda line: (frames / f"{line[1]}.py").read_text(), self.file.read_text()).encode()
 
     def reasons(self) -> set[str]:
         """Return the codes of the reasons that are expected."""
         named = set(self.header.expect.reasons)
-        return (named - {DISTANCE}) | DISTANCES if DISTANCE in named else named
+        return (named - {_DISTANCE}) | DISTANCES if _DISTANCE in named else named
 
     def timed(self, engine: Engine) -> bool:
         """Return whether the case is timed here."""
@@ -153,7 +153,7 @@ class Case:
         These are attacks on processes (catalogue C), cases with a time limit of their own, and timed cases that disturb
         others.
         """
-        disturbing = DISTURBING & self.reasons()
+        disturbing = _DISTURBING & self.reasons()
         apart = self.header.timeout_s is not None or self.exploit.startswith("C")
         return apart or (self.timed(engine) and bool(disturbing))
 
@@ -161,14 +161,14 @@ class Case:
         """Return why the case cannot run here, or the empty string."""
         for named, here in ((self.header.device, engine.device), (self.header.engine, engine.name)):
             if named and here not in named:
-                return f"needs {' or '.join(NEEDS[each] for each in named)}"
+                return f"needs {' or '.join(_NEEDS[each] for each in named)}"
         return _missing(engine, self.header.needs) if self.header.needs else ""
 
 
 @functools.cache
 def _missing(engine: Engine, program: str) -> str:
     """Return why a program cannot be used where jobs run, or the empty string."""
-    return engine.look(f"PROGRAM = {program!r}\n{LOOK}").strip()
+    return engine.look(f"PROGRAM = {program!r}\n{_LOOK}").strip()
 
 
 def cases(suites: list[str], names: list[str]) -> list[Case]:
@@ -195,7 +195,7 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
 
 def complaints(case: Case, entry: Verdict) -> list[str]:
     """Return the differences between one verdict (`entry`) and the file's header."""
-    due = set(case.header.labels) - (set() if entry.measurement else OF_TIMES)
+    due = set(case.header.labels) - (set() if entry.measurement else _OF_TIMES)
     missing = sorted(due - set(entry.labels))
     labels = [f"label {', '.join(missing)} is missing"] if missing else []
     return labels + (_of_an_honest(case, entry) if case.suite == "honest" else _of_a_cheat(case, entry))
@@ -307,7 +307,7 @@ def _row(run: Run, group: list[Case]) -> Row:
     plan = record.Planned(row=name, problem=problem.key, cases=[case.id for case in group])
     how = replace(run, options=options(first, run.engine, run.options))
     build = functools.partial(evaluation.job, how, name, problem, submissions)
-    return evaluation.row_for(plan, build, SHIPPED)
+    return evaluation.row_for(plan, build, _SHIPPED)
 
 
 def _size(case: Case, engine: Engine) -> str:
@@ -344,7 +344,7 @@ def outcome(case: Case, entry: Verdict) -> str:
         return "accepted"
     if entry.verdict != "correct":
         return "caught"
-    return NO_TIME if entry.measurement else RIGHT
+    return _NO_TIME if entry.measurement else _RIGHT
 
 
 def outcomes(bundle: Bundle) -> list[CaseOutcome]:
