@@ -5,11 +5,12 @@ FROM ${BASE_IMAGE}
 
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 
-# gcc and Python.h: Triton compiles each kernel's launcher at run time. g++: torch.compile's CPU code.
+# gcc and Python.h: Triton compiles each kernel's launcher at run time. g++: torch.compile's CPU code. curl: Inspect, which
+# agents run on, asks inside their container whether its bridge listens.
 # Versions are recorded, not pinned: a distribution drops old ones, so a pin here would stop the build within weeks.
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-        ca-certificates g++ gcc libc6-dev python3 python3-dev python3-venv \
+        ca-certificates curl g++ gcc libc6-dev python3 python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/* \
     && mkdir -p /usr/share/repro \
     && dpkg-query --show --showformat '${Package} ${Version} ${Architecture}\n' > /usr/share/repro/packages.txt
@@ -20,11 +21,6 @@ RUN python3 -m venv /opt/venv \
     && /opt/venv/bin/pip install --cert /etc/ssl/certs/ca-certificates.crt --disable-pip-version-check --no-cache-dir \
         --require-hashes --requirement /opt/repro/requirements/image.txt
 
-# In a layer of its own: what agents and their gateway need changes more often than the GPU stack.
-COPY requirements/agents.txt /opt/repro/requirements/agents.txt
-RUN /opt/venv/bin/pip install --cert /etc/ssl/certs/ca-certificates.crt --disable-pip-version-check --no-cache-dir \
-        --require-hashes --requirement /opt/repro/requirements/agents.txt
-
 # Only where asked: --build-arg CLAUDE_CODE=ADDRESS of the tarball that requirements/claude-code.json pins by its hash.
 ARG CLAUDE_CODE=
 COPY requirements/claude-code.json requirements/install_claude_code.py /opt/repro/requirements/
@@ -32,21 +28,11 @@ RUN if [ -n "${CLAUDE_CODE}" ]; then \
         /opt/venv/bin/python /opt/repro/requirements/install_claude_code.py "${CLAUDE_CODE}" /usr/local/bin; \
     fi
 
-# Only where asked: --build-arg LEEROOPEDIA=1, the published knowledge server, a child of the gateway.
-ARG LEEROOPEDIA=
-COPY requirements/leeroopedia.txt /opt/repro/requirements/leeroopedia.txt
-RUN if [ -n "${LEEROOPEDIA}" ]; then \
-        /opt/venv/bin/pip install --cert /etc/ssl/certs/ca-certificates.crt --disable-pip-version-check --no-cache-dir \
-            --require-hashes --requirement /opt/repro/requirements/leeroopedia.txt; \
-    fi
-
-# A volume mounted at /job takes this folder's owner and mode: the judge's alone, workers are of other users; so do a
-# gateway's folder and that of its socket. /results is where a plain `docker run repro benchmark` leaves its bundle.
+# A volume mounted at /job takes this folder's owner and mode: the judge's alone, workers are of other users.
+# /results is where a plain `docker run repro benchmark` leaves its bundle.
 RUN groupadd --gid 10001 repro \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin repro \
     && install --directory --owner 10001 --group 10001 --mode 0700 /job \
-    && install --directory --owner 10001 --group 10001 --mode 0700 /gateway \
-    && install --directory --owner 10001 --group 10001 --mode 0755 /gateway-sock \
     && install --directory --owner 10001 --group 10001 --mode 0777 /results
 
 # USER: torch asks for a user name, and a uid without an account has none.

@@ -28,9 +28,6 @@ DOCKER_BUILD_FLAGS ?=
 # Where the tarball of the Claude Code CLI can be had, whose hash is pinned: asked of npm where that agent is to work.
 CLAUDE_CODE ?= $(if $(filter claude-code,$(AGENT)),$(shell npm view "$$($(PYTHON) requirements/install_claude_code.py)" \
   dist.tarball 2>/dev/null))
-# The published knowledge server goes into the image where it is to answer.
-LEEROOPEDIA ?= $(if $(filter leeroopedia,$(KB)),1)
-
 VENV := .venv
 PY := $(VENV)/bin/python
 REPRO := $(VENV)/bin/repro
@@ -45,6 +42,8 @@ AT_WORK = --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
   --jobs $(JOBS) --repeats $(REPEATS) $(ARGS)
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,$(if $(filter ray,$(CHOSEN)),ray,local))
+# What an agent needs beside it, on this machine: Inspect, and the published knowledge server where it is to answer.
+AGENTS = $(if $(filter sdk claude-code,$(AGENT)),$(VENV)/.agents $(if $(filter leeroopedia,$(KB)),$(VENV)/.leeroopedia))
 
 .PHONY: help setup image doctor fixtures run benchmark claims optimize searches report verify test test-all test-slow test-docker test-clock self-test test-gpu check docs ptx clean requirements
 
@@ -55,8 +54,8 @@ help:
 	@echo "           test test-all test-gpu check docs clean requirements"
 	@echo "variables  ENGINE=auto|docker|local|ray ADDRESS=auto|HOST:PORT|local MIXED=1 GPUS=all|none|0,1"
 	@echo "           DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
-	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
-	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
+	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code ARMS='baseline with_kb'"
+	@echo "           KB=local|leeroopedia|placebo|URL MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
 	@echo "           SOLUTIONS='ARM=DIR ARM2=DIR2', folders of solutions in place of an agent"
 	@echo "           UPSTREAM=anthropic|bedrock|replay:PATH"
 	@echo "           CLAUDE_CODE=ADDRESS of the CLI's tarball, for AGENT=claude-code"
@@ -73,10 +72,14 @@ define INSTALL
 	@touch $@
 endef
 
-$(VENV)/.local: requirements/host.txt requirements/agents.txt
+$(VENV)/.local: requirements/host.txt requirements/image.txt
 	$(INSTALL)
 
-$(VENV)/.dev: $(VENV)/.local $(VENV)/.search
+$(VENV)/.dev: $(VENV)/.local $(VENV)/.search $(VENV)/.agents
+
+$(VENV)/.agents: | $(VENV)/.$(NEEDS)
+
+$(VENV)/.leeroopedia: | $(VENV)/.agents
 
 $(VENV)/.search $(VENV)/.ray: $(VENV)/.local
 
@@ -100,12 +103,11 @@ $(REPRO): Makefile | $(VENV)/.$(NEEDS)
 	@printf '%s\n' "$(CURDIR)" >"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/repro.pth" # import repro
 	@$(PY) -m compileall -q repro # jobs write no bytecode: each would compile what it imports, for half a second
 
-setup: $(VENV)/.$(NEEDS) $(REPRO)
+setup: $(VENV)/.$(NEEDS) $(AGENTS) $(REPRO)
 
 image: $(VENV)/.host
 	docker build --tag repro $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) \
 	  $(if $(CLAUDE_CODE),--build-arg CLAUDE_CODE=$(CLAUDE_CODE)) \
-	  $(if $(LEEROOPEDIA),--build-arg LEEROOPEDIA=$(LEEROOPEDIA)) \
 	  --build-arg GIT_SHA=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
 	  --build-arg GIT_DIRTY=$(shell git diff --quiet HEAD -- 2>/dev/null && echo false || echo true) \
 	  $(DOCKER_BUILD_FLAGS) .

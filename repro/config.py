@@ -168,7 +168,7 @@ def docker_host() -> str:
 
 
 def secret(name: str) -> str:
-    """A key of `SECRETS`, or the empty string. It goes to a gateway's stdin and nowhere else."""
+    """A key of `SECRETS`, or the empty string. It stays in this process."""
     if name not in SECRETS:
         raise ValueError(f"{name} is no secret of this tool")
     return os.environ.get(name, "").strip()
@@ -177,6 +177,11 @@ def secret(name: str) -> str:
 def wants_bedrock() -> bool:
     """Whether $CLAUDE_CODE_USE_BEDROCK asks for Bedrock."""
     return os.environ.get("CLAUDE_CODE_USE_BEDROCK", "").strip().lower() in ("1", "true", "yes", "on")
+
+
+def keep_region() -> None:
+    """Sets the region of Bedrock where none is set: its client reads the environment."""
+    os.environ.setdefault("AWS_REGION", region())
 
 
 def region() -> str:

@@ -1,169 +1,189 @@
-"""An agent's task: agent.json, its folders, and the prompts, which are equal in every arm."""
+"""The agent study as a task of Inspect: problems x arms, an agent in a sandbox, and our judge as the scorer.
+
+`repro run` makes it from its command line; `inspect eval repro/agents` runs it by itself.
+"""
 
 from __future__ import annotations
 
-import json
-import shlex
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from string import Template
-from typing import Any
 
-from repro.errors import UsageError
-from repro.problems import catalogue as problems
+import anyio
+import anyio.to_thread
+from inspect_ai import Task, task
+from inspect_ai.agent import Agent, BridgedToolsSpec, as_solver, react
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.tool import Tool, bash, text_editor
+from inspect_ai.util import LimitScope, apply_limits, sandbox
 
-TASK = "agent.json"
-PROMPTS = Path(__file__).parent / "prompts"
-DEVICE_NOTE = """ There is no GPU here: Triton kernels run in its interpreter, sizes are
-small, and times are not a measurement. Only correctness can be checked."""
+from repro.agents import brief, knowledge, replay
+from repro.agents import sandbox as rooms
+from repro.agents.replay import Script
+from repro.agents.sandbox import Contained, Plain
+from repro.agents.sitting import Sitting, cause, limits
+from repro.agents.study import Study
+from repro.engines.submission import Basket
+from repro.runs.loop import Run
+from repro.runs.progress import Progress
+from repro.studies.agent.design import Design, Unit
 
-
-@dataclass(frozen=True)
-class Options:
-    """Settings of an agent, equal in every arm of a study.
-
-    context_tokens: input tokens beyond which old tool results are dropped. output_tokens: of one reply. bash_s, tool_s:
-    limits of one command and of one knowledge call, seconds. thinking, effort: passed on if given.
-    """
-
-    context_tokens: int = 150_000
-    output_tokens: int = 32_000
-    bash_s: float = 600.0
-    tool_s: float = 340.0
-    thinking: dict[str, Any] | None = None
-    effort: str = ""
-
-
-@dataclass(frozen=True)
-class Task:
-    """The contents of agent.json.
-
-    optimize: whether `repro optimize` may be used. relay_port: 0 for any free one. script: a recording in the folder,
-    for the agent `replay`. socket: the gateway's. isolation: `container`, or `processes` if the agent can reach the
-    machine's network. brief: a file in the folder whose text follows the prompt; studies have none.
-    """
-
-    folder: Path
-    job: str
-    agent: str
-    arm: str
-    model: str
-    problems: tuple[str, ...]
-    size: str = "full"
-    device: str = "cuda"
-    mode: str = "problem"
-    optimize: bool = False
-    budgets: dict[str, float | None] = field(default_factory=dict)
-    knowledge: str = "none"
-    relay_port: int = 8080
-    expect_tools: tuple[str, ...] = ()
-    socket: str = "/gateway-sock/gw.sock"
-    isolation: str = "container"
-    script: str = "replay.jsonl"
-    brief: str = ""
-    options: Options = field(default_factory=Options)
-
-    @property
-    def work(self) -> Path:
-        """Return the agent's working folder."""
-        return self.folder / "work"
-
-    @property
-    def solutions(self) -> Path:
-        """Return the folder from which solutions are collected."""
-        return self.work / "solutions"
-
-    @property
-    def scratch(self) -> Path:
-        """Return the folder of caches, temporary files and $HOME of the agent's programs."""
-        return self.folder / "scratch"
-
-    def missing(self) -> list[str]:
-        """Return the file names of missing solutions."""
-        names = [problems.load(each).path.name for each in self.problems]
-        return [name for name in names if not (self.solutions / name).is_file()]
+PROGRAM = "claude"
+#: Tools of the CLI that lead out of the sandbox, wait for a person, or start further agents.
+DENIED = ["WebSearch", "WebFetch", "Task", "Agent", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "NotebookEdit",
+          "Skill", "SlashCommand", "CronCreate", "CronDelete", "CronList", "ScheduleWakeup", "EnterWorktree",
+          "ExitWorktree", "RemoteTrigger", "SendMessage", "PushNotification", "Workflow"]  # fmt: skip
+Room = Contained | Plain
 
 
-def read(folder: Path) -> Task:
-    """Return the task of a folder. Raises UsageError."""
-    file = folder / TASK
-    try:
-        data = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {file}", str(error), "It is written by `repro run`.") from error
-    try:
-        known = {each.name for each in fields(Task)} - {"folder", "options"}
-        chosen: dict[str, Any] = {
-            name: tuple(v) if isinstance(v, list) else v for name, v in data.items() if name in known
-        }
-        task = Task(folder.resolve(), options=Options(**data.get("options", {})), **chosen)
-    except (AttributeError, TypeError) as error:
-        raise UsageError(f"{file} is not a task", str(error)) from error
-    for each in task.problems:
-        problems.load(each)
-    return task
+def claude_code(tools: list[Tool], work: str) -> Agent:
+    """Return the Claude Code CLI that the sandbox has, with the knowledge tools over MCP."""
+    from inspect_swe import claude_code as cli
+
+    return cli(
+        version="sandbox", cwd=work, disallowed_tools=DENIED, retry_refusals=None, retry_uncaught_errors=None,
+        bridged_tools=[BridgedToolsSpec(name=knowledge.SERVER, tools=tools)] if tools else [],
+        env={
+            "BASH_DEFAULT_TIMEOUT_MS": str(brief.BASH_S * 1000), "BASH_MAX_TIMEOUT_MS": str(brief.BASH_S * 1000),
+            "DISABLE_AUTOUPDATER": "1", "ENABLE_TOOL_SEARCH": "false",
+            "MCP_TOOL_TIMEOUT": str(int(knowledge.CALL_S * 1000)),
+        },
+    )  # fmt: skip
 
 
-def _text(template_file: str, **values: object) -> str:
-    template = Template((PROMPTS / template_file).read_text())
-    return template.substitute({key: str(value) for key, value in values.items()})
-
-
-def evaluate_command(task: Task) -> str:
-    """Return the command that judges a solution from the agent's shell."""
-    words = ["repro", "evaluate", "FILE", "--problem", "ID", "--trust", "dev", "--engine", "local"]
-    return shlex.join([*words, "--device", task.device, "--size", task.size])
-
-
-def optimize_command(task: Task) -> str:
-    """Return the command that searches a faster kernel from the agent's shell, within one call of it."""
-    minutes = max(1, int(task.options.bash_s / 60) - 2)
-    words = ["repro", "optimize", "ID", "--from", "FILE", "--trust", "dev", "--engine", "local"]
-    return shlex.join([*words, "--device", task.device, "--size", task.size, "--minutes", str(minutes)])
-
-
-def limits(budgets: dict[str, float | None]) -> str:
-    """Return the budgets as a phrase, without that of knowledge calls, so that all arms read alike."""
-    said = []
-    if (wall_s := budgets.get("wall_s")) is not None:
-        said.append(f"{wall_s / 60:.0f} minutes" if wall_s >= 120 else f"{wall_s:.0f} seconds")
-    if (turns := budgets.get("turns")) is not None:
-        said.append(f"{turns:.0f} turns")
-    if (tokens := budgets.get("tokens")) is not None:
-        said.append(f"{tokens:,.0f} tokens")
-    if (usd := budgets.get("usd")) is not None:
-        said.append(f"{usd:.2f} USD of model use")
-    return " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said) or "no fixed limit"
-
-
-def prompt(task: Task) -> str:
-    """Return the first message: the same text in every arm."""
-    entries = []
-    for each in task.problems:
-        problem = problems.load(each)
-        solution = task.solutions / problem.path.name
-        file = task.folder / "problems" / problem.path.name
-        name = problem.name.replace("_", " ")
-        entries.append(_text("problem.md", id=each, name=name, file=file, solution=solution).strip())
-    more = f"\n{(task.folder / task.brief).read_text()}" if task.brief else ""
-    return _whole(task, entries) + more
-
-
-def _whole(task: Task, entries: list[str]) -> str:
-    return _text(
-        "task.md",
-        count="the problem" if len(entries) == 1 else f"each of the {len(entries)} problems",
-        problems="\n".join(entries),
-        solutions=task.solutions,
-        evaluate=evaluate_command(task),
-        problem_files=task.folder / "problems",
-        docs=task.folder / "docs",
-        device_note="" if task.device == "cuda" else DEVICE_NOTE,
-        optimize=_text("optimize.md", optimize=optimize_command(task)) if task.optimize else "",
-        limits=limits(task.budgets),
+def own_loop(tools: list[Tool], work: str) -> Agent:
+    """Return Inspect's agent with a shell, an editor and the knowledge tools."""
+    return react(
+        prompt=None, submit=False, tools=[bash(timeout=brief.BASH_S), text_editor(), *tools], truncation="auto"
     )
 
 
-def system(task: Task) -> str:
-    """Return the system prompt: the same text in every arm."""
-    return _text("system.md", work=task.work, call_s=f"{task.options.bash_s:.0f}")
+AGENTS = {"sdk": own_loop, "claude-code": claude_code}
+
+
+async def equip(study: Study, unit: Unit, room: Room) -> None:
+    """Put an agent's files into its sandbox."""
+    design = study.design
+    place = brief.files(design, unit, study.size, study.engine.device, study.results)
+    place["bin/repro"] = brief.command(design, study.engine.contained).encode()
+    # A login shell sets a PATH of its own.
+    place["home/.profile"] = (
+        f'PATH="{room.root}/bin:$PATH"; test ! -d /opt/venv || PATH="$PATH:/opt/venv/bin"\n'.encode()
+    )
+    for name, content in place.items():
+        await room.write_file(f"{room.root}/{name}", content)
+    await room.exec(["/bin/sh", "-c", "mkdir -p solutions && chmod 755 ../bin/repro"])
+
+
+@solver
+def sit(study: Study) -> Solver:
+    """Let the agent of a sample work until it ends or reaches a limit; keep the record of the attempt."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        unit = study.units[str(state.sample_id)]
+        room = sandbox().as_type(Contained) if study.engine.contained else sandbox().as_type(Plain)
+        async with study.turn(unit) as sitting:
+            error, scope, basket = None, None, Basket()
+            try:
+                await equip(study, unit, room)
+                sitting.isolation = room.isolation()
+                state, scope = await _work(study, sitting, room, state, generate)
+            except Exception as raised:
+                error = cause(raised)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    basket = await room.finish()
+                    await room.close()  # the judge gets the GPU
+            await study.keep(sitting, error, scope, basket)
+        return state
+
+    return solve
+
+
+async def _work(
+    study: Study, sitting: Sitting, room: Room, state: TaskState, generate: Generate
+) -> tuple[TaskState, LimitScope]:
+    """Run the agent within its limits. Raises what ended it but a limit."""
+    design, unit, work = study.design, sitting.unit, f"{room.root}/work"
+    state.messages = [
+        ChatMessageSystem(content=brief.system(room.root)),
+        ChatMessageUser(content=brief.prompt(design, unit, study.size, study.engine.device, room.root)),
+    ]
+    if design.scripted:
+        script = Script.read(design.scripts[unit.id])
+        script.root = room.root
+        replay.current.set(script)
+    if design.agent == "claude-code":
+        said = await room.exec([PROGRAM, "--version"])
+        sitting.seen["agent_version"] = said.stdout.split()[0] if said.success and said.stdout.strip() else ""
+    with apply_limits(limits(design.budgets), catch_errors=True) as scope:
+        try:
+            async with (
+                knowledge.offered(design.knowledge(unit.arm), sitting.log) as tools,
+                anyio.create_task_group() as group,
+            ):
+                group.start_soon(sitting.watch, study.stopping)
+                state = await as_solver(AGENTS[design.agent](tools, work))(state, generate)
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as group_error:
+            raise cause(group_error) from None
+    return state, scope
+
+
+@scorer(metrics=[mean(), stderr()])
+def judged(study: Study) -> Scorer:
+    """Judge what the agent left, each problem in a fresh container; the score is the share that is correct."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        unit = study.units[str(state.sample_id)]
+        verdicts = await anyio.to_thread.run_sync(study.judge, unit)
+        right = sum(verdict.startswith("correct") for verdict in verdicts.values())
+        shown = "; ".join(f"{problem}: {verdict}" for problem, verdict in verdicts.items())
+        return Score(value=right / max(1, len(verdicts)), explanation=shown, metadata=dict(verdicts))
+
+    return score
+
+
+def of(study: Study, units: list[Unit]) -> Task:
+    """Return the task of some units of a study, in their order."""
+    samples = [
+        Sample(
+            id=unit.id, metadata={"arm": unit.arm, "problems": list(unit.problems), "repeat": unit.repeat},
+            input=brief.prompt(study.design, unit, study.size, study.engine.device, Contained.root),
+        )
+        for unit in units
+    ]  # fmt: skip
+    return Task(
+        dataset=MemoryDataset(samples, name="kernels"), solver=sit(study), scorer=judged(study), sandbox="repro",
+        name="kernels", fail_on_error=False,
+    )  # fmt: skip
+
+
+@task
+def kernels(
+    agent: str = "sdk", arms: str = "baseline,with_kb", problems: str = "", kb: str = "local", repeats: int = 1,
+    engine: str = "auto", device: str = "auto", results: str = "results", script: str = "",
+) -> Task:  # fmt: skip
+    """Return the study as a task of its own: `inspect eval repro/agents --model PROVIDER/NAME -T problems=L1_36`.
+
+    script: a replay's script or folder of scripts, with `--model replay/NAME`. It writes no bundle.
+    """
+    from inspect_ai.model import get_model
+
+    from repro.engines import choose
+    from repro.problems import catalogue
+    from repro.studies.agent import design as designs
+    from repro.studies.agent import options
+
+    chosen = choose(engine, gpus="all", device=device, say=print)
+    size = "full" if chosen.device == "cuda" else "smoke"
+    plan = Design(agent=agent, model=str(get_model()), arms=tuple(arms.split(",")), kb=kb, repeats=repeats,
+                  upstream="replay" if script else "anthropic")  # fmt: skip
+    only = [name for name in problems.split(",") if name]
+    units = designs.units(plan, [problem.id for problem in catalogue.suite("agent", size=size, only=only)])
+    if script:
+        plan.scripts.update(options.scripts(Path(script), units))
+    rooms.use(chosen, 1.0)
+    run = Run(chosen, Path(results), Progress(), size=size)
+    return of(Study(plan, run, units={unit.id: unit for unit in units}), units)

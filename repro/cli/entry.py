@@ -1,6 +1,6 @@
 """Where every command starts. A verb that an engine starts imports its own modules alone; all others go to `main`.
 
-An engine starts `job`, `session`, `agent` and `gateway`, each with a folder.
+An engine starts `job` and `session`, each with a folder.
 Help and messages do not list them. Their environment comes from the engine, so no `.env` is read.
 """
 
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import argparse
 import gc
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from repro.cli import ending
 from repro.errors import UsageError
-from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
 
 def _job(folder: Path, temporary: Path | None = None) -> int:
@@ -33,21 +31,6 @@ def _session(folder: Path, temporary: Path | None = None) -> int:
     return session_server.serve(folder, temporary)
 
 
-def _agent(folder: Path) -> int:
-    """End with the process that started it, as its gateway does: no other process reads the outcome."""
-    from repro.agents import session
-
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    return session.serve(folder)
-
-
-def _gateway(folder: Path) -> int:
-    from repro.gateway import server
-
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    return server.serve(folder)
-
-
 # New objects before a command looks for garbage: at Python's 700 that takes a tenth of a report's time. Jobs look as
 # often as ever: garbage may hold memory of the GPU.
 _GARBAGE = 100_000
@@ -55,8 +38,6 @@ _GARBAGE = 100_000
 STARTED_BY_ENGINES: dict[str, Callable[..., int]] = {
     "job": _job,
     "session": _session,
-    "agent": _agent,
-    "gateway": _gateway,
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro import config
 from repro.cli import arguments, output
-from repro.engines import choose, require_alike
+from repro.engines import require_alike
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen, shortest
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from repro.problems.catalogue import Problem
 
 TEXT = "search a faster kernel: rewrite, judge, time, keep what is faster"
-_PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
+_PROPOSERS = ("search", "inbox", "model", "anthropic")
+# `anthropic` is an older name of `model`.
+_MODELS = ("model", "anthropic")
 # The id of the program that the search starts from.
 _INPUT = "input"
-_MODELS = ("anthropic", "claude-code")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +53,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(_PROPOSERS)}"
     )
     parser.add_argument("--inbox", type=Path, metavar="DIR", help="the folder in which candidates of `inbox` appear")
-    model = parser.add_argument_group("with a model: --proposer anthropic or claude-code")
-    model.add_argument("--model", default="", help=f"the model (default: {config.API_MODEL}, on Bedrock its own)")
+    model = parser.add_argument_group("with a model: --proposer model")
+    model.add_argument("--model", default="", help="the model, or PROVIDER/MODEL for any provider of Inspect "
+                       f"(default: {config.API_MODEL}, on Bedrock its own)")  # fmt: skip
     model.add_argument(
         "--upstream", default="anthropic", metavar="U", help="anthropic, bedrock, or replay:PATH, a script of replies"
     )
@@ -97,8 +99,6 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
     engine, size = arguments.engine_and_size(args, progress)
     require_alike(engine, ": a search compares all times with each other.")
-    if "claude-code" in names and (kernel.entry != "ModelNew" or args.problem.endswith(".py")):
-        raise UsageError("claude-code needs a kernel with ModelNew, and a shipped problem", "", "Choose anthropic.")
     problem = _problem(args.problem, size, dtype)
     if args.dtype not in (None, problem.dtype):
         raise UsageError(f"{args.problem} is {problem.dtype}, --dtype says {args.dtype}", "", "Leave out one of them.")
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     with board.live():
         finished = runner.optimize(
             problem, kernel, options,
-            lambda folder: [_proposer(name, args, problem, model, folder, board) for name in names],
+            lambda folder: [_proposer(name, args, problem, model, folder) for name in names],
             args.results, engine, board, resume=args.resume, trust=args.trust,
         )  # fmt: skip
     return _conclude(finished, args)
@@ -174,31 +174,25 @@ def _check(args: argparse.Namespace) -> None:
 
 def _model(args: argparse.Namespace) -> str:
     """Return the model's name. Raises UsageError, PrerequisiteError if its key is missing."""
-    from repro.optimize.calls import KEYS, Upstream
+    from repro.optimize.calls import KEYS, Upstream, available
 
+    available()
     kind = Upstream.of(args.upstream).kind
-    if kind in KEYS and not config.secret(KEYS[kind]):
+    if kind in KEYS and "/" not in args.model and not config.secret(KEYS[kind]):
         raise PrerequisiteError(f"the upstream {kind} needs a key", f"{KEYS[kind]} is not set", "Set it, or choose "
                                 "--proposer search, which needs no key.")  # fmt: skip
     return str(args.model) or config.model(bedrock=kind == "bedrock")
 
 
-def _proposer(
-    name: str, args: argparse.Namespace, problem: Problem, model: str, folder: Path, progress: Progress
-) -> Proposer:
+def _proposer(name: str, args: argparse.Namespace, problem: Problem, model: str, folder: Path) -> Proposer:
     from repro.optimize.proposers.inbox import Inbox
     from repro.optimize.proposers.search import Search
 
     if name in _MODELS:
         from repro.optimize.calls import Calls, Upstream
         from repro.optimize.proposers.model import Model
-        from repro.optimize.proposers.sitting import Sitting
 
-        calls = Calls(folder, model, Upstream.of(args.upstream), args.usd, None)
-        if name == "anthropic":
-            return Model(problem, calls)
-        engine = choose("local", gpus="none", device="cpu", say=progress.say)
-        return Sitting(problem, calls, args.results, engine, progress)
+        return Model(problem, Calls(folder, model, Upstream.of(args.upstream), args.usd), name)
     return Inbox(args.inbox) if name == "inbox" else Search()
 
 

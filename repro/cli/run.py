@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _measured(args: argparse.Namespace, progress: Progress) -> Bundle:
-    from repro.studies.agent import options, runner, study
+    from repro.studies.agent import options, study
 
     name = options.agent(args)
     measuring = arguments.run_of(args, progress, arguments.options(args))
@@ -58,6 +58,8 @@ def _measured(args: argparse.Namespace, progress: Progress) -> Bundle:
     if folders or name in options.SHIPPED:
         arms = [*(folders or study.shipped(name, args.repeats)), *controls]
         return study.run(measuring, args.problem, arms)
+    from repro.agents import runner
+
     plan = options.build(args, measuring.size)
     if not engine.contained:
         progress.say(study.NOTICE)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from repro.engines import resources
-from repro.engines.agents import Agents
 from repro.engines.resources import Lease
 from repro.engines.session import Session
 from repro.errors import EngineError, EngineGone, JobLost, PrerequisiteError
@@ -54,7 +53,7 @@ class Slots:
         return len(self.gpus) or max(1, self.cpus if self.many else min(wanted, self.cpus))
 
 
-class Engine(Agents, abc.ABC):
+class Engine(abc.ABC):
     """Runs jobs: `capacity`, `submit`, `session` and `close` are all that a caller needs.
 
     Jobs that are submitted together share a process and a container; submit them one by one to separate them. `submit`
@@ -126,10 +125,17 @@ class Engine(Agents, abc.ABC):
         """
         raise PrerequisiteError(f"no session runs on the engine {self.name}", "", "Use --engine local or docker.")
 
+    def look(self, program: str) -> str:
+        """Run a short Python program (standard library alone) where jobs run; return its output.
+
+        Raises EngineError if it fails.
+        """
+        raise PrerequisiteError(f"no program runs on the engine {self.name}", "", "Use --engine local or docker.")
+
     def close(self, *, now: bool = False) -> None:  # noqa: B027
         """End what other threads run, and start nothing more.
 
-        Jobs are killed; agents get SIGTERM, and their files are still read. now: everything of this run is killed and
+        Jobs are killed. now: everything of this run is killed and
         removed.
         """
 

@@ -29,8 +29,7 @@ from docker.types import DeviceRequest, Mount
 
 from repro import config
 from repro.engines import resources
-from repro.engines.agent import pack
-from repro.engines.agents_here import ContainedAgents
+from repro.engines.archive import pack
 from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, Slots, follow, inbox, known_gpus
 from repro.engines.docker_errors import LABEL_GPU, LABEL_OWNER, LABEL_ROLE, LABEL_RUN, guard, quietly
 from repro.engines.resources import Lease
@@ -100,7 +99,7 @@ def toolkit_version() -> str:
     return done.stdout.strip().split("\n")[0]
 
 
-class DockerEngine(ContainedAgents, Engine):
+class DockerEngine(Engine):
     """Runs jobs in containers, one container for the jobs that are submitted together."""
 
     name = "docker"
@@ -182,6 +181,14 @@ class DockerEngine(ContainedAgents, Engine):
             of = container.labels.get(LABEL_OWNER, "")
             if of.startswith(f"{place()}-") and not alive(of):
                 _removes(partial(container.remove, force=True, v=True))
+
+    def look(self, program: str) -> str:
+        labels = {LABEL_RUN: self.run_id, LABEL_OWNER: owner(), LABEL_ROLE: "job"}
+        options = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"], "remove": True,
+                   "security_opt": ["no-new-privileges"], "labels": labels}  # fmt: skip
+        with guard():
+            out: bytes = self.client.containers.run(self.image.id, ["-c", program], entrypoint=["python"], **options)
+        return out.decode()
 
     def close(self, *, now: bool = False) -> None:
         self.stopping.set()

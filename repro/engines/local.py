@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from pathlib import Path
 
 from repro import config
 from repro.engines import resources
-from repro.engines.agents_here import LocalAgents
 from repro.engines.base import (
     START_ALLOWANCE_S,
     Attempt,
@@ -40,7 +40,7 @@ _FOLDER = "repro-job-"
 _FULL_BYTES = 64 << 10
 
 
-class LocalEngine(LocalAgents, Engine):
+class LocalEngine(Engine):
     """Runs `repro job FOLDER` in a temporary folder. docs/judging.md says what it does not isolate."""
 
     name = "local"
@@ -101,6 +101,13 @@ class LocalEngine(LocalAgents, Engine):
                 except OSError as error:
                     raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
                 yield folder, lease
+
+    def look(self, program: str) -> str:
+        command = [sys.executable, "-P", "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, env=config.job_env({}), check=False)
+        if done.returncode:
+            raise EngineError("the environment's Python failed", done.stderr[-300:])
+        return done.stdout
 
     def close(self, *, now: bool = False) -> None:
         self.stopping.set()

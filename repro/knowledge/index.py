@@ -69,10 +69,6 @@ class Index:
             self._db.execute("DELETE FROM scratch")
         return found
 
-    def rarity(self, stem: str) -> float:
-        """Return 1 for a stem in at most one page, 0 for one in all pages."""
-        return 1.0 - max(0, self._count.get(stem, 0) - 1) / max(1, len(self.pages) - 1)
-
     def search(self, query: str, limit: int = 5, kinds: tuple[str, ...] = ()) -> list[Hit]:
         """Return the best pages for a query, best first, each once. kinds: only pages of these kinds."""
         stems = self.stems(query)
@@ -107,7 +103,7 @@ class Index:
     @staticmethod
     def _signed(page: Page, text: str) -> float:
         """Return the bonus of a page if the query contains an error that matches one of its signatures."""
-        return 10.0 if any(each.pattern.search(text) for each in page.signatures) else 0.0
+        return 10.0 if any(pattern.search(text) for pattern in page.signatures) else 0.0
 
     def _filled(self, hits: list[Hit], query: str, limit: int, kinds: tuple[str, ...]) -> list[Hit]:
         def order(page: Page) -> bytes:

@@ -9,13 +9,24 @@ from functools import cached_property
 from pathlib import Path
 
 from repro.errors import UsageError
-from repro.knowledge import parts
-from repro.knowledge.parts import Prior, Rule, Signature
 from repro.knowledge.vocabulary import KINDS, Vocabulary
 
 FIELDS = ("id", "title", "kind", "ops", "archs", "dtypes", "languages", "summary", "see")
 MIN_WORDS, MAX_WORDS = 200, 1500
 MAX_SECTION_WORDS = 450
+SIGNATURES = "Signatures"
+# Sections that a page of each kind must have.
+NEEDED = {
+    "pitfall": ("Rule",),
+    "error": (SIGNATURES,),
+    "priors": ("Table",),
+    "playbook": ("Steps",),
+    "technique": ("When it pays", "How far it goes"),
+}
+# Sections with lines of data, which may be long.
+DATA = ("Rule", SIGNATURES, "Table", "Steps")
+LINK = re.compile(r"\[\[([^\[\]]+)\]\]")
+_SIGNATURE = re.compile(r"- pattern: (.+) \| cause: .+? \| fix: .+")
 _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -55,19 +66,29 @@ class Page:
         return "\n\n".join(parted)
 
     @cached_property
-    def rules(self) -> list[Rule]:
-        return parts.rules(self.id, self.section(parts.RULE))
+    def signatures(self) -> list[re.Pattern[str]]:
+        """Return the patterns of the error messages that the page is about. Raises ValueError with a wrong line."""
+        found = []
+        for line in _joined(self.section(SIGNATURES)):
+            match = _SIGNATURE.fullmatch(line)
+            if not match:
+                raise ValueError(f"no signature `pattern: ... | cause: ... | fix: ...`: {line[:80]}")
+            try:
+                found.append(re.compile(match.group(1).strip().strip("`"), re.I))
+            except re.error as error:
+                raise ValueError(f"{match.group(1)} is not a regular expression: {error}") from error
+        return found
 
-    @cached_property
-    def signatures(self) -> list[Signature]:
-        return parts.signatures(self.id, self.section(parts.SIGNATURES))
 
-    @cached_property
-    def steps(self) -> list[str]:
-        return parts.steps(self.section(parts.STEPS))
-
-    def priors(self, columns: tuple[str, ...]) -> list[Prior]:
-        return parts.priors(self.id, self.section(parts.TABLE), columns)
+def _joined(text: str) -> list[str]:
+    """Return the items of a list, each on one line; a wrapped line belongs to the item above it."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("- "):
+            found.append(line.strip())
+        elif found and line[:1].isspace() and line.strip():
+            found[-1] += " " + line.strip()
+    return found
 
 
 def _sections(page: str, body: str) -> Iterator[Section]:
@@ -149,7 +170,7 @@ def _faults(page: Page, known: set[str], vocabulary: Vocabulary) -> Iterator[str
             yield f"{field} {', '.join(given)!r}: values are {', '.join(sorted(allowed))}"
     if not page.title or not page.summary.endswith(".") or len(page.summary) > 400:
         yield "title or summary is missing, or the summary is not a sentence of at most 400 characters"
-    links = parts.LINK.findall(page.text)
+    links = LINK.findall(page.text)
     for link in sorted({*page.see, *links} - known):
         yield f"links to {link}, which is not a page"
     if page.id in page.see:
@@ -162,34 +183,19 @@ def _faults(page: Page, known: set[str], vocabulary: Vocabulary) -> Iterator[str
         yield "a heading occurs twice"
     for section in page.sections:
         long = len(section.text.split())
-        data = section.heading in parts.DATA
+        data = section.heading in DATA
         if not section.text or (long > MAX_SECTION_WORDS and not data):
             yield f"section {section.heading!r} has {long} words; it has 1 to {MAX_SECTION_WORDS}"
         if section.text.count("```") % 2:
             yield f"section {section.heading!r} has code without an end"
-    for needed in parts.NEEDED.get(page.kind, ()):
+    for needed in NEEDED.get(page.kind, ()):
         if not page.section(needed):
             yield f"a {page.kind} needs a section {needed!r}"
-    yield from _part_faults(page, vocabulary)
-
-
-def _part_faults(page: Page, vocabulary: Vocabulary) -> Iterator[str]:
     try:
-        counts = {
-            "pitfall": len(page.rules),
-            "error": len(page.signatures),
-            "priors": len(page.priors(vocabulary.columns)),
-            "playbook": len(page.steps),
-        }
+        if page.kind == "error" and not page.signatures:
+            yield f"its section {SIGNATURES!r} is empty"
+        for pattern in page.signatures:
+            if pattern.search(""):
+                yield f"the pattern {pattern.pattern!r} matches everything"
     except ValueError as error:
         yield str(error)
-        return
-    if counts.get(page.kind) == 0:
-        yield f"its section {parts.NEEDED[page.kind][0]!r} is empty"
-    if page.kind == "playbook":
-        for step in page.steps:
-            if not parts.LINK.search(step):
-                yield f"a step cites no page: {step[:60]}"
-    for signature in page.signatures:
-        if signature.pattern.search(""):
-            yield f"the pattern {signature.pattern.pattern!r} matches everything"

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 
 from repro import __version__
 from repro.knowledge import tools
-from repro.knowledge.corpus import library
+from repro.knowledge.tools import library
 
 # Equal for every kind, so that an agent cannot tell its arm from the name.
 NAME = "knowledge"

@@ -1,35 +1,30 @@
-"""Calls of a language model: a gateway of the run's own holds the key, counts every call and enforces the budgets.
+"""Calls of a language model by Inspect: any provider, its retries, what a call costs, and the budgets of the run.
 
-Its folder, `gateway/` in the run's folder, keeps every request with its answer. A resumed run continues its meter.
+The journal keeps every reply. `model.json` in the run's folder holds what was spent, and a resumed run continues it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
-import shutil
-import subprocess
-import tempfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from repro import config
-from repro.agents.deadline import Deadline
-from repro.agents.events import Record
-from repro.agents.relay import Relay
 from repro.artifacts.layout import BLOCK
-from repro.engines import agent_local
-from repro.engines.agent import GATEWAY_JSON, METER
-from repro.errors import UsageError
+from repro.errors import PrerequisiteError, UsageError
+from repro.studies.agent import prices
 from repro.system import jsonio
 
-FOLDER = "gateway"
+if TYPE_CHECKING:
+    from inspect_ai.model import Model
+
+METER = "model.json"
 MOST_TOKENS = 32_000
 # How often a reply that cannot be read is asked for again, with the fault named.
 AGAIN = 1
@@ -138,14 +133,14 @@ def kernel_of(text: str) -> str:
 
 @dataclass(frozen=True)
 class Upstream:
-    """Where a gateway sends requests. kind: anthropic, bedrock or replay; script: of a replay."""
+    """Where questions go. kind: anthropic (or whichever provider the model names), bedrock or replay; script: of a
+    replay."""
 
     kind: str
     script: Path | None = None
-    base_url: str = ""
 
     @classmethod
-    def of(cls, spec: str, base_url: str = "") -> Upstream:
+    def of(cls, spec: str) -> Upstream:
         """Return the upstream of `anthropic`, `bedrock` or `replay:PATH`. Raises UsageError."""
         if spec.startswith("replay:"):
             script = Path(spec.removeprefix("replay:"))
@@ -154,28 +149,12 @@ class Upstream:
             return cls("replay", script)
         if spec not in UPSTREAMS:
             raise UsageError(f"no upstream {spec!r}", f"there are {', '.join(UPSTREAMS)} and replay:PATH")
-        return cls(spec, None, base_url)
-
-    def secrets(self) -> dict[str, str]:
-        """Return the key of the provider by its name; a script needs none."""
-        name = KEYS.get(self.kind)
-        return {name: config.secret(name)} if name else {}
-
-
-class _Log(Record):
-    """Collects the attempts of one call instead of writing them to a file."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def add(self, kind: str, **fields: Any) -> None:
-        """Keep one line."""
-        self.lines.append(fields)
+        return cls(spec)
 
 
 @dataclass
 class Calls:
-    """The model of one run. It starts its gateway at the first question.
+    """The model of one run, opened at the first question.
 
     run: folder of the run. usd, tokens: budgets, None without a limit. lines: a record of each call since `take`.
     """
@@ -185,19 +164,18 @@ class Calls:
     upstream: Upstream
     usd: float | None = None
     tokens: int | None = None
-    retry: dict[str, Any] = field(default_factory=dict)
     lines: list[dict[str, Any]] = field(default_factory=list)
-    _process: subprocess.Popen[bytes] | None = None
-    _sockets: Path | None = None
-    _relay: Relay | None = None
+    _opened: Model | None = None
+
+    def __post_init__(self) -> None:
+        self._rates = prices.of_model(prices.load(), self.model)
 
     @property
     def spent(self) -> dict[str, float]:
-        """Return the money and the tokens that the gateway has counted."""
-        file = self.run / FOLDER / METER
-        meter = json.loads(file.read_text()) if file.exists() else {}
-        tokens = sum(n for kind, n in meter.get("tokens", {}).items() if kind != "cache_read")
-        return {"usd": round(meter.get("usd") or 0.0, 6), "tokens": float(tokens)}
+        """Return the money and the tokens of every call of the run, reads from the prompt cache left out."""
+        file = self.run / METER
+        known: dict[str, float] = json.loads(file.read_text()) if file.exists() else {"usd": 0.0, "tokens": 0.0}
+        return known
 
     def take(self) -> list[dict[str, Any]]:
         """Return the calls since the last time."""
@@ -213,7 +191,7 @@ class Calls:
         for left in range(AGAIN, -1, -1):
             line, text, stop = self._call(purpose, messages)
             try:
-                if stop == "refusal":
+                if stop == "content_filter":
                     line["outcome"], line["detail"] = "refused", text[:300] or "the model refused"
                     raise NoAnswer("refused", line["detail"], final=False)
                 if not text.strip():
@@ -235,70 +213,40 @@ class Calls:
                              {"role": "user", "content": UNREADABLE.format(why=error)}]  # fmt: skip
         raise AssertionError("unreachable")
 
-    def _call(self, purpose: str, messages: list[dict[str, Any]]) -> tuple[dict[str, Any], str, str]:
+    def _call(self, purpose: str, messages: list[dict[str, str]]) -> tuple[dict[str, Any], str, str]:
         """Make one call; return its line, the text and the stop reason. Raises NoAnswer."""
-        from repro.agents.sdk_provider import ContextFull, Failed, Provider
+        from repro.agents import models
+        from repro.agents.replay import Script
 
         request = {"model": self.model, "max_tokens": MOST_TOKENS, "messages": messages}
         line: dict[str, Any] = {"purpose": purpose, "request_sha256": canonical(request), "model": self.model}
         self.lines.append(line)
-        log = _Log()
-        provider = Provider(self._url(), Deadline(None), log)
+        spent = self.spent
+        for name, limit in (("usd", self.usd), ("tokens", self.tokens)):
+            if limit is not None and spent[name] >= limit:
+                line |= {"outcome": "budget", "detail": f"the budget of {limit:g} {name} is used up"}
+                raise NoAnswer("budget", line["detail"], final=True)
+        if self._opened is None:
+            self._opened = models.opened(self.upstream.kind, self.model, self._rates)
+        script = Script.read(self.upstream.script.read_bytes()) if self.upstream.script is not None else None
         begin = time.monotonic()
-        try:
-            message = provider.ask(request)
-        except Failed as failed:
-            ending = failed.ending
-            line |= {"outcome": ending.status, "detail": ending.detail, "attempts": log.lines}
-            raise NoAnswer(ending.status, ending.detail, final=True) from None
-        except ContextFull as error:
-            line |= {"outcome": "too_long", "detail": str(error), "attempts": log.lines}
-            raise NoAnswer("too_long", "the request is too long for the model", final=False) from None
-        finally:
-            provider.client.close()
-            line["wall_s"] = round(time.monotonic() - begin, 3)
-        text = "".join(block.get("text", "") for block in message["content"] if block["type"] == "text")
-        line |= {"model_seen": message.get("model", ""), "stop_reason": message["stop_reason"], "reply": text,
-                 "usage": message.get("usage") or {}, "attempts": log.lines}  # fmt: skip
-        return line, text, message["stop_reason"]
+        reply = models.ask(self._opened, messages, script)
+        line["wall_s"] = round(time.monotonic() - begin, 3)
+        if reply.error:
+            line |= {"outcome": "provider_error", "detail": reply.error}
+            raise NoAnswer("provider_error", reply.error, final=True)
+        usd = models.price(self._rates, reply.tokens) or 0.0
+        fresh = sum(count for kind, count in reply.tokens.items() if kind != "cache_read")
+        jsonio.write(self.run / METER, {"usd": round(spent["usd"] + usd, 6), "tokens": spent["tokens"] + float(fresh)})
+        line |= {"model_seen": reply.model, "stop_reason": reply.stop, "reply": reply.text, "usage": reply.tokens}
+        return line, reply.text, reply.stop
 
-    def gateway(self, budgets: dict[str, Any]) -> dict[str, Any]:
-        """Return a gateway's configuration, without its paths."""
-        upstream = {"kind": self.upstream.kind, "base_url": self.upstream.base_url}
-        if self.upstream.kind == "bedrock":
-            upstream["region"] = config.region()
-        return {"schema_version": 1, "job": "optimize", "arm": "baseline", "model": self.model, "upstream": upstream,
-                "budgets": budgets}  # fmt: skip
 
-    def _url(self) -> str:
-        """Return the address of the gateway; start it if it does not run. Raises EngineError, PrerequisiteError."""
-        if self._relay is not None and self._process is not None and self._process.poll() is None:
-            return self._relay.url
-        self.close()
-        folder = self.run / FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        self._sockets = Path(tempfile.mkdtemp(prefix="repro-gw-"))  # a socket's path may have 107 bytes
-        told = self.gateway({"usd": self.usd, "tokens": self.tokens}) | {
-            "socket": str(self._sockets / "gw.sock"), "journal": str(folder.resolve()), "retry": self.retry,
-        }  # fmt: skip
-        if self.upstream.script is not None:
-            told["upstream"]["script"] = str(self.upstream.script.resolve())
-        jsonio.write(self._sockets / GATEWAY_JSON, told)
-        self._process = agent_local.start("gateway", self._sockets, config.job_env({}), stdin=subprocess.PIPE)
-        agent_local.greet(self._process, self._sockets, self.upstream.secrets(), threading.Event())
-        self._relay = Relay(0, str(self._sockets / "gw.sock"))
-        self._relay.start()
-        return self._relay.url
-
-    def close(self) -> None:
-        """End the gateway, and remove its socket."""
-        if self._relay is not None:
-            self._relay.close()
-        if self._process is not None:
-            agent_local.end(self._process)
-        if self._sockets is not None:
-            shutil.rmtree(self._sockets, ignore_errors=True)
-        self._relay = self._process = self._sockets = None
+def available() -> None:
+    """Raise PrerequisiteError if Inspect is not installed here."""
+    if importlib.util.find_spec("inspect_ai") is None:
+        remedy = "Run `pip install '.[agents]'` in a checkout, or choose --proposer search."
+        raise PrerequisiteError("a model is asked through Inspect", "the package inspect_ai is not installed", remedy)
 
 
 def canonical(request: dict[str, Any]) -> str:

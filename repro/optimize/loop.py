@@ -30,7 +30,7 @@ ASKED = 10
 # How often finalists meet where no time can be compared, because the kernels to compare with got none, or where one
 # that was right before is rejected: on a busy host a whole contest can be out of order.
 CONTESTS = 2
-MODELS = {"anthropic", "claude-code"}
+MODELS = {"anthropic", "model"}
 # Compiled for this architecture where the machine has no GPU.
 DEFAULT_ARCH = 90
 # Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.

@@ -25,8 +25,8 @@ Ending = Literal[
 class AgentConfig(Record):
     """`parameters.study` of a manifest: what the agents of a study are, equal in every run that continues another."""
 
-    agent: Text = Field(description="`sdk`, `claude-code` or `replay`.")
-    model: str = Field(description="The model that the gateway pins.")
+    agent: Text = Field(description="`sdk` or `claude-code`.")
+    model: str = Field(description="The model.")
     arms: list[str] = Field(description="Arms, the first of which the others are compared with.")
     kb: str = Field(description="The knowledge base of the arm with_kb.")
     mode: str = Field(description="`problem`: one sitting a problem; `suite`: all problems in one sitting.")
@@ -35,8 +35,6 @@ class AgentConfig(Record):
     seed: int = Field(description="Seed of a random order.")
     upstream: str = Field(description="Where requests go: `anthropic`, `bedrock` or `replay`.")
     region: str = Field(description="Region of Bedrock.")
-    base_url: str = Field(description="Address of the provider, if not the usual one.")
-    kb_url: str = Field(description="Address of the published knowledge base, if not the usual one.")
     budgets: dict[str, Amount | None] = Field(description="Bounds of one sitting; null is no limit.")
     optimize: bool = Field(False, description="Whether the agents of every arm may use `repro optimize`.")
     prices: dict[str, Any] = Field(default_factory=dict, description="The row of the price table for the model.")
@@ -63,53 +61,31 @@ class AgentAttempt(Record):
 
 
 class KnowledgeUse(Record):
-    """Calls of knowledge tools as the gateway counted them."""
+    """Calls of knowledge tools as the host counted them."""
 
     calls: int = Field(0, description="Calls.")
     hits: int = Field(0, description="Pages that they returned.")
     errors: int = Field(0, description="Calls that failed.")
-    denied: int = Field(0, description="Calls that the gateway refused.")
+    denied: int = Field(0, description="Calls beyond the budget.")
     latency_s: list[float] = Field(default_factory=list, description="Seconds of each call.")
 
 
 class MeterRecord(Record):
-    """meter.json: what the gateway counted. It is trusted before the agent's own report."""
+    """What the host counted of a sitting. Nothing that the agent wrote is in it."""
 
-    job: str = Field("", description="Id of the sitting.")
-    arm: str = Field("", description="Its arm.")
-    model: str = Field("", description="The model that the gateway pinned.")
-    upstream: str = Field("", description="Where requests went.")
     turns: int = Field(0, description="Replies of the model.")
-    requests: int = Field(0, description="Requests that went to the provider.")
     tokens: dict[str, int] = Field(default_factory=dict, description="Class of tokens -> how many.")
     usd: float | None = Field(None, description="Their cost; null where a price is not known.")
-    price_as_of: str = Field("", description="Date of the price table.")
     kb: KnowledgeUse = Field(default_factory=KnowledgeUse, description="Calls of knowledge tools.")
-    denied: dict[str, int] = Field(default_factory=dict, description="Code of a refusal -> how many.")
-    stopped: str = Field("", description="Why the gateway stopped the sitting, or empty.")
-    exhausted: list[str] = Field(default_factory=list, description="Budgets that are used up.")
-    provider_errors: dict[str, int] = Field(default_factory=dict, description="Kind of failure -> how many.")
-    failing: str = Field("", description="The provider's failure of the last message, or empty.")
-    retries: int = Field(0, description="Requests that were sent again.")
+    denied: dict[str, int] = Field(default_factory=dict, description="Reason of a refusal -> how many.")
     models: dict[str, int] = Field(default_factory=dict, description="Model that a reply named -> how many replies.")
 
 
 class AgentReport(Record):
-    """What an agent's own process says of its end, reduced to short values of known types. The meter is believed first.
+    """What was seen in a sitting's sandbox."""
 
-    Programs of the agent may have written any of it.
-    """
-
-    schema_version: int = Field(1, description="Layout of the agent's file.")
-    status: str = Field("", description="How it ended.")
-    detail: str = Field("", description="The same in words.")
-    turns: int = Field(0, description="Replies of the model.")
-    tool_calls: dict[str, Any] = Field(default_factory=dict, description="Tool -> how often it was called.")
-    wall_s: Amount = Field(0.0, description="Seconds that it took.")
-    usage: dict[str, Any] = Field(default_factory=dict, description="Kind of tokens -> how many.")
-    agent_version: str = Field("", description="Version of the agent.")
-    model_seen: str = Field("", description="The model that replies named.")
-    preflight: dict[str, Any] = Field(default_factory=dict, description="What it saw before its first request.")
+    agent_version: str = Field("", description="Version of the agent's program.")
+    preflight: dict[str, Any] = Field(default_factory=dict, description="The knowledge tools that the model was shown.")
 
 
 class AgentRecord(Record):
@@ -121,7 +97,7 @@ class AgentRecord(Record):
     problems: list[str] = Field(description="Ids of its problems.")
     repeat: int = Field(description="Number of the repeat, from 0.")
     agent: str = Field(description="Which agent.")
-    model: str = Field(description="The model that the gateway pinned.")
+    model: str = Field(description="The model.")
     knowledge: str = Field(description="Its knowledge base.")
     scripted: bool = Field(description="Whether replies or actions come from a file instead of a model.")
     finished: bool = Field(description="Whether the end counts: the agent itself caused it, good or bad.")
@@ -131,9 +107,9 @@ class AgentRecord(Record):
     attempts: list[AgentAttempt] = Field(description="Every attempt, oldest first.")
     folder: str = Field(description="Folder of the last attempt in the bundle.")
     solutions: dict[str, str] = Field(description="File name of a solution -> its place in the bundle.")
-    meter: MeterRecord = Field(description="What the gateway counted in the last attempt.")
-    consulted: dict[str, KnowledgeUse] = Field(description="Knowledge tool -> its calls, from the gateway's journal.")
-    outcome: AgentReport = Field(description="What the agent says of its end.")
+    meter: MeterRecord = Field(description="What the host counted in the last attempt.")
+    consulted: dict[str, KnowledgeUse] = Field(description="Knowledge tool -> its calls.")
+    outcome: AgentReport = Field(description="What was seen in its sandbox.")
     isolation: dict[str, Any] = Field(description="How it was contained.")
     cut: list[str] = Field(description="Files that were cut off, and where.")
-    evidence: list[str] = Field(description="Files that the gateway left.")
+    evidence: list[str] = Field(description="Files that the host wrote beside it.")

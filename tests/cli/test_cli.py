@@ -107,7 +107,7 @@ def test_there_are_few_options() -> None:
 
 
 # What a job has no use for: every room above the engines, and the packages that those need.
-UNUSED = ("agents", "analysis", "artifacts", "bundle", "cli.main", "doctor", "gateway", "knowledge",
+UNUSED = ("agents", "analysis", "artifacts", "bundle", "cli.main", "doctor", "knowledge",
           "optimize", "report", "runs", "studies")  # fmt: skip
 
 

@@ -50,8 +50,8 @@ def check_versions():
 
 
 def check_lock_file():
-    """What is installed is what requirements/agents.txt says, package by package; pip came with the venv."""
-    lock = (config.ROOT / "requirements/agents.txt").read_text()
+    """What is installed is what requirements/image.txt says, package by package; pip came with the venv."""
+    lock = (config.ROOT / "requirements/image.txt").read_text()
     locked = {(name, version) for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock, re.MULTILINE)}
     found = {(dist.name.lower().replace("_", "-"), dist.version) for dist in importlib.metadata.distributions()}
     found = {(name, version) for name, version in found if name not in ("pip", "repro")}

@@ -1,4 +1,4 @@
-"""The proposer with a model: a real gateway process with scripted replies, and the loop around it."""
+"""The proposer with a model: Inspect with scripted replies, and the loop around it."""
 
 from __future__ import annotations
 
@@ -9,29 +9,22 @@ from typing import Any
 import pytest
 from test_loop import KERNEL, ToldJudge, options, search, unasked
 
-from repro import config
 from repro.artifacts import lint
-from repro.engines import agent_local, choose
-from repro.engines.agent import METER, OUTCOME, AgentOutcome
 from repro.optimize import export, journal
 from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, NoAnswer, Unreadable, Upstream, kernel_of, parsed
 from repro.optimize.journal import Journal
-from repro.optimize.live import Board
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.model import Model
 from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search
-from repro.optimize.proposers.sitting import Sitting
 from repro.optimize.state import INPUT, State
 from repro.problems import catalogue
 from repro.records.search import PROPOSED, Proposal
-from repro.runs import fixtures
-from repro.runs.progress import Progress
-from repro.studies.agent import sittings
 
+# Inspect uses a deprecated option of another package.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 MODEL = "claude-opus-4-5-20251101"
 PROBLEM = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
-QUICK = {"attempts": 2, "base_s": 0.02, "longest_s": 0.1, "total_s": 20}
 REFLECTED = {"was_diagnosis_correct": True, "was_fix_effective": False, "lessons": ["blocks of 64 are too small"]}
 
 
@@ -53,13 +46,12 @@ def calls(folder: Path, lines: list[dict[str, Any]], **more: Any) -> Calls:
     script = folder / "script.jsonl"
     script.write_text("".join(json.dumps(each) + "\n" for each in lines))
     (folder / "run").mkdir(exist_ok=True)
-    return Calls(folder / "run", MODEL, Upstream.of(f"replay:{script}"), retry=QUICK, **more)
+    return Calls(folder / "run", MODEL, Upstream.of(f"replay:{script}"), **more)
 
 
 @pytest.mark.slow
 def test_every_kind_of_reply_is_handled_and_recorded(tmp_path: Path) -> None:
     good = json.dumps([direction("one")])
-    busy = {"error": {"status": 429, "retry_after": 0, "times": 1}}
     model = calls(tmp_path, [
         line("question bare", good),
         line("question fenced", f"Here it is:\n```json\n{good}\n```\n"),
@@ -68,32 +60,25 @@ def test_every_kind_of_reply_is_handled_and_recorded(tmp_path: Path) -> None:
         line("question empty", ""), line("it is empty", good, 1),
         line("question cut", good[:40], stop="max_tokens"), line("it was cut off", good, 1),
         line("question refused", "I will not.", stop="refusal"),
-        line("question busy", good, **busy),
-        line("question broken", good, disconnect_after=3, times=1),
-        line("question down", good, error={"status": 429, "retry_after": 0, "times": 100}),
+        line("question down", good, fail="529 overloaded"),
     ])  # fmt: skip
     outcomes = {
         "bare": ["ok"], "fenced": ["ok"], "malformed": ["malformed", "ok"], "lacking": ["malformed", "malformed"],
-        "empty": ["empty", "ok"], "cut": ["truncated", "ok"], "refused": ["refused"], "busy": ["ok"], "broken": ["ok"],
-        "down": ["provider_error"],
+        "empty": ["empty", "ok"], "cut": ["truncated", "ok"], "refused": ["refused"], "down": ["provider_error"],
     }  # fmt: skip
-    try:
-        for name, wanted in outcomes.items():
-            try:
-                (found,), _ = model.ask(name, f"question {name}", lambda text: parsed(text, DIRECTIONS))
-                assert found.summary == "one" and wanted[-1] == "ok"
-            except NoAnswer as error:
-                assert str(error).startswith(wanted[-1]) and wanted[-1] != "ok"
-    finally:
-        model.close()
+    for name, wanted in outcomes.items():
+        try:
+            (found,), _ = model.ask(name, f"question {name}", lambda text: parsed(text, DIRECTIONS))
+            assert found.summary == "one" and wanted[-1] == "ok"
+        except NoAnswer as error:
+            assert str(error).startswith(wanted[-1]) and wanted[-1] != "ok"
     lines = model.take()
     assert [(each["purpose"], each["outcome"]) for each in lines] == [
         (name, outcome) for name, wanted in outcomes.items() for outcome in wanted]  # fmt: skip
     assert all(len(each["request_sha256"]) == 64 for each in lines)
-    assert next(each for each in lines if each["purpose"] == "broken")["attempts"], "the cut stream is recorded"
     assert model.spent["usd"] > 0 and model.spent["tokens"] > 0
-    requests = journal.jsonio.lines(model.run / "gateway" / "journal.jsonl")
-    assert sum(each["kind"] == "request" for each in requests) == len(lines) + 1  # one was repeated after the cut
+    again = Calls(model.run, MODEL, model.upstream)
+    assert again.spent == model.spent, "a resumed run continues what was spent"
 
 
 def variant(block: int) -> str:
@@ -115,7 +100,7 @@ def script(*, rounds: int = 3) -> list[dict[str, Any]]:
 def run(folder: Path, model: Calls, **changed: Any) -> tuple[Any, Loop]:
     judge = ToldJudge()
     chosen = options(proposers=("anthropic",), model=MODEL, **changed)
-    proposer = Model(PROBLEM, model)
+    proposer = Model(PROBLEM, model, "anthropic")
     loop = search(Journal.new(folder), lambda: judge, proposer, chosen=chosen)
     try:
         return loop.run(), loop
@@ -141,9 +126,6 @@ def test_a_model_analyses_rewrites_mends_and_reflects(tmp_path: Path) -> None:
     assert purposes[:4] == ["analyse", "rewrite", "rewrite", "repair"] and "reflect" in purposes
     lessons = [p for p in state.programs.values() if "reflexion.txt" in p.transcript]
     assert lessons and parsed(lessons[0].transcript["reflexion.txt"], REFLEXION).lessons == REFLECTED["lessons"]
-    asked = [json.dumps(each) for each in journal.jsonio.lines(model.run / "gateway" / "journal.jsonl")]
-    taught = [each for each in asked if "blocks of 64 are too small" in each]
-    assert any("You rewrite" in each or "You analyse" in each for each in taught)
     again = search(Journal.replay(model.run, tmp_path / "again"), unasked, Recorded("anthropic"),
                    chosen=options(proposers=("anthropic",), model=MODEL, rounds=2))  # fmt: skip
     assert again.run().best == state.best
@@ -168,7 +150,7 @@ def test_a_budget_of_one_dollar_stops_within_one_call_of_it(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_search_goes_on_beside_a_model_that_refuses(tmp_path: Path) -> None:
     model = calls(tmp_path, [line("You analyse", "No.", stop="refusal")])
-    proposer, judge = Model(PROBLEM, model), ToldJudge()
+    proposer, judge = Model(PROBLEM, model, "anthropic"), ToldJudge()
     loop = search(Journal.new(model.run), lambda: judge, Search(), proposer,
                   chosen=options(proposers=("search", "anthropic"), rounds=1))  # fmt: skip
     state = loop.run()
@@ -176,12 +158,6 @@ def test_search_goes_on_beside_a_model_that_refuses(tmp_path: Path) -> None:
     assert len(state.programs) > 5 and {p.proposer for p in state.programs.values()} == {"", "search"}
     told = [c["outcome"] for c in made_calls(model)]
     assert set(told) == {"refused"} and len(told) <= 4
-
-
-def test_bedrock_is_asked_in_the_region_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    told = Calls(tmp_path, MODEL, Upstream.of("bedrock")).gateway({})
-    assert told["upstream"]["region"] == "eu-central-1"
 
 
 def test_replies_without_a_kernel_are_unreadable() -> None:
@@ -210,8 +186,8 @@ class Priced:
 
 
 def test_what_two_models_spend_adds_up(tmp_path: Path) -> None:
-    two = [Priced("anthropic", 0.25), Priced("claude-code", 0.5)]
-    chosen = options(proposers=("anthropic", "claude-code"), model=MODEL, rounds=2, usd=9.0)
+    two = [Priced("anthropic", 0.25), Priced("model", 0.5)]
+    chosen = options(proposers=("anthropic", "model"), model=MODEL, rounds=2, usd=9.0)
     judge = ToldJudge()
     loop = search(Journal.new(tmp_path / "run"), lambda: judge, *two, chosen=chosen)
     assert loop.run().spent == {"usd": 1.5, "tokens": 40.0}
@@ -219,72 +195,3 @@ def test_what_two_models_spend_adds_up(tmp_path: Path) -> None:
         Journal.replay(tmp_path / "run", tmp_path / "again"), unasked, *(Recorded(p.name) for p in two), chosen=chosen
     )
     assert again.run().spent == {"usd": 1.5, "tokens": 40.0}
-
-
-@pytest.fixture
-def sitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Sitting, list[Any], AgentOutcome]:
-    """A proposer, the jobs of its sittings, and how each of them ends."""
-    jobs, left = list[Any](), AgentOutcome("optimize")
-    monkeypatch.setattr(agent_local.Room, "run", lambda _, job, *__: jobs.append(job) or left)
-    monkeypatch.setattr(fixtures, "ensure", lambda *_: None)
-    monkeypatch.setattr(sittings, "files", lambda *_: {})
-    model = calls(tmp_path, [], usd=1.0, tokens=1000)
-    chosen = catalogue.load("L1_36", size="smoke")
-    engine = choose("local", gpus="none", device="cpu", say=lambda _: None)
-    return Sitting(chosen, model, tmp_path, engine, Progress(quiet=True)), jobs, left
-
-
-def begun(folder: Path) -> State:
-    """A search in its first round, of the input kernel alone."""
-    judge = ToldJudge()
-    loop = search(Journal.new(folder), lambda: judge, Priced("none", 0.0), chosen=options(rounds=1, directions=1))
-    state = loop.run()
-    state.beam, state.round = [INPUT], 2
-    return state
-
-
-@pytest.mark.parametrize("text", [b"", b'{"status": "comp', b"[1]", b'"x"', b"null", b'{"status": {"a": 1}}'])
-def test_a_sitting_whose_report_cannot_be_read_costs_its_candidate(
-    sitting: tuple[Sitting, list[Any], AgentOutcome], tmp_path: Path, text: bytes
-) -> None:
-    proposer, jobs, left = sitting
-    left.agent_files, left.gateway_files = {OUTCOME: text}, {METER: text}
-    assert proposer.propose(begun(tmp_path / "search"), 1) == []
-    assert len(jobs) == 1 and proposer.failed and proposer.calls[0]["outcome"] == "infra_error"
-
-
-def test_a_sitting_may_spend_what_others_leave(
-    sitting: tuple[Sitting, list[Any], AgentOutcome], tmp_path: Path
-) -> None:
-    proposer, jobs, left = sitting
-    left.gateway_files = {METER: b'{"usd": 0.125, "tokens": {"output": 100}}'}
-    state = begun(tmp_path / "search")
-    state.spent_by = {"anthropic": {"usd": 0.5, "tokens": 300.0}, "claude-code": {"usd": 0.25, "tokens": 200.0}}
-    proposer.propose(state, 1)
-    assert jobs[0].gateway["budgets"]["usd"] == 0.25 and jobs[0].gateway["budgets"]["tokens"] == 500
-    assert proposer.spent == {"usd": 0.375, "tokens": 300.0}, "its own"
-    state.spent_by["anthropic"] = {"usd": 0.75, "tokens": 300.0}
-    proposer.propose(state, 1)
-    assert len(jobs) == 1 and proposer.failed == "the budget of 1 usd is used up"
-
-
-@pytest.mark.slow
-def test_a_sitting_of_an_agent_makes_a_candidate(tmp_path: Path, smoke_results: Path) -> None:
-    source = next(config.ORACLE_DIR.glob("L1_36_*.py")).read_text()
-    chosen = catalogue.load("L1_36", size="smoke")
-    write = f"cat > solutions/{chosen.path.name} <<'END'\n{source}\n# mine\nx_of_mine = 1\nEND\n"
-    model = calls(tmp_path, [
-        {"content": [{"type": "tool_use", "name": "bash", "input": {"command": write}}], "stop_reason": "tool_use"},
-        line("", "Done.", turn=1),
-    ])  # fmt: skip
-    engine = choose("local", gpus="none", device="cpu", say=lambda _: None)
-    proposer = Sitting(chosen, model, smoke_results, engine, Progress(quiet=True), agent="sdk")
-    told = options(proposers=("claude-code",), model=MODEL, rounds=1, directions=1)
-    judge = ToldJudge()
-    loop = Loop(told, source, "ModelNew", Journal.new(model.run), lambda: judge, [proposer], Board(quiet=True))
-    state = loop.run()
-    (made,) = [p for p in state.programs.values() if p.proposer == "claude-code"]
-    assert made.verdict == "correct" and "x_of_mine = 1" in state.source(made.id)
-    assert "Start from this program" in made.transcript["opt_prompt.txt"]
-    (call,) = made_calls(model)
-    assert call["outcome"] == "completed" and call["turns"] == 2 and state.spent["tokens"] > 0

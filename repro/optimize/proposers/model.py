@@ -1,4 +1,4 @@
-"""The proposer `anthropic`: a language model analyses a program, rewrites it, mends what failed, and reflects on it.
+"""The proposer `model`: a language model analyses a program, rewrites it, mends what failed, and reflects on it.
 
 One analysis of a program names distinct directions, and each candidate takes one. What was asked before is read from
 the state: replies lie in the transcripts of candidates.
@@ -21,7 +21,6 @@ from repro.problems.catalogue import Problem
 from repro.records.search import Proposal
 from repro.system import jsonio
 
-NAME = "anthropic"
 ANALYSE_PROMPT, ANALYSE_REPLY = "bottleneck_prompt.txt", "bottleneck_response.txt"
 REWRITE_PROMPT, REWRITE_REPLY, REFLEXION_FILE = "opt_prompt.txt", "opt_reply.txt", "reflexion.txt"
 # How often a candidate that failed is mended.
@@ -42,10 +41,10 @@ def templates() -> jinja2.Environment:
 class Model:
     """See the module. spent, calls, reflexions, failed: of the latest `propose`, for the journal."""
 
-    name, waits = NAME, False
+    waits = False
 
-    def __init__(self, problem: Problem, calls: Calls) -> None:
-        self.problem, self.model = problem, calls
+    def __init__(self, problem: Problem, calls: Calls, name: str = "model") -> None:
+        self.problem, self.model, self.name = problem, calls, name
         self.reflexions: dict[str, str] = {}
         self.failed, self._final = "", False
         self._given_up: set[tuple[int, str]] = set()  # of this process: questions without an answer
@@ -85,8 +84,7 @@ class Model:
         return found
 
     def close(self) -> None:
-        """End the gateway."""
-        self.model.close()
+        """Do nothing: a model holds nothing open."""
 
     # -- what to ask
 

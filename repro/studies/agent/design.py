@@ -9,7 +9,7 @@ from typing import Any
 from repro.errors import UsageError
 from repro.records.agent import AgentConfig
 
-AGENTS = ("sdk", "claude-code", "replay")
+AGENTS = ("sdk", "claude-code")
 ARMS = ("baseline", "with_kb", "placebo")
 KNOWLEDGE = ("local", "leeroopedia", "placebo")
 MODES = ("problem", "suite")
@@ -29,8 +29,20 @@ class Budgets:
     kb_calls: int | None = 100
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form of gateway.json and agent.json."""
+        """Return plain data."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a study is run, without effect on its results. jobs: sittings at once. retries: further attempts after a
+    failure that the agent did not cause. wait_s: before the first of them. run_usd: the money of the whole run, None
+    for no limit."""
+
+    jobs: int = 1
+    retries: int = 2
+    wait_s: float = 10.0
+    run_usd: float | None = None
 
 
 # Budgets of one problem, and of all ten in one session within the published 40 minutes.
@@ -61,10 +73,10 @@ class Unit:
 class Design:
     """A study, without the machine that it runs on.
 
-    kb: the knowledge base of the arm with_kb. upstream: one of UPSTREAMS. base_url, kb_url: addresses of the provider
-    or the published knowledge base, if not the usual ones. optimize: whether agents have `repro optimize`, which every
-    arm has or none. scripts: a replay's scripts by unit id; a resume compares
-    only their hash, `script_sha256`.
+    kb: the knowledge base of the arm with_kb: one of KNOWLEDGE, or the address of an MCP server. upstream: one of
+    UPSTREAMS. model: a name, or `provider/name` for a provider of Inspect. optimize: whether agents have
+    `repro optimize`, which every arm has or none. scripts: a replay's scripts by unit id; a resume compares only their
+    hash, `script_sha256`.
     """
 
     agent: str
@@ -77,8 +89,6 @@ class Design:
     seed: int = 0
     upstream: str = "anthropic"
     region: str = ""
-    base_url: str = ""
-    kb_url: str = ""
     budgets: Budgets = field(default_factory=Budgets)
     optimize: bool = False
     prices: dict[str, Any] = field(default_factory=dict)
@@ -86,13 +96,13 @@ class Design:
     scripts: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def knowledge(self, arm: str) -> str:
-        """Return the knowledge base of an arm's gateway: none, local, leeroopedia or placebo."""
+        """Return the knowledge base of an arm: none, local, placebo, leeroopedia or an address."""
         return {"baseline": "none", "placebo": "placebo"}.get(arm, self.kb)
 
     @property
     def scripted(self) -> bool:
-        """Return whether replies or actions come from a file instead of a model."""
-        return self.upstream == "replay" or self.agent == "replay"
+        """Return whether replies come from a file instead of a model."""
+        return self.upstream == "replay"
 
     def label(self, arm: str) -> str:
         """Return the description of an arm for tables."""

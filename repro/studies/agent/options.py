@@ -12,10 +12,10 @@ from repro import config
 from repro.errors import PrerequisiteError, UsageError
 from repro.problems import catalogue
 from repro.studies.agent import controls, design, folder
+from repro.studies.agent import prices as tables
 from repro.studies.agent.agent import Agent
-from repro.studies.agent.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, ORDERS, Budgets, Design, Unit
+from repro.studies.agent.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, ORDERS, Budgets, Design, Pace, Unit
 from repro.studies.agent.folder import Folder
-from repro.studies.agent.runner import Pace
 
 SHIPPED = ("oracle", "nop")
 # An arm's name is a folder in the bundle and a part of row ids.
@@ -49,7 +49,9 @@ def add(run: argparse.ArgumentParser) -> None:
     study.add_argument("--arms", default="", metavar="'A B'", help=f"of {', '.join(ARMS)} (default: baseline with_kb)")
     study.add_argument("--baseline", action="store_true", help="run the arm baseline (default: both arms)")
     study.add_argument("--with-kb", action="store_true", help="run the arm with_kb (default: both arms)")
-    study.add_argument("--kb", choices=KNOWLEDGE, default="local", help="the knowledge base of the arm with_kb")
+    study.add_argument("--kb", default="local", metavar="KB",
+                       help=f"the knowledge base of the arm with_kb: {', '.join(KNOWLEDGE)}, or the address of an MCP "
+                       "server (default: local)")  # fmt: skip
     study.add_argument(
         "--mode",
         choices=MODES,
@@ -59,7 +61,8 @@ def add(run: argparse.ArgumentParser) -> None:
     study.add_argument(
         "--model",
         default="",
-        help=f"the model (default: {config.API_MODEL}; on Bedrock $ANTHROPIC_MODEL or {config.BEDROCK_MODEL})",
+        help="the model, or PROVIDER/MODEL for any provider of Inspect "
+        f"(default: {config.API_MODEL}; on Bedrock $ANTHROPIC_MODEL or {config.BEDROCK_MODEL})",
     )
     study.add_argument(
         "--upstream",
@@ -100,12 +103,6 @@ def add(run: argparse.ArgumentParser) -> None:
         default=2,
         help="further attempts after a failure of the infrastructure "
         "or the provider; a failure of the agent is not tried again",
-    )
-    study.add_argument(
-        "--retry-wait-s",
-        type=float,
-        default=10.0,
-        help="wait before the first further attempt, seconds; doubled each time",
     )
     study.add_argument("--check", action="store_true", help="say what is missing and start nothing")
     study.add_argument(
@@ -162,8 +159,8 @@ def chosen_controls(args: argparse.Namespace, device: str, size: str) -> list[Ag
 
 def pace(args: argparse.Namespace) -> Pace:
     """Return how the study is run. Raises UsageError."""
-    if (args.jobs is not None and args.jobs < 1) or args.retries < 0 or not 0 <= args.retry_wait_s < float("inf"):
-        raise UsageError("--jobs must be at least 1, --retries and --retry-wait-s at least 0")
+    if (args.jobs is not None and args.jobs < 1) or args.retries < 0:
+        raise UsageError("--jobs must be at least 1, --retries at least 0")
     whole = args.budget_run_usd
     if whole is not None:
         each = budgets(args).usd
@@ -172,7 +169,7 @@ def pace(args: argparse.Namespace) -> Pace:
                 f"--budget-run-usd {whole:g}", f"it must hold the budget of one sitting, {each or 'no limit'} USD",
                 "Set --budget-usd too.",
             )  # fmt: skip
-    return Pace(args.jobs or 1, args.retries, args.retry_wait_s, whole)
+    return Pace(args.jobs or 1, args.retries, run_usd=whole)
 
 
 def build(args: argparse.Namespace, size: str) -> Design:
@@ -232,8 +229,6 @@ def upstream(args: argparse.Namespace) -> tuple[str, Path | None]:
         raise UsageError(
             f"--upstream {args.upstream}", "only a replay takes a PATH, and it needs one", "Use replay:PATH."
         )
-    if agent(args) == "replay" and kind != "replay":
-        raise UsageError("which recording?", "the agent replay repeats one", "Add --upstream replay:PATH.")
     if path and not Path(path).exists():
         raise UsageError(f"no such script or folder: {path}")
     return kind, Path(path) if path else None
@@ -247,7 +242,10 @@ def foresee(args: argparse.Namespace) -> None:
     kind, _ = upstream(args)
     named = arms(args)
     pace(args)
-    needed = [NEEDS[kind]] if kind in NEEDS else []
+    if args.kb not in KNOWLEDGE and not args.kb.startswith(("http://", "https://")):
+        raise UsageError(f"no knowledge base {args.kb}", f"there are {', '.join(KNOWLEDGE)}, or an address http(s)://…")
+    # Inspect asks for the keys of other providers itself.
+    needed = [NEEDS[kind]] if kind in NEEDS and "/" not in args.model else []
     if args.kb == "leeroopedia" and "with_kb" in named:
         needed.append(("LEEROOPEDIA_API_KEY", "the published knowledge base needs a key"))
     for name, why in needed:
@@ -265,10 +263,8 @@ def prices(plan: Design, file: Path | None) -> dict[str, object]:
     A model that the table lacks has no row, and its cost stays unknown. Raises UsageError if money is bounded but
     cannot be counted.
     """
-    from repro.gateway import prices as tables
-
     table = tables.load(file)
-    rates = tables.rates(table, plan.model)
+    rates = tables.of_model(table, plan.model)
     if rates is None and plan.budgets.usd is not None:
         raise UsageError(
             f"the price of {plan.model} is unknown", "so a budget of money cannot be kept",

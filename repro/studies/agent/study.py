@@ -1,5 +1,5 @@
 """The agent study with solutions that exist already, each judged in a job of its own: those that ship with the project,
-or those of folders. `campaign` runs it with real agents."""
+or those of folders. `agents.runner` runs it with real agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from repro.bundle.write import Bundle
-from repro.engines import agent_local
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import wording
@@ -23,7 +22,9 @@ from repro.studies.agent.folder import Folder
 from repro.studies.agent.oracle import Oracle
 from repro.studies.evaluation import Submission
 
-NOTICE = agent_local.NOTICE
+NOTICE = (
+    "--engine local: the agent runs as this user without a container, and can reach the network and all of your files"
+)
 
 
 def shipped(agent: str, repeats: int) -> list[Agent]:

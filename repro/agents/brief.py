@@ -1,0 +1,117 @@
+"""What an agent gets: its prompts, which are equal in every arm, and the files of its folder."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from string import Template
+
+from repro import config
+from repro.fixtures import store
+from repro.problems import catalogue
+from repro.problems.catalogue import Problem
+from repro.records.fixture import Fixture
+from repro.studies.agent.design import Design, Unit
+from repro.system import jsonio
+
+PROMPTS = Path(__file__).parent / "prompts"
+DEVICE_NOTE = """ There is no GPU here: Triton kernels run in its interpreter, sizes are
+small, and times are not a measurement. Only correctness can be checked."""
+#: Longest command of an agent, seconds.
+BASH_S = 600
+DOCS = ("judging.md",)
+#: Fields of a fixture that judging reads. Checksums and sketches of outputs, seeds, cheats and times are withheld.
+FIXTURE_KEYS = (*Fixture.model_fields, "schema_version", "problem", "size", "generator", "device", "output",
+                "best_cheat")  # fmt: skip
+#: The command `repro` where agents have no search.
+NO_OPTIMIZE = """if [ "$1" = optimize ]; then echo 'repro: optimize is off in this study' >&2; exit 1; fi
+"""
+CONTAINED = ("/opt/venv/bin/python", "/opt/repro/entrypoint.py")
+
+
+def loaded(unit: Unit, size: str) -> list[Problem]:
+    """Return the problems of a unit."""
+    return [catalogue.load(name, size=size) for name in unit.problems]
+
+
+def files(design: Design, unit: Unit, size: str, device: str, results: Path) -> dict[str, bytes]:
+    """Return the files in an agent's folder before it starts. Raises PrerequisiteError if a fixture is missing."""
+    found = {}
+    for problem in loaded(unit, size):
+        found[f"problems/{problem.path.name}"] = problem.path.read_bytes()
+        whole = store.load(store.path(results, problem, device), problem)
+        found[f"results/{store.path(Path(), problem, device)}"] = jsonio.render(_slim(whole.to_json()))
+    for name in DOCS:
+        if (file := config.ROOT / "docs" / name).exists():
+            found[f"docs/{name}"] = file.read_bytes()
+    return found
+
+
+def _slim(fixture: dict[str, object]) -> dict[str, object]:
+    """Return the part of a fixture that an agent receives: limits, sizes, and how inputs are changed.
+
+    The final judge draws secret seeds, so a whole fixture would not reveal its inputs. Unneeded fields are withheld
+    anyway.
+    """
+    kept = {name: fixture[name] for name in FIXTURE_KEYS if name in fixture}
+    trials, neighbour = fixture["trials"], fixture.get("neighbour") or {}
+    assert isinstance(trials, dict) and isinstance(neighbour, dict)
+    kept["trials"] = {
+        kind: {name: trial[name] for name in ("stress", "limits") if name in trial} for kind, trial in trials.items()
+    }
+    kept["neighbour"] = {name: neighbour[name] for name in ("limits", "overrides", "reason")
+                         if neighbour.get(name) is not None}  # fmt: skip
+    return kept
+
+
+def command(design: Design, contained: bool) -> str:
+    """Return the script `repro` of an agent's shell."""
+    words = shlex.join(CONTAINED if contained else config.COMMAND)
+    return f'#!/bin/sh\n{"" if design.optimize else NO_OPTIMIZE}exec {words} "$@"\n'
+
+
+def system(root: str) -> str:
+    """Return the system prompt. root: the folder of the sandbox."""
+    return _text("system.md", work=f"{root}/work", call_s=BASH_S)
+
+
+def prompt(design: Design, unit: Unit, size: str, device: str, root: str) -> str:
+    """Return the first message."""
+    solutions = f"{root}/work/solutions"
+    entries = [
+        _text("problem.md", id=problem.id, name=problem.name.replace("_", " "),
+              file=f"{root}/problems/{problem.path.name}", solution=f"{solutions}/{problem.path.name}").strip()
+        for problem in loaded(unit, size)
+    ]  # fmt: skip
+    where = ["--trust", "dev", "--engine", "local", "--device", device, "--size", size]
+    minutes = str(BASH_S // 60 - 2)
+    search = ["repro", "optimize", "ID", "--from", "FILE", *where, "--minutes", minutes]
+    return _text(
+        "task.md",
+        count="the problem" if len(entries) == 1 else f"each of the {len(entries)} problems",
+        problems="\n".join(entries),
+        solutions=solutions,
+        evaluate=shlex.join(["repro", "evaluate", "FILE", "--problem", "ID", *where]),
+        problem_files=f"{root}/problems",
+        docs=f"{root}/docs",
+        device_note="" if device == "cuda" else DEVICE_NOTE,
+        optimize=_text("optimize.md", optimize=shlex.join(search)) if design.optimize else "",
+        limits=_limits(design.budgets.to_json()),
+    )
+
+
+def _text(template_file: str, **values: object) -> str:
+    template = Template((PROMPTS / template_file).read_text())
+    return template.substitute({key: str(value) for key, value in values.items()})
+
+
+def _limits(budgets: dict[str, float | None]) -> str:
+    """Return the budgets as a phrase, without that of knowledge calls, so that all arms read alike."""
+    forms = {"turns": "{:.0f} turns", "tokens": "{:,.0f} tokens", "usd": "{:.2f} USD of model use"}
+    said = []
+    if (wall_s := budgets.get("wall_s")) is not None:
+        said.append(f"{wall_s / 60:.0f} minutes" if wall_s >= 120 else f"{wall_s:.0f} seconds")
+    for name, form in forms.items():
+        if (value := budgets.get(name)) is not None:
+            said.append(form.format(value))
+    return " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said) or "no fixed limit"

@@ -1,0 +1,109 @@
+"""`repro run` with an agent: the study as an Inspect evaluation whose log lies in the bundle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from inspect_ai import eval as evaluate
+from inspect_ai.log import EvalLog
+
+from repro.agents import brief, knowledge, models, sandbox, task
+from repro.agents.study import Study, finished, read, row_id
+from repro.bundle.write import Bundle
+from repro.errors import EngineError, UsageError
+from repro.problems import catalogue
+from repro.records.row import Planned
+from repro.runs import fixtures
+from repro.runs.loop import Run
+from repro.runs.rows import Row
+from repro.runs.schedule import Schedule
+from repro.studies import evaluation
+from repro.studies.agent import design, study
+from repro.studies.agent.agent import Agent
+from repro.studies.agent.design import Design, Pace, Unit
+
+LOGS = "logs"
+
+
+def run(run: Run, plan: Design, only: list[str], pace: Pace, *, controls: Sequence[Agent] = ()) -> Bundle:
+    """Run a study with an agent; return the bundle. Controls are judged after the agents' solutions.
+
+    Raises PrerequisiteError before anything starts if a fixture is refused, or if a key, the CLI or a knowledge server
+    is missing; Interrupted; EngineError.
+    """
+    if run.options.trust != "audited":
+        raise UsageError("an agent's study is judged with --trust audited", "--trust dev is only for the agent itself")
+    engine, progress = run.engine, run.progress
+    wanted = catalogue.suite("agent", size=run.size, only=only)
+    order = design.units(plan, [problem.id for problem in wanted])
+    for arm in plan.arms:
+        knowledge.check(plan.knowledge(arm))
+    rates = next(iter(plan.prices.get("models", {}).values()), None)
+    model = models.opened(plan.upstream, plan.model, rates, pace.jobs)
+    fixtures.ensure(run, wanted)
+    for unit in order:
+        brief.files(plan, unit, run.size, engine.device, run.results)
+    rows = [Row(Planned(row=row_id(unit, name)), None) for unit in order for name in _keys(unit, run.size)]
+    more = [study.row(run, problem, arm, 0)[0] for problem in wanted for arm in controls]
+    parameters = run.parameters() | {
+        "agent": plan.agent,
+        "arms": {arm: plan.label(arm) for arm in plan.arms} | {arm.name: arm.label for arm in controls},
+        "repeats": plan.repeats,
+        "study": design.config(plan, order).to_json(),
+    }
+    bundle = run.open("run", [*rows, *more], parameters)
+    begin = time.monotonic()
+    done = [name for name in bundle.manifest["plan"] if bundle.done(name)]
+    schedule = Schedule(engine, bundle, progress, evaluation.summary, done, jobs=pace.jobs)
+    bundle.manifest["engine"]["jobs"] = pace.jobs
+    found = Study(plan, run, pace, {unit.id: unit for unit in order}, schedule)
+    found.spent_usd = sum(_paid(bundle, unit, plan) for unit in order)
+    left = [unit for unit in order if finished(bundle, unit) is None]
+    ended = [unit for unit in order if unit not in left and not found.whole(unit)]
+    late = [row for row in more if not bundle.done(row.id, row.content)]
+
+    def sittings() -> None:
+        sandbox.use(engine, 1 / pace.jobs)
+        log = evaluate(
+            task.of(found, left), model=model, log_dir=str(bundle.path / LOGS), log_format="eval", display="none",
+            max_samples=pace.jobs, retry_on_error=pace.retries, fail_on_error=False, log_model_api=False,
+            ctl_server=False, acp_server=False, score_display=False,
+        )[0]  # fmt: skip
+        _explain(found, log, left)
+
+    work: list[Callable[[], None]] = [partial(_judge, found, unit) for unit in ended]
+    work += [sittings] * bool(left) + [partial(schedule.measure, [row]) for row in late]
+    schedule.run(work, 1)
+    progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
+    return bundle
+
+
+def _keys(unit: Unit, size: str) -> list[str]:
+    return [problem.key for problem in brief.loaded(unit, size)]
+
+
+def _paid(bundle: Bundle, unit: Unit, plan: Design) -> float:
+    """Return what a unit's attempts have cost; the whole budget for one whose cost is not known."""
+    record = read(bundle, unit)
+    each = plan.budgets.usd or 0.0
+    attempts = record.attempts if record else []
+    return sum(one.usd if one.usd is not None else each * bool(one.turns) for one in attempts)
+
+
+def _judge(found: Study, unit: Unit) -> None:
+    """Judge a sitting that had ended before the run went on."""
+    found.judge(unit)
+
+
+def _explain(found: Study, log: EvalLog, units: list[Unit]) -> None:
+    """Keep a failed row for what Inspect could not even begin. Raises EngineError if it could begin nothing."""
+    if log.status == "error" and log.error is not None:
+        raise EngineError("Inspect failed", log.error.message.strip().splitlines()[-1])
+    if found.stopping.is_set():
+        return
+    for sample in log.samples or []:
+        unit = found.units[str(sample.id)]
+        if sample.error is not None and unit.id not in found.failed and found.record(unit) is None:
+            found.fail(unit, "failed", sample.error.message.strip().splitlines()[-1])
