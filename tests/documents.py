@@ -127,7 +127,7 @@ def signed(side: ClaimVerdict) -> str:
     return f"{SIGNS[side.verdict]} {times(side.measured)}"
 
 
-def read(paths: dict[str, list[Path]]) -> dict[str, list[records.Measured]]:
+def read(paths: dict[str, list[Path]]) -> dict[str, list[records.Source]]:
     """The bundles of every stack."""
     return {name: [records.read(Bundle.open(path)) for path in of] for name, of in paths.items()}
 

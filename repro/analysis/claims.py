@@ -2,18 +2,20 @@
 
 *Reproduced as published*: by the published way of measuring, which verifies nothing (`--parity`, or the profile in the
 dtype that fits). *Holds as judged*: the kernel is correct, and the judge's own figure lies within the tolerance.
+
+`_READERS` names for each measure of claims.toml how a bundle shows its two figures. `_trial` compares them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from repro.analysis import compare
-from repro.analysis.records import Extra, Interval, Measured, Record, interval, stack
+from repro.analysis.records import Implementation, Interval, Source, interval, medians, together
 from repro.artifacts import layout
 from repro.judge.timing import intervals
 from repro.records import wording
@@ -27,10 +29,13 @@ from repro.records.claim import (
     ClaimWord,
     JudgedClaim,
     JudgedClaims,
+    Measure,
     OverBest,
 )
 from repro.records.fingerprint import Stack
 from repro.records.profile import Profile
+from repro.records.row import Row
+from repro.studies import artifact_study
 
 REPRODUCED: Final = "REPRODUCED"
 DIFFERS: Final = "DIFFERS"
@@ -40,23 +45,23 @@ BLOCKED: Final = "BLOCKED"
 TRIED: tuple[ClaimWord, ...] = (REPRODUCED, DIFFERS, AMBIGUOUS)
 VERDICTS: tuple[ClaimWord, ...] = (*TRIED, NOT_COMPARABLE, BLOCKED)
 SIDES = ("as_published", "as_judged")
+_LIES = {REPRODUCED: "lies within", DIFFERS: "lies outside", AMBIGUOUS: "straddles an edge of"}
 # Agents without a model: hand-written solutions, a control, or a recording.
-NO_AGENT = ("oracle", "nop", "replay")
-AGENT_PROBLEMS = 10
+_NO_AGENT = ("oracle", "nop", "replay")
+_AGENT_PROBLEMS = 10
 # Verdicts of a wrong kernel, which has no speedup. A kernel that did not run here was not tried.
-WRONG = ("incorrect", "rejected")
-# The profiled kernel by the part of a claim. Times are of the dtype TIMED; most published profiles ran in float32.
-PROFILED = {"input": "input_kernel", "optimised": "optimized"}
-TIMED, DTYPES = "bfloat16", ("bfloat16", "float32")
+_WRONG = ("incorrect", "rejected")
+# The profiled kernel by the part of a claim. Times are of the dtype _TIMED; most published profiles ran in float32.
+_PROFILED = {"input": "input_kernel", "optimised": "optimized"}
+_TIMED, _DTYPES = "bfloat16", ("bfloat16", "float32")
 # Two ways of timing that agree within this share tell the same; beyond it the difference is explained.
-ALIKE = 0.05
-TORCH = {"eager": "eager torch", "compile": "torch.compile", "input_kernel": "the input kernel",
-         "optimized": "the optimised kernel"}  # fmt: skip
-NO_PROTOCOL = "the study published no way of measuring to repeat"
+_ALIKE = 0.05
+_TORCH = {"eager": "eager torch", "compile": "torch.compile", "input_kernel": "the input kernel",
+          "optimized": "the optimised kernel"}  # fmt: skip
+_SHIPPED = "its kernels are those that ship here, not the published ones"
 
 
-@dataclass(frozen=True)
-class Band:
+class _Band(NamedTuple):
     """What is compared: the published value and the edges of its tolerance, in `unit`."""
 
     value: float
@@ -65,35 +70,59 @@ class Band:
     high: float
 
 
-def _side(verdict: ClaimWord, reason: str, measured: Interval | None = None) -> ClaimVerdict:
-    """Return one of the two verdicts. measured: in the band's unit; once measured, with 1 % on either side."""
-    value, ci95 = (measured.value, [measured.low, measured.high]) if measured else (None, None)
-    return ClaimVerdict(verdict=verdict, reason=reason, measured=value, ci95=ci95)
+class _Figure(NamedTuple):
+    """One of a claim's two figures in a bundle. verdict: where it does not follow from the interval; then why says why.
+
+    before, after: put around the reason of a verdict that follows from the interval.
+    """
+
+    measured: Interval | None = None
+    verdict: ClaimWord | None = None
+    why: str = ""
+    before: str = ""
+    after: str = ""
+
+
+def _none(why: str) -> _Figure:
+    """Return a figure that does not exist."""
+    return _Figure(verdict=NOT_COMPARABLE, why=why)
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What one bundle says about one claim. difference: why the figures differ, in words, or "".
+class _Reading:
+    """What one bundle shows of one claim. row: of its machine. difference: why the figures differ, in words, or "".
 
-    over_best: the kernel's judged speedup over the best torch baseline of its precision, with that baseline's name.
+    notes: what limits the comparison; None where nothing was tried. band: where it is not the claim's own.
     """
+
+    row: Row | None
+    published: _Figure
+    judged: _Figure
+    difference: str = ""
+    notes: list[str] | None = None
+    band: _Band | None = None
+    over_best: OverBest | None = None
+
+
+_NO_PROTOCOL = _none("the study published no way of measuring to repeat")
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """The two verdicts of one bundle on one claim."""
 
     bundle: str
     stack: Stack
     machine: str
-    band: Band
+    band: _Band
     as_published: ClaimVerdict
     as_judged: ClaimVerdict
-    difference: str = ""
+    difference: str
     notes: list[str] = field(default_factory=list)
     over_best: OverBest | None = None
 
-    def record(self) -> ClaimTrial:
-        """Return the record of it."""
-        return ClaimTrial(bundle=self.bundle, as_published=self.as_published, as_judged=self.as_judged)
 
-
-def word(low: float, high: float, band: Band | Claim) -> ClaimWord:
+def word(low: float, high: float, band: _Band | Claim) -> ClaimWord:
     """Return REPRODUCED, DIFFERS or AMBIGUOUS: a 95 % interval inside the claim's band, outside, or across an edge.
 
     low, high: the interval in the claim's unit. Edges belong to the band.
@@ -103,13 +132,13 @@ def word(low: float, high: float, band: Band | Claim) -> ClaimWord:
     return DIFFERS if high < band.low or low > band.high else AMBIGUOUS
 
 
-def judge(claims: list[Claim], bundles: list[Measured]) -> JudgedClaims:
+def judge(claims: list[Claim], sources: list[Source]) -> JudgedClaims:
     """Return every claim with its outcomes, for `--json` and tables."""
-    entries = [JudgedClaim(**claim.to_json(), outcomes=_outcomes(claim, bundles)) for claim in claims]
+    entries = [JudgedClaim(**claim.to_json(), outcomes=_outcomes(claim, sources)) for claim in claims]
     counts = {side: Counter(o.side(side).verdict for entry in entries for o in entry.outcomes) for side in SIDES}
     return JudgedClaims(
         schema_version=2,
-        bundles=[ClaimSource(bundle=b.name, verb=b.verb, why_not=b.why_not) for b in bundles],
+        bundles=[ClaimSource(bundle=source.name, verb=source.verb, why_not=source.why_not) for source in sources],
         counts={side: {verdict: counts[side][verdict] for verdict in VERDICTS} for side in SIDES},
         claims=entries,
     )
@@ -176,100 +205,77 @@ def reproduced(found: JudgedClaims) -> bool:
         counts[side][verdict] for side in SIDES for verdict in (DIFFERS, AMBIGUOUS)))  # fmt: skip
 
 
-def _outcomes(claim: Claim, bundles: list[Measured]) -> list[ClaimOutcome]:
+# -- from bundles to outcomes
+
+
+def _outcomes(claim: Claim, sources: list[Source]) -> list[ClaimOutcome]:
     """Return one outcome for each stack and kind of GPU, or one with the reason why there is none."""
-    groups: dict[tuple[str, str], list[Trial]] = {}
-    for bundle in bundles:
-        trial = _trial(claim, bundle)
-        if trial is not None:
+    groups: dict[tuple[str, str], list[_Trial]] = {}
+    for source in sources:
+        reading = _READERS[claim.measure](claim, source) if _concerns(claim, source) else None
+        if reading is not None:
+            trial = _trial(claim, source, reading)
             groups.setdefault((trial.stack.label, trial.machine), []).append(trial)
-    if not groups:
-        if claim.needs:
-            none = _side(BLOCKED, f"needs {'; '.join(claim.needs)}")
-        else:
-            none = _side(NOT_COMPARABLE, "no bundle measured it")
-        return [ClaimOutcome(
-            stack=None, machine=None, published=claim.value, unit=claim.unit, low=claim.low, high=claim.high,
-            as_published=none, as_judged=none, difference="", over_best=None, notes=[], trials=[],
-        )]  # fmt: skip
-    return [_merged(trials) for trials in groups.values()]
+    if groups:
+        return [_merged(trials) for trials in groups.values()]
+    blocked = _Figure(verdict=BLOCKED, why=f"needs {'; '.join(claim.needs)}")
+    none = _verdict(blocked if claim.needs else _none("no bundle measured it"), _band(claim))
+    return [ClaimOutcome(
+        stack=None, machine=None, published=claim.value, unit=claim.unit, low=claim.low, high=claim.high,
+        as_published=none, as_judged=none, difference="", over_best=None, notes=[], trials=[],
+    )]  # fmt: skip
 
 
-def _merged(trials: list[Trial]) -> ClaimOutcome:
-    """Return the verdicts of one stack. Bundles that tried the claim decide; if they disagree it is AMBIGUOUS."""
-    last = next((t for t in reversed(trials) if t.as_judged.verdict in TRIED), None)
-    last = last or next((t for t in reversed(trials) if t.as_published.verdict in TRIED), None)
-    last = last or next((t for t in reversed(trials) if t.as_judged.measured or t.as_published.measured), trials[-1])
-    band = last.band
-    return ClaimOutcome(
-        stack=last.stack, machine=last.machine, published=band.value, unit=band.unit, low=band.low, high=band.high,
-        as_published=_decided([(trial.bundle, trial.as_published) for trial in trials]),
-        as_judged=_decided([(trial.bundle, trial.as_judged) for trial in trials]),
-        difference=last.difference, over_best=last.over_best, notes=last.notes, trials=[t.record() for t in trials],
-    )  # fmt: skip
+def _concerns(claim: Claim, source: Source) -> bool:
+    """Return whether a bundle is of the claim's study. Solutions that no model wrote are no agent's."""
+    if claim.study != "agent":
+        return source.verb == "benchmark"
+    scripted = source.parameters.get("study", {}).get("scripted")
+    return source.verb == "run" and source.parameters.get("agent") not in _NO_AGENT and not scripted
 
 
-def _decided(of: list[tuple[str, ClaimVerdict]]) -> ClaimVerdict:
-    """Return the verdict of several bundles of one stack: (name, verdict)."""
-    decide = [(name, each) for name, each in of if each.verdict in TRIED]
-    decide = decide or [(name, each) for name, each in of if each.measured] or of[-1:]
-    last = decide[-1][1]
-    if len({each.verdict for _, each in decide}) == 1:
-        return last
-    told = ", ".join(f"{each.verdict} in {name}" for name, each in decide)
-    return last.model_copy(update={"verdict": AMBIGUOUS, "reason": f"bundles disagree: {told}"})
-
-
-def _trial(claim: Claim, bundle: Measured) -> Trial | None:
-    """Return what a bundle says about a claim, or None if it has nothing to do with it."""
-    if bundle.verb != ("run" if claim.study == "agent" else "benchmark"):
-        return None
-    if claim.study == "agent" and _no_agent(bundle):
-        return None
-    if claim.measure in ("mean", "gain"):
-        return _over_problems(claim, bundle)
-    if claim.measure in ("running-best", "profile"):
-        return _extra(claim, bundle)
-    records = [r for r in bundle.records.values() if _meant(claim, r)]
-    if not records:
-        row = str(claim.number) if claim.number is not None else f"{claim.problem}/{claim.variant}/"
-        why = next(
-            (why for key, why in bundle.unmeasured.items() if key == row or key.startswith(row) and "/" in row), ""
-        )
-        return _untried(claim, bundle, None, f"not measured: {why}") if why else None
-    refused = _refused(claim, bundle, records)
-    if refused:
-        return _untried(claim, bundle, records[0], refused)
-    away = claim.elsewhere(_values(bundle, records[0].fingerprint))
-    band = _band(claim)
-    published = _by_protocol(claim, records[0], band)
-    judged = _by_judge(claim, records, band)
-    if claim.kind == "absolute" and away:
+def _trial(claim: Claim, source: Source, reading: _Reading) -> _Trial:
+    """Compare both figures of a bundle with the claim."""
+    band = reading.band or _band(claim)
+    published, judged = _verdict(reading.published, band), _verdict(reading.judged, band)
+    if reading.row is None:
+        unknown = Stack(label="stack not recorded", pinned=False)
+        return _Trial(source.name, unknown, "?", band, published, judged, "")
+    values, stack = source.values(reading.row), source.stack(reading.row)
+    away = claim.elsewhere(values)
+    if claim.kind == "absolute" and away and reading.band is None:
         published, judged = (_other_machine(side, away) for side in (published, judged))
-    notes = _notes(claim, bundle, records)
-    if away and claim.kind == "ratio":
-        notes.append(f"a ratio, compared across machines: {'; '.join(away)}")
-    difference = _why(claim, records[0], published, judged) or _elsewhere(claim, bundle, records[0], judged, away)
-    trial = _trial_of(claim, bundle, records[0], band, published, judged, difference, notes)
-    return replace(trial, over_best=_over_best(records[0])) if claim.measure == "speedup" else trial
+    gpu = values.get("gpu_name", {}).get("value")
+    difference, notes = reading.difference, list(reading.notes or [])
+    if reading.notes is not None and away and (claim.kind == "ratio" or reading.band):
+        notes.append(f"{_ACROSS.get(claim.measure, _A_RATIO)}: {'; '.join(away)}")
+    if reading.notes is not None and claim.measure in ("speedup", "time") and judged.verdict in (DIFFERS, AMBIGUOUS):
+        difference = difference or _elsewhere(claim, stack, gpu, away)
+    return _Trial(source.name, stack, str(gpu or "no GPU"), band, published, judged, difference, notes,
+                  reading.over_best)  # fmt: skip
 
 
-def _band(claim: Claim) -> Band:
-    return Band(claim.value, claim.unit, claim.low, claim.high)
+_A_RATIO = "a ratio, compared across machines"
+_ACROSS: dict[str, str] = {
+    "running-best": "compared as a ratio to the input kernel, across machines",
+    "profile": "a share, compared across machines",
+}
 
 
-def _exactly(value: float) -> Interval:
-    """Return a figure that was measured once: what differs by less is the same."""
-    return Interval(value, value * (1 - compare.SAME), value * (1 + compare.SAME))
+def _band(claim: Claim) -> _Band:
+    return _Band(claim.value, claim.unit, claim.low, claim.high)
 
 
-def _compared(found: Interval, band: Band, told: str = "") -> ClaimVerdict:
-    """Return the verdict of a measured figure. told: put before its reason."""
-    verdict = word(found.low, found.high, band)
-    where = {REPRODUCED: "lies within", DIFFERS: "lies outside", AMBIGUOUS: "straddles an edge of"}[verdict]
-    what = f"[{found.low:.4g}, {found.high:.4g}]"
-    reason = f"{what} {band.unit} {where} [{band.low:.4g}, {band.high:.4g}] {band.unit}"
-    return _side(verdict, f"{told}{reason}", found)
+def _verdict(figure: _Figure, band: _Band) -> ClaimVerdict:
+    """Return the verdict on one figure."""
+    measured = figure.measured
+    value, ci95 = (measured.value, [measured.low, measured.high]) if measured else (None, None)
+    if measured is None or figure.verdict is not None:
+        return ClaimVerdict(verdict=figure.verdict or NOT_COMPARABLE, reason=figure.why, measured=value, ci95=ci95)
+    verdict = word(measured.low, measured.high, band)
+    what = f"[{measured.low:.4g}, {measured.high:.4g}] {band.unit} {_LIES[verdict]}"
+    reason = f"{figure.before}{what} [{band.low:.4g}, {band.high:.4g}] {band.unit}{figure.after}"
+    return ClaimVerdict(verdict=verdict, reason=reason, measured=value, ci95=ci95)
 
 
 def _other_machine(side: ClaimVerdict, away: list[str]) -> ClaimVerdict:
@@ -280,69 +286,8 @@ def _other_machine(side: ClaimVerdict, away: list[str]) -> ClaimVerdict:
     return side.model_copy(update={"verdict": NOT_COMPARABLE, "reason": reason})
 
 
-def _by_protocol(claim: Claim, record: Record, band: Band) -> ClaimVerdict:
-    """Return the verdict of a time or speedup by the published protocol, which has no interval."""
-    if claim.study == "agent":
-        return _side(NOT_COMPARABLE, NO_PROTOCOL)
-    if not record.parity:
-        return _side(NOT_COMPARABLE, "not measured by the published protocol: --parity was not given")
-    ms = {name: record.published_ms.get(name) for name in (claim.variant, claim.over) if name}
-    missing = next((name for name, value in ms.items() if not value), None)
-    if missing is not None:
-        why = record.parity.reasons.get(missing, f"no time of {TORCH.get(missing, missing)}")
-        return _side(NOT_COMPARABLE, f"not measured by the published protocol: {why}")
-    own = ms[claim.variant]
-    assert own is not None
-    base = ms.get(claim.over) if claim.measure == "speedup" else None
-    return _compared(_exactly(base / own if base else own), band)
-
-
-def _by_judge(claim: Claim, records: list[Record], band: Band) -> ClaimVerdict:
-    """Return the verdict of a time or speedup by the judge: nothing holds of a wrong kernel."""
-    wrong = next((r for r in records if r.verdict in WRONG), None)
-    if wrong is not None:
-        return _side(DIFFERS, f"the kernel is {wrong.why}: a wrong kernel has no speed")
-    quantities = [r.time_ms if claim.measure == "time" else r.speedups.get(claim.over) for r in records]
-    found = [q for q in quantities if q is not None]
-    if len(found) < len(records):
-        missing = next(r for r, q in zip(records, quantities, strict=True) if q is None)
-        lacking = f"no {claim.measure} of {claim.variant} {claim.over}".rstrip()
-        return _side(NOT_COMPARABLE, f"not measured: {missing.why or lacking}")
-    together = _together(found)
-    if claim.measure == "speedup" and any(r.words.get(claim.over) == "UNCONFIRMED" for r in records):
-        return _side(AMBIGUOUS, "the judge's own clock does not confirm a speedup over 1", together)
-    return _compared(together, band)
-
-
-def _over_best(record: Record) -> OverBest | None:
-    found = record.speedups.get("best_same_class")
-    return OverBest(ratio=found.value, ci95=[found.low, found.high], baseline=record.best) if found else None
-
-
-def _why(claim: Claim, record: Record, published: ClaimVerdict, judged: ClaimVerdict) -> str:
-    """Return why the two ways of measuring differ, or "": the variant whose time they disagree most about."""
-    if record.verdict in WRONG:
-        return f"the kernel is {record.why}"
-    if published.measured is None or judged.measured is None:
-        return ""
-    if abs(math.log(published.measured / judged.measured)) <= ALIKE:
-        return ""
-    shares = {name: theirs / ours for name in filter(None, (claim.variant, claim.over))
-              if (theirs := record.published_ms.get(name)) and (ours := record.judged_ms.get(name))}  # fmt: skip
-    if not shares:
-        return ""
-    name = max(shares, key=lambda each: abs(math.log(shares[each])))
-    on = record.parity is not None and record.parity.grad and name in ("eager", "compile")
-    grads = ", which leaves gradients on" if on else ""
-    times = f"{shares[name]:.2f} times as long" if shares[name] > 1 else f"{100 * shares[name]:.0f} % of the time"
-    return f"by the published protocol{grads}, {TORCH.get(name, name)} takes {times}"
-
-
-def _elsewhere(claim: Claim, bundle: Measured, record: Record, judged: ClaimVerdict, away: list[str]) -> str:
+def _elsewhere(claim: Claim, here: Stack, gpu: Any, away: list[str]) -> str:
     """Return what else differs from the published run where both ways agree with each other, and not with it."""
-    if judged.verdict not in (DIFFERS, AMBIGUOUS):
-        return ""
-    here, gpu = stack(bundle, record), _values(bundle, record.fingerprint).get("gpu_name", {}).get("value")
     rate = claim.hard.get("bandwidth_signature_gb_s")
     theirs = str(claim.hard["gpu_name"]) + (f" of {rate} GB/s" if rate else "")
     other = [f"the machine ({gpu}; published: {theirs})"] * bool(away)
@@ -350,214 +295,318 @@ def _elsewhere(claim: Claim, bundle: Measured, record: Record, judged: ClaimVerd
     return f"both ways agree here; what differs is {' and '.join(other)}" if other else ""
 
 
+def _merged(trials: list[_Trial]) -> ClaimOutcome:
+    """Return the verdicts of one stack. Bundles that tried the claim decide; if they disagree it is AMBIGUOUS."""
+    last = next((t for t in reversed(trials) if t.as_judged.verdict in TRIED), None)
+    last = last or next((t for t in reversed(trials) if t.as_published.verdict in TRIED), None)
+    last = last or next((t for t in reversed(trials) if t.as_judged.measured or t.as_published.measured), trials[-1])
+    band = last.band
+    return ClaimOutcome(
+        stack=last.stack, machine=last.machine, published=band.value, unit=band.unit, low=band.low, high=band.high,
+        as_published=_decided([(trial.bundle, trial.as_published) for trial in trials]),
+        as_judged=_decided([(trial.bundle, trial.as_judged) for trial in trials]),
+        difference=last.difference, over_best=last.over_best, notes=last.notes,
+        trials=[ClaimTrial(bundle=t.bundle, as_published=t.as_published, as_judged=t.as_judged) for t in trials],
+    )  # fmt: skip
+
+
+def _decided(of: list[tuple[str, ClaimVerdict]]) -> ClaimVerdict:
+    """Return the verdict of several bundles of one stack: (name, verdict)."""
+    decide = [(name, each) for name, each in of if each.verdict in TRIED]
+    decide = decide or [(name, each) for name, each in of if each.measured] or of[-1:]
+    last = decide[-1][1]
+    if len({each.verdict for _, each in decide}) == 1:
+        return last
+    verdicts = ", ".join(f"{each.verdict} in {name}" for name, each in decide)
+    return last.model_copy(update={"verdict": AMBIGUOUS, "reason": f"bundles disagree: {verdicts}"})
+
+
+def _once(value: float) -> Interval:
+    """Return a figure that was measured once: what differs by less is the same."""
+    return Interval(value, value * (1 - compare.SAME), value * (1 + compare.SAME))
+
+
+def _untried(source: Source, why: str, row: Row | None = None) -> _Reading:
+    first = next(iter(source.implementations.values()), None)
+    return _Reading(row or (first.row if first else None), _none(why), _none(why))
+
+
+# -- times and speedups of kernels
+
+
+def _kernel(claim: Claim, source: Source) -> _Reading | None:
+    """Read a time or speedup; None where the bundle has nothing to do with it."""
+    mine = [each for each in source.implementations.values() if _meant(claim, each)]
+    if not mine:
+        row = str(claim.number) if claim.number is not None else f"{claim.problem}/{claim.variant}/"
+        why = next(
+            (why for key, why in source.unmeasured.items() if key == row or "/" in row and key.startswith(row)), ""
+        )
+        return _untried(source, f"not measured: {why}") if why else None
+    refused = _refused(claim, source, mine)
+    if refused:
+        return _untried(source, refused, mine[0].row)
+    judged = _by_judge(claim, mine)
+    published = _by_protocol(claim, mine[0])
+    best = mine[0].speedups.get("best_same_class") if claim.measure == "speedup" else None
+    over_best = OverBest(ratio=best.value, ci95=[best.low, best.high], baseline=mine[0].best) if best else None
+    difference = _why_apart(claim, mine[0], published, judged)
+    return _Reading(mine[0].row, published, judged, difference, _notes(claim, source, mine), over_best=over_best)
+
+
+def _meant(claim: Claim, each: Implementation) -> bool:
+    """Return whether an implementation is of the claim."""
+    if claim.study == "artifact":
+        return each.row.number == claim.number and each.name == claim.variant
+    mine = each.row.arm == claim.variant and each.problem == claim.key
+    return mine and not each.row.control and each.verdict is not None
+
+
+def _refused(claim: Claim, source: Source, mine: list[Implementation]) -> str:
+    """Return why a bundle did not measure a claim as the claim says, or ""."""
+    if claim.published_kernels and source.shipped:
+        return _SHIPPED
+    other = next((each for each in mine if each.problem != claim.key), None)
+    if other is not None:
+        return f"its problem is {other.problem}, of other sizes or another dtype than {claim.key}"
+    return next((each.why_not for each in mine if each.why_not), "")
+
+
+def _by_protocol(claim: Claim, each: Implementation) -> _Figure:
+    """Return a time or speedup by the published protocol, which has no interval."""
+    if claim.study == "agent":
+        return _NO_PROTOCOL
+    parity = each.result.parity
+    if not parity:
+        return _none("not measured by the published protocol: --parity was not given")
+    times = [(name, each.published_ms.get(name)) for name in (claim.variant, claim.over) if name]
+    for name, ms in times:
+        if not ms:
+            why = parity.reasons.get(name, f"no time of {_TORCH.get(name, name)}")
+            return _none(f"not measured by the published protocol: {why}")
+    own, *base = (ms for _, ms in times if ms)
+    return _Figure(_once(base[0] / own if base and claim.measure == "speedup" else own))
+
+
+def _by_judge(claim: Claim, mine: list[Implementation]) -> _Figure:
+    """Return a time or speedup by the judge: nothing holds of a wrong kernel."""
+    wrong = next((each for each in mine if each.outcome in _WRONG), None)
+    if wrong is not None:
+        return _Figure(verdict=DIFFERS, why=f"the kernel is {wrong.why}: a wrong kernel has no speed")
+    measured = []
+    for each in mine:
+        figure = each.time_ms if claim.measure == "time" else each.speedups.get(claim.over)
+        if figure is None:
+            lacking = f"no {claim.measure} of {claim.variant} {claim.over}".rstrip()
+            return _none(f"not measured: {each.why or lacking}")
+        measured.append(figure)
+    if claim.measure == "speedup" and any(each.word(claim.over) == "UNCONFIRMED" for each in mine):
+        return _Figure(together(measured), AMBIGUOUS, "the judge's own clock does not confirm a speedup over 1")
+    return _Figure(together(measured))
+
+
+def _why_apart(claim: Claim, each: Implementation, published: _Figure, judged: _Figure) -> str:
+    """Return why the two ways of measuring differ, or "": the variant whose time they disagree most about."""
+    if each.outcome in _WRONG:
+        return f"the kernel is {each.why}"
+    if published.measured is None or judged.measured is None:
+        return ""
+    ours = medians(each.result)
+    shares = {name: theirs / ours[name] for name in (claim.variant, claim.over)
+              if (theirs := each.published_ms.get(name)) and ours.get(name)}  # fmt: skip
+    if abs(math.log(published.measured.value / judged.measured.value)) <= _ALIKE or not shares:
+        return ""
+    name = max(shares, key=lambda each: abs(math.log(shares[each])))
+    on = each.result.parity is not None and each.result.parity.grad and name in ("eager", "compile")
+    grads = ", which leaves gradients on" if on else ""
+    times = f"{shares[name]:.2f} times as long" if shares[name] > 1 else f"{100 * shares[name]:.0f} % of the time"
+    return f"by the published protocol{grads}, {_TORCH.get(name, name)} takes {times}"
+
+
+def _notes(claim: Claim, source: Source, mine: list[Implementation]) -> list[str]:
+    once = len({each.key for each in mine}) == len({(each.row.arm, each.problem) for each in mine})
+    notes = {
+        wording.FROM_FOLDER: bool(source.parameters.get("solutions")),
+        _folder(source): claim.published_kernels,
+        "not converged when the time budget ended": not all(each.converged for each in mine),
+        "one run for each problem: the interval does not cover the scatter between runs":
+            claim.study == "agent" and once,
+    }  # fmt: skip
+    return [note for note, holds in notes.items() if holds]
+
+
+def _folder(source: Source) -> str:
+    return f"kernels of the folder {source.parameters.get('artifacts')}, taken for the published ones"
+
+
 # -- what is measured beside the kernels: rounds and profiles
 
 
-def _extra(claim: Claim, bundle: Measured) -> Trial | None:
-    """Return what a bundle's rounds or profiles say about a claim."""
-    rounds = claim.measure == "running-best"
-    found = (bundle.rounds if rounds else bundle.profiles).get(claim.number or 0)
-    if found is None:
-        ending = "/rounds" if rounds else "/profile"
-        why = next((why for key, why in bundle.unmeasured.items()
-                    if key.endswith(ending) and layout.number(key) == claim.number), "")  # fmt: skip
-        if why:
-            return _untried(claim, bundle, None, f"not measured: {why}")
-        if not any(record.number == claim.number for record in bundle.records.values()):
-            return None
-        return _untried(claim, bundle, None, f"not measured: {'--rounds' if rounds else '--profile'} was not given")
-    why_not = "its kernels are those that ship here, not the published ones" if bundle.shipped else found.why_not
-    if why_not:
-        return _untried(claim, bundle, found, why_not)
-    if rounds:
-        return _running_best(claim, bundle, bundle.rounds[claim.number or 0])
-    return _profiled(claim, bundle, bundle.profiles[claim.number or 0])
+def _beside(
+    claim: Claim, source: Source, rows: Mapping[int, Row], part: str
+) -> tuple[Row | None, _Reading | None]:  # fmt: skip
+    """Return the row of an artifact's rounds or profiles, or what is said without one. part: end of the row's id."""
+    row = rows.get(claim.number or 0)
+    if row is None:
+        lost = next((why for key, why in source.unmeasured.items()
+                     if key.endswith(part) and layout.number(key) == claim.number), "")  # fmt: skip
+        if not lost and not any(each.row.number == claim.number for each in source.implementations.values()):
+            return None, None
+        return None, _untried(source, f"not measured: {lost or f'--{part[1:]} was not given'}")
+    why_not = source.why_not or (row.judged.no_measurement if row.judged else "")
+    refused = _SHIPPED if source.shipped else why_not
+    return row, _untried(source, refused, row) if refused else None
 
 
-def _running_best(claim: Claim, bundle: Measured, found: Extra[Round]) -> Trial:
-    """Judge the fastest kernel by the end of a round: its time, or on another machine its speedup over the input's."""
+def _running_best(claim: Claim, source: Source) -> _Reading | None:
+    """Read the fastest kernel by the end of a round: its time, or on another machine its speedup over the input's."""
+    row, refused = _beside(claim, source, source.rounds, artifact_study.ROUNDS)
+    if row is None or refused:
+        return refused
+    away = bool(claim.elsewhere(source.values(row)))
+    every = artifact_study.rounds(row)
     until = int(claim.part.removeprefix("round "))
-    away = claim.elsewhere(_values(bundle, found.fingerprint))
-    band = _band(claim)
+    given = next((each for each in every if each.round == 0), None)
+    mine = [each for each in every if 0 < each.round <= until]
+    wrong = [f"the input kernel is {given.why}"] if given and given.verdict in _WRONG else []
+    difference = next(iter([*wrong, *(f"round {r.round} is {r.why}" for r in mine if r.verdict in _WRONG)]), "")
+    band = None
     if away:
         assert claim.base is not None
         ratio = claim.base / claim.value
-        band = Band(ratio, "x", ratio * (1 - claim.ratio_tolerance), ratio * (1 + claim.ratio_tolerance))
-    entries = [each for each in found.entries if 0 < each.round <= until]
-    given = next((each for each in found.entries if each.round == 0), None)
-    theirs = {each.round: each.published_protocol_ms for each in entries if each.published_protocol_ms}
-    base = given.published_protocol_ms if given else None
-    if not theirs or (away and not base):
-        published = _side(NOT_COMPARABLE, "not measured by the published protocol: --parity was not given, or no time")
-    else:
-        best = min(theirs, key=lambda number: theirs[number])
-        value = base / theirs[best] if away and base else theirs[best]
-        published = _compared(_exactly(value), band, f"round {best}: ")
-    own = {each.round: each for each in entries if each.verdict == "correct" and each.time_ms}
-    ms = {number: each.time_ms.median for number, each in own.items() if each.time_ms}
-    wrong = [each for each in entries if each.verdict in WRONG]
-    difference = f"round {wrong[0].round} is {wrong[0].why}" if wrong else ""
-    if given and given.verdict in WRONG:
-        difference = f"the input kernel is {given.why}"
+        band = _Band(ratio, "x", ratio * (1 - claim.ratio_tolerance), ratio * (1 + claim.ratio_tolerance))
+    published = _best_by_protocol(mine, given.published_protocol_ms if given else None, away=away)
+    judged = _best_by_judge(mine, until, wrong[0] if wrong else "", away=away)
+    return _Reading(row, published, judged, difference, [_folder(source)], band)
+
+
+def _best_by_protocol(rounds: list[Round], base: float | None, *, away: bool) -> _Figure:
+    """Return the fastest round by the published protocol. base: the input kernel's time, ms."""
+    times = {each.round: ms for each in rounds if (ms := each.published_protocol_ms)}
+    if not times or (away and not base):
+        return _none("not measured by the published protocol: --parity was not given, or no time")
+    best = min(times, key=lambda number: times[number])
+    return _Figure(_once(base / times[best] if away and base else times[best]), before=f"round {best}: ")
+
+
+def _best_by_judge(rounds: list[Round], until: int, wrong: str, *, away: bool) -> _Figure:
+    """Return the fastest correct round by the judge. wrong: why the input kernel is, or ""."""
+    own = {each.round: time.median for each in rounds if each.verdict == "correct" and (time := each.time_ms)}
     if not own:
-        judged = _side(DIFFERS, f"no kernel is correct by round {until}: {difference or 'none was judged'}") if wrong \
-            else _side(NOT_COMPARABLE, "not measured: no round has a time")  # fmt: skip
-    elif away and given and given.verdict in WRONG:
-        reason = f"on another machine a ratio to the input kernel is compared, and that kernel is {given.why}"
-        judged = _side(NOT_COMPARABLE, reason)
-    else:
-        best = min(ms, key=lambda number: ms[number])
-        value_of = interval(own[best].over_input) if away else interval(own[best].time_ms)
-        judged = _side(NOT_COMPARABLE, "not measured: no ratio to the input kernel") if value_of is None \
-            else _compared(value_of, band, f"round {best}: ")  # fmt: skip
-    notes = [f"kernels of the folder {bundle.parameters.get('artifacts')}, taken for the published ones"]
-    if away:
-        notes.append(f"compared as a ratio to the input kernel, across machines: {'; '.join(away)}")
-    return _trial_of(claim, bundle, found, band, published, judged, difference, notes)
+        first = next((f"round {each.round} is {each.why}" for each in rounds if each.verdict in _WRONG), "")
+        if not first:
+            return _none("not measured: no round has a time")
+        return _Figure(verdict=DIFFERS, why=f"no kernel is correct by round {until}: {wrong or first}")
+    if away and wrong:
+        what = wrong.replace("the input kernel is", "that kernel is", 1)
+        return _none(f"on another machine a ratio to the input kernel is compared, and {what}")
+    best = min(own, key=lambda number: own[number])
+    (fastest,) = (each for each in rounds if each.round == best)
+    measured = interval(fastest.over_input if away else fastest.time_ms)
+    if measured is None:
+        return _none("not measured: no ratio to the input kernel")
+    return _Figure(measured, before=f"round {best}: ")
 
 
-def _profiled(claim: Claim, bundle: Measured, found: Extra[Profile]) -> Trial:
-    """Judge a profiler's figure: in the dtype that fits as published, in the timed dtype as judged."""
-    kernel = PROFILED[claim.part]
-    band = _band(claim)
-    of: dict[str, Profile] = {each.dtype: each for each in found.entries if each.kernel == kernel}
-    totals = {dtype: told.totals for dtype in DTYPES if (told := of.get(dtype)) and told.state == "profiled"}
-    values = {
-        dtype: figure * claim.scale for dtype, told in totals.items() if (figure := told[claim.metric]) is not None
-    }
-    failed = [f"{told.state.replace('_', ' ')}: {told.why}" for told in of.values() if told.state != "profiled"]
-    why = failed[0] if failed else "the profiler gave no value"
-    published = judged = _side(NOT_COMPARABLE, f"not profiled: {why}")
+def _profile(claim: Claim, source: Source) -> _Reading | None:
+    """Read a profiler's figure: in the dtype that fits as published, in the timed dtype as judged."""
+    row, refused = _beside(claim, source, source.profiles, artifact_study.PROFILE)
+    if row is None or refused:
+        return refused
+    kernel = _PROFILED[claim.part]
+    profiles: dict[str, Profile] = {each.dtype: each for each in artifact_study.profiles(row) if each.kernel == kernel}
+    values = {dtype: _once(value) for dtype in _DTYPES if (value := _total(claim, profiles.get(dtype))) is not None}
+    failed = [f"{each.state.replace('_', ' ')}: {each.why}" for each in profiles.values() if each.state != "profiled"]
+    published = judged = _none(f"not profiled: {failed[0] if failed else 'the profiler gave no value'}")
+    nearest, difference = "", ""
     if values:
-        fits = [d for d, value in values.items() if _compared(_exactly(value), band).verdict == REPRODUCED]
-        nearest = fits[0] if fits else min(values, key=lambda dtype: abs(values[dtype] - band.value))
-        others = ", ".join(f"{dtype} {value:.4g}" for dtype, value in values.items() if dtype != nearest)
-        published = _compared(_exactly(values[nearest]), band, f"{nearest}: ")
-        published = published.model_copy(update={"reason": published.reason + (f"; {others}" if others else "")})
-    if TIMED in values:
-        judged = _compared(_exactly(values[TIMED]), band, f"{TIMED}: ")
-    record = next((r for r in bundle.records.values() if r.number == claim.number and r.variant == kernel), None)
-    difference = ""
-    if record is not None and record.verdict in WRONG:
-        difference = f"the kernel is {record.why}"
-        judged = _side(DIFFERS, f"{difference}: a wrong kernel does other work")
-    elif published.verdict == REPRODUCED and judged.verdict == DIFFERS:
-        difference = f"the published profile fits {nearest}, and the published times are of {TIMED}"
-    away = claim.elsewhere(_values(bundle, found.fingerprint))
-    if claim.kind == "absolute" and away:
-        published, judged = (_other_machine(side, away) for side in (published, judged))
+        nearest = _nearest(claim, values)
+        others = "".join(f"; {', '.join(rest)}" for rest in [
+            [f"{dtype} {each.value:.4g}" for dtype, each in values.items() if dtype != nearest]] if rest)  # fmt: skip
+        published = _Figure(values[nearest], before=f"{nearest}: ", after=others)
+    if _TIMED in values:
+        judged = _Figure(values[_TIMED], before=f"{_TIMED}: ")
+    judged_kernel = next(
+        (each for each in source.solutions if each.row.number == claim.number and each.name == kernel), None
+    )
+    if judged_kernel is not None and judged_kernel.outcome in _WRONG:
+        difference = f"the kernel is {judged_kernel.why}"
+        judged = _Figure(verdict=DIFFERS, why=f"{difference}: a wrong kernel does other work")
+    elif [_verdict(side, _band(claim)).verdict for side in (published, judged)] == [REPRODUCED, DIFFERS]:
+        difference = f"the published profile fits {nearest}, and the published times are of {_TIMED}"
     notes = ["clocks as the machine runs them; the published profile was taken at the profiler's locked clock"]
-    if away and claim.kind == "ratio":
-        notes.append(f"a share, compared across machines: {'; '.join(away)}")
-    return _trial_of(claim, bundle, found, band, published, judged, difference, notes)
+    return _Reading(row, published, judged, difference, notes)
 
 
-# -- the agent study
+def _total(claim: Claim, profile: Profile | None) -> float | None:
+    """Return the profiler's figure in the claim's unit; None without one."""
+    total = profile.totals[claim.metric] if profile and profile.state == "profiled" else None
+    return None if total is None else total * claim.scale
 
 
-def _no_agent(bundle: Measured) -> bool:
-    """Return whether no model wrote a bundle's solutions: they are shipped, or a script's replies."""
-    return bundle.parameters.get("agent") in NO_AGENT or bool(bundle.parameters.get("study", {}).get("scripted"))
+def _nearest(claim: Claim, values: Mapping[str, Interval]) -> str:
+    """Return the dtype whose figure fits the claim, else the one nearest to it."""
+    fits = [dtype for dtype, each in values.items() if word(each.low, each.high, claim) == REPRODUCED]
+    return fits[0] if fits else min(values, key=lambda dtype: abs(values[dtype].value - claim.value))
 
 
-def _meant(claim: Claim, record: Record) -> bool:
-    """Return whether a record is of the claim."""
-    if claim.study == "agent":
-        return (
-            record.arm == claim.variant and not record.control and record.verdict != "" and record.problem == claim.key
-        )
-    return record.number == claim.number and record.variant == claim.variant
+# -- the agent study over all problems
 
 
-def _refused(claim: Claim, bundle: Measured, records: list[Record]) -> str:
-    """Return why a bundle did not measure a claim as the claim says, or ""."""
-    if claim.published_kernels and bundle.shipped:
-        return "its kernels are those that ship here, not the published ones"
-    other = next((r for r in records if r.problem != claim.key), None)
-    if other is not None:
-        return f"its problem is {other.problem}, of other sizes or another dtype than {claim.key}"
-    return next((r.why_not for r in records if r.why_not), "")
+def _mean(claim: Claim, source: Source) -> _Reading | None:
+    """Read the geometric mean of an arm's speedups."""
+    return _over_problems(claim, source, (claim.variant,), lambda mean: mean)
 
 
-def _over_problems(claim: Claim, bundle: Measured) -> Trial | None:
-    """Judge the geometric mean of an arm's speedups, or the gain of one arm over the other, over all problems."""
-    arms = ("with_kb", "baseline") if claim.measure == "gain" else (claim.variant,)
-    by_arm = {arm: _by_problem(bundle, arm) for arm in arms}
+def _gain(claim: Claim, source: Source) -> _Reading | None:
+    """Read the gain of the arm with knowledge over the other, per cent."""
+
+    def gain(knowing: Interval, base: Interval) -> Interval:
+        ratio = knowing.over(base)
+        return Interval(*(100 * (edge - 1) for edge in (ratio.value, ratio.low, ratio.high)))
+
+    return _over_problems(claim, source, ("with_kb", "baseline"), gain)
+
+
+def _over_problems(
+    claim: Claim, source: Source, arms: Iterable[str], figure: Callable[..., Interval]
+) -> _Reading | None:  # fmt: skip
+    """Read a figure of the geometric means of arms over all problems. figure: means -> measured."""
+    by_arm = {arm: _by_problem(source, arm) for arm in arms}
     if not all(by_arm.values()):
         return None
-    records = [r for found in by_arm.values() for rows in found.values() for r in rows]
-    why = next((r.why_not for r in records if r.why_not), "")
+    every = [each for problems in by_arm.values() for repeats in problems.values() for each in repeats]
+    first = every[0].row
+    why = next((each.why_not for each in every if each.why_not), "")
     if why:
-        return _untried(claim, bundle, records[0], why)
+        return _untried(source, why, first)
     means = []
-    for arm, found in by_arm.items():
-        timed = [_together([r.speedups["eager"] for r in rows]) for rows in found.values()
-                 if all(r.verdict == "correct" and "eager" in r.speedups for r in rows)]  # fmt: skip
-        if len(timed) < AGENT_PROBLEMS:
-            reason = f"{arm}: {len(timed)} of {AGENT_PROBLEMS} problems have a correct solution in every repeat"
-            return _untried(claim, bundle, records[0], reason)
+    for arm, problems in by_arm.items():
+        solved = [repeats for repeats in problems.values()
+                  if all(each.outcome == "correct" and "eager" in each.speedups for each in repeats)]  # fmt: skip
+        if len(solved) < _AGENT_PROBLEMS:
+            have = f"{len(solved)} of {_AGENT_PROBLEMS} problems have a correct solution in every repeat"
+            return _untried(source, f"{arm}: {have}", first)
+        timed = [together([each.speedups["eager"] for each in repeats]) for repeats in solved]
         mean = intervals.geometric_mean([{"ratio": t.value, "ci95": [t.low, t.high]} for t in timed])
         means.append(Interval(mean["ratio"], *mean["ci95"]))
-    notes = _notes(claim, bundle, records)
-    away = claim.elsewhere(_values(bundle, records[0].fingerprint))
-    if away:
-        notes.append(f"a ratio, compared across machines: {'; '.join(away)}")
-    measured = means[0]
-    if claim.measure == "gain":
-        gain = means[0].over(means[1])
-        measured = Interval(*(100 * (edge - 1) for edge in (gain.value, gain.low, gain.high)))
-    band = _band(claim)
-    published = _side(NOT_COMPARABLE, NO_PROTOCOL)
-    return _trial_of(claim, bundle, records[0], band, published, _compared(measured, band), "", notes)
+    return _Reading(first, _NO_PROTOCOL, _Figure(figure(*means)), "", _notes(claim, source, every))
 
 
-def _by_problem(bundle: Measured, arm: str) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
-    for record in bundle.records.values():
-        if record.arm == arm and not record.control and record.verdict:
-            found.setdefault(record.problem, []).append(record)
-    return found
+def _by_problem(source: Source, arm: str) -> dict[str, list[Implementation]]:
+    problems: dict[str, list[Implementation]] = {}
+    for each in source.solutions:
+        if each.row.arm == arm and not each.row.control:
+            problems.setdefault(each.problem, []).append(each)
+    return problems
 
 
-def _together(found: list[Interval]) -> Interval:
-    """Combine repeats: their geometric mean, with an interval from the lowest edge to the highest.
-
-    One run's interval does not cover the scatter between runs.
-    """
-    mean = math.exp(sum(math.log(each.value) for each in found) / len(found))
-    return Interval(mean, min(each.low for each in found), max(each.high for each in found))
-
-
-def _notes(claim: Claim, bundle: Measured, records: list[Record]) -> list[str]:
-    notes = []
-    if bundle.parameters.get("solutions"):
-        notes.append(wording.FROM_FOLDER)
-    if claim.published_kernels:
-        notes.append(f"kernels of the folder {bundle.parameters.get('artifacts')}, taken for the published ones")
-    if not all(r.converged for r in records):
-        notes.append("not converged when the time budget ended")
-    if claim.study == "agent" and len({r.key for r in records}) == len({(r.arm, r.problem) for r in records}):
-        notes.append("one run for each problem: the interval does not cover the scatter between runs")
-    return notes
-
-
-def _values(bundle: Measured, fingerprint: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = bundle.fingerprints.get(fingerprint, {}).get("values", {})
-    return found
-
-
-def _untried(claim: Claim, bundle: Measured, found: Record | Extra[Any] | None, reason: str) -> Trial:
-    side = _side(NOT_COMPARABLE, reason)
-    found = found or next(iter(bundle.records.values()), None)
-    return _trial_of(claim, bundle, found, _band(claim), side, side)
-
-
-def _trial_of(
-    claim: Claim, bundle: Measured, found: Record | Extra[Any] | None, band: Band, published: ClaimVerdict,
-    judged: ClaimVerdict, difference: str = "", notes: Iterable[str] = (),
-) -> Trial:  # fmt: skip
-    if found is None:
-        unknown = Stack(label="stack not recorded", pinned=False)
-        return Trial(bundle.name, unknown, "?", band, published, judged)
-    machine = str(_values(bundle, found.fingerprint).get("gpu_name", {}).get("value") or "no GPU")
-    return Trial(bundle.name, stack(bundle, found), machine, band, published, judged, difference, list(notes))
+# Measure of a claim -> how a bundle shows its two figures.
+_READERS: dict[Measure, Callable[[Claim, Source], _Reading | None]] = {
+    "speedup": _kernel,
+    "time": _kernel,
+    "running-best": _running_best,
+    "profile": _profile,
+    "mean": _mean,
+    "gain": _gain,
+}

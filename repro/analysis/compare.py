@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from repro import fingerprint
-from repro.analysis.records import Interval, Measured, Record, stack
+from repro.analysis.records import Implementation, Interval, Source
 from repro.errors import UsageError
 from repro.fingerprint.difference import Difference, differences, same_unit
 from repro.records.comparison import (
@@ -45,14 +45,17 @@ def word(ratio: Interval, noise: float = 0.0, spread: float = 0.0) -> ComparedWo
 
 
 @dataclass(frozen=True)
-class Machines:
+class _Machines:
     """The differences between the machines of two rows. same_unit: both are known to be the same GPU."""
 
     differences: list[Difference]
     same_unit: bool
 
 
-def compare(a: Measured, b: Measured) -> Comparison:
+_Pairs = dict[tuple[str, str], _Machines]
+
+
+def compare(a: Source, b: Source) -> Comparison:
     """Return the comparison, for `--json` and tables.
 
     Speedups compare between any two measurements, times only if no hard field of the machines differs. Of a bundle that
@@ -60,26 +63,33 @@ def compare(a: Measured, b: Measured) -> Comparison:
     """
     if a.verb != b.verb:
         raise UsageError(f"{a.name} is of `{a.verb}` and {b.name} of `{b.verb}`", "they share no row")
-    common = [key for key in a.records if key in b.records]
-    pairs: dict[tuple[str, str], Machines] = {}
-    for key in common:
-        ids = (a.records[key].fingerprint, b.records[key].fingerprint)
-        if ids not in pairs and all(i in side.fingerprints for i, side in zip(ids, (a, b), strict=True)):
-            mine, theirs = a.fingerprints[ids[0]], b.fingerprints[ids[1]]
-            pairs[ids] = Machines(differences(mine, theirs), same_unit(mine, theirs))
-    rows = [_row(a.records[key], b.records[key], pairs) for key in common]
-    measured = {key[0] for key in a.records.keys() | b.records.keys()}
+    common = [(one, b.implementations[key]) for key, one in a.implementations.items() if key in b.implementations]
+    pairs = _machines(a, b, common)
+    rows = [_row(one, other, pairs) for one, other in common]
     return Comparison(
-        schema_version=1, a=_side(a), b=_side(b), rows=rows, only_a=_only(a, b), only_b=_only(b, a),
-        verdict_changes=[VerdictChange(row=r.row, variant=r.variant, verdict=r.verdict, why=r.why)
-                         for r in rows if r.verdict[0] != r.verdict[1]],
-        unmeasured=[MeasuredInNeither(row=key, a=a.unmeasured.get(key, ABSENT), b=b.unmeasured.get(key, ABSENT))
-                    for key in a.unmeasured | b.unmeasured if key not in measured],
-        fingerprints=[ComparedMachines(a=ids[0], b=ids[1], same_unit=found.same_unit,
-                                       differences=[d.to_json() for d in found.differences])
-                      for ids, found in pairs.items()],
-        caveats=_caveats(a, b, pairs, rows),
-    )  # fmt: skip
+        schema_version=1,
+        a=_side(a),
+        b=_side(b),
+        rows=rows,
+        only_a=_only(a, b),
+        only_b=_only(b, a),
+        verdict_changes=[
+            VerdictChange(row=r.row, variant=r.variant, verdict=r.verdict, why=r.why)
+            for r in rows
+            if r.verdict[0] != r.verdict[1]
+        ],
+        unmeasured=_neither(a, b),
+        fingerprints=[
+            ComparedMachines(
+                a=ids[0], b=ids[1], same_unit=pair.same_unit, differences=[d.to_json() for d in pair.differences]
+            )
+            for ids, pair in pairs.items()
+        ],
+        caveats=[
+            *_caveats_of_bundles(a, b),
+            *_caveats_of_machines(pairs, timed=not (a.why_not or b.why_not), rows=rows),
+        ],
+    )
 
 
 def worse(comparison: Comparison) -> bool:
@@ -87,8 +97,21 @@ def worse(comparison: Comparison) -> bool:
     return any(change.verdict[0] == "correct" for change in comparison.verdict_changes)
 
 
-def _side(side: Measured) -> ComparedBundle:
-    stacks = sorted({stack(side, record).label for record in side.records.values()})
+def _ids(a: Implementation, b: Implementation) -> tuple[str, str]:
+    return a.row.fingerprint_id or "", b.row.fingerprint_id or ""
+
+
+def _machines(a: Source, b: Source, common: list[tuple[Implementation, Implementation]]) -> _Pairs:
+    """Return the differences of every pair of machines that measured a common row, where both are recorded."""
+    pairs: _Pairs = {}
+    for ids in dict.fromkeys(_ids(one, other) for one, other in common):
+        mine, theirs = a.fingerprints.get(ids[0]), b.fingerprints.get(ids[1])
+        if mine is not None and theirs is not None:
+            pairs[ids] = _Machines(differences(mine, theirs), same_unit(mine, theirs))
+    return pairs
+
+
+def _side(side: Source) -> ComparedBundle:
     return ComparedBundle(
         bundle=side.name,
         verb=side.verb,
@@ -96,102 +119,114 @@ def _side(side: Measured) -> ComparedBundle:
         started=side.started,
         size=side.parameters.get("size"),
         device=side.parameters.get("device"),
-        stacks=stacks,
+        stacks=sorted({side.stack(each.row).label for each in side.implementations.values()}),
         machines={name: fingerprint.headline(value) for name, value in side.fingerprints.items()},
         measurement=not side.why_not,
         why_not=side.why_not,
     )
 
 
-def _only(one: Measured, other: Measured) -> list[OnlyIn]:
-    """Return the records that only one bundle has, with the other's reason if it planned the row."""
+def _only(one: Source, other: Source) -> list[OnlyIn]:
+    """Return what only one bundle has, with the other's reason if it planned the row."""
     return [
-        OnlyIn(row=r.row, variant=r.variant, reason=other.unmeasured.get(key[0], ABSENT))
-        for key, r in one.records.items()
-        if key not in other.records
+        OnlyIn(row=each.row.row, variant=each.name, reason=other.unmeasured.get(key[0], ABSENT))
+        for key, each in one.implementations.items()
+        if key not in other.implementations
     ]
 
 
-def _row(a: Record, b: Record, pairs: dict[tuple[str, str], Machines]) -> ComparedRow:
+def _neither(a: Source, b: Source) -> list[MeasuredInNeither]:
+    measured = {key[0] for key in a.implementations.keys() | b.implementations.keys()}
+    return [MeasuredInNeither(row=key, a=a.unmeasured.get(key, ABSENT), b=b.unmeasured.get(key, ABSENT))
+            for key in a.unmeasured | b.unmeasured if key not in measured]  # fmt: skip
+
+
+def _row(a: Implementation, b: Implementation, pairs: _Pairs) -> ComparedRow:
     why_not = _why_not(a, b)
     noise = math.hypot(a.noise, b.noise)
-    speedups: dict[str, ComparedSpeedup] = {}
-    time, reason = (None, why_not) if why_not else _time(a, b, noise, pairs.get((a.fingerprint, b.fingerprint)))
-    for name, ours in a.speedups.items() if not why_not else ():
+    time, reason = (None, why_not) if why_not else _time(a, b, noise, pairs.get(_ids(a, b)))
+    return ComparedRow(
+        row=a.row.row, variant=a.name, problem=a.problem, verdict=[a.outcome, b.outcome], why=[a.why, b.why],
+        speedup={} if why_not else _speedups(a, b, noise), time_ms=time, time_reason=reason,
+        converged=[a.converged, b.converged],
+    )  # fmt: skip
+
+
+def _speedups(a: Implementation, b: Implementation, noise: float) -> dict[str, ComparedSpeedup]:
+    speedups = {}
+    for name, ours in a.speedups.items():
         if name in b.speedups:
             theirs = b.speedups[name]
             quotient = theirs.over(ours)
             best = {"baseline": [a.best, b.best]} if name == "best_same_class" else {}
+            # the judge's own clock confirms no speedup of either side
+            unsure = "UNCONFIRMED" in (a.word(name), b.word(name))
             speedups[name] = ComparedSpeedup(
                 a=ours.record(), b=theirs.record(), ratio=quotient.value, ci95=[quotient.low, quotient.high],
-                word=_sure(word(quotient, noise), a.words.get(name), b.words.get(name)), **best,
+                word="AMBIGUOUS" if unsure else word(quotient, noise), **best,
             )  # fmt: skip
-    return ComparedRow(
-        row=a.row, variant=a.variant, problem=a.problem, verdict=[a.verdict, b.verdict], why=[a.why, b.why],
-        speedup=speedups, time_ms=time, time_reason=reason, converged=[a.converged, b.converged],
-    )  # fmt: skip
+    return speedups
 
 
-def _why_not(a: Record, b: Record) -> str:
-    """Return why only the verdicts of two records compare, or ""."""
-    for side, record in (("A", a), ("B", b)):
-        if record.why_not:
-            return f"{side}: {record.why_not}"
-        if record.verdict not in ("", "correct"):
-            return f"{side}: {record.verdict}; only correct solutions have a speed"
+def _why_not(a: Implementation, b: Implementation) -> str:
+    """Return why only the verdicts of two implementations compare, or ""."""
+    for side, each in (("A", a), ("B", b)):
+        if each.why_not:
+            return f"{side}: {each.why_not}"
+        if each.outcome not in ("", "correct"):
+            return f"{side}: {each.outcome}; only correct solutions have a speed"
     return "" if a.problem == b.problem else f"A is of {a.problem}, B of {b.problem}: other sizes or another dtype"
 
 
-def _sure(found: ComparedWord, *judged: str | None) -> ComparedWord:
-    """Return AMBIGUOUS if the judge's own clock confirms no speedup, else `found`."""
-    return "AMBIGUOUS" if "UNCONFIRMED" in judged else found
-
-
-def _time(a: Record, b: Record, noise: float, found: Machines | None) -> tuple[ComparedTime | None, str]:
+def _time(
+    a: Implementation, b: Implementation, noise: float, pair: _Machines | None
+) -> tuple[ComparedTime | None, str]:
     """Return both times (ms), and how they compare, or why they do not.
 
     `ratio` is B over A: under 1, B is faster.
     """
     if a.time_ms is None or b.time_ms is None:
-        sides = " and ".join(side for side, record in (("A", a), ("B", b)) if record.time_ms is None)
+        sides = " and ".join(side for side, each in (("A", a), ("B", b)) if each.time_ms is None)
         return None, f"no time in {sides}"
     apart = ComparedTime(a=a.time_ms.record(), b=b.time_ms.record(), ratio=None, ci95=None, word=None)
-    if found is None:
+    if pair is None:
         return apart, "the machine is not recorded"
-    hard = [f"{d.name} {d.a} and {d.b}" for d in found.differences if d.hard]
+    hard = [f"{d.name} {d.a} and {d.b}" for d in pair.differences if d.hard]
     if hard:
         return apart, f"NOT-COMPARABLE: {'; '.join(hard)}"
     quotient = b.time_ms.over(a.time_ms)
     faster = a.time_ms.over(b.time_ms)
-    spread = 0.0 if found.same_unit else OTHER_GPU
+    spread = 0.0 if pair.same_unit else OTHER_GPU
     return ComparedTime(
         a=apart.a, b=apart.b, ratio=quotient.value, ci95=[quotient.low, quotient.high],
         word=word(faster, noise, spread),
     ), ""  # fmt: skip
 
 
-def _caveats(a: Measured, b: Measured, pairs: dict[tuple[str, str], Machines], rows: list[ComparedRow]) -> list[str]:
-    """Return what a reader must know beside the numbers, one sentence each."""
-    told = [f"{side} ({m.name}) is no measurement: {m.why_not}; only verdicts are compared."
-             for side, m in (("A", a), ("B", b)) if m.why_not]  # fmt: skip
-    timed = not told
-    told += [f"{side} ({m.name}) is {m.status}: not all of its rows were measured."
-              for side, m in (("A", a), ("B", b)) if m.status != "complete"]  # fmt: skip
-    every = {d.name: d for found in pairs.values() for d in found.differences}.values()
-    hard = sorted({d.name for d in every if d.hard})
-    if hard:
-        told.append(f"The machines differ in {', '.join(hard)}: times are shown and not compared, speedups are.")
-    elif timed and not all(found.same_unit for found in pairs.values()):
-        told.append(
-            f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %, and a time that "
-            "differs by less is AMBIGUOUS."
-        )
-    unknown = sorted({d.name for d in every if d.klass == "H" and not d.known})
-    if unknown:
-        told.append(f"Only one side recorded {', '.join(unknown)}: taken as equal.")
-    configured = sorted({d.name for d in every if d.klass == "C"})
-    if configured:
-        told.append(f"Configuration differs ({', '.join(configured)}) and may account for part of a difference.")
-    if timed and any(not all(row.converged) for row in rows):
-        told.append("Rows marked * had not converged when the time budget ended: their intervals are wider.")
-    return told
+def _caveats_of_bundles(a: Source, b: Source) -> list[str]:
+    sides = (("A", a), ("B", b))
+    untimed = [f"{side} ({m.name}) is no measurement: {m.why_not}; only verdicts are compared."
+               for side, m in sides if m.why_not]  # fmt: skip
+    unfinished = [f"{side} ({m.name}) is {m.status}: not all of its rows were measured."
+                  for side, m in sides if m.status != "complete"]  # fmt: skip
+    return untimed + unfinished
+
+
+def _caveats_of_machines(pairs: _Pairs, *, timed: bool, rows: list[ComparedRow]) -> list[str]:
+    """Return what a reader must know of the machines beside the numbers, one sentence each."""
+    every = {d.name: d for pair in pairs.values() for d in pair.differences}.values()
+    hard, unknown, configured = (
+        ", ".join(sorted({d.name for d in every if chosen(d)}))
+        for chosen in (lambda d: d.hard, lambda d: d.klass == "H" and not d.known, lambda d: d.klass == "C")
+    )
+    one_gpu = all(pair.same_unit for pair in pairs.values())
+    caveats = {
+        f"The machines differ in {hard}: times are shown and not compared, speedups are.": bool(hard),
+        f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %, and a time that differs by "
+        "less is AMBIGUOUS.": timed and not hard and not one_gpu,
+        f"Only one side recorded {unknown}: taken as equal.": bool(unknown),
+        f"Configuration differs ({configured}) and may account for part of a difference.": bool(configured),
+        "Rows marked * had not converged when the time budget ended: their intervals are wider.":
+            timed and not all(all(row.converged) for row in rows),
+    }  # fmt: skip
+    return [caveat for caveat, holds in caveats.items() if holds]

@@ -1,33 +1,35 @@
-"""The measurements of a bundle: one record for each solution and torch baseline, with intervals, for every verb.
+"""Bundles as they are compared and drawn: their rows, every solution and torch baseline in them, and their machines.
 
-`compare` and `claims` read bundles only through this module. Times of the CPU, of smoke shapes, of `--trust dev` and of
-a throttled GPU are not measurements: each record says so, with the reason.
+Times of the CPU, of small shapes, of `--trust dev` and of a throttled GPU are not measurements: each implementation
+says so, with the reason.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from repro import fingerprint
 from repro.artifacts import layout
+from repro.bundle import verify
+from repro.bundle.verify import Finding
 from repro.bundle.write import Bundle
 from repro.errors import BundleError, UsageError
 from repro.judge.timing.speedups import noise
-from repro.records.benchmark import Round
 from repro.records.comparison import Figure
 from repro.records.fingerprint import Stack
-from repro.records.profile import Profile
-from repro.records.result import JudgeResult, Parity
+from repro.records.result import JudgeResult
 from repro.records.row import Row
-from repro.records.verdict import Ratio, Summary
+from repro.records.verdict import Ratio, SpeedWord, Summary, Verdict
 from repro.studies import artifact_study, evaluation
 
 VERBS = ("run", "evaluate", "benchmark")
+NOT_STARTED = "the run ended before it"
 # The edges of an interval of zero width may differ from its value by some roundings.
-ROUNDING = 1e-9
-E = TypeVar("E", Round, Profile)
+_ROUNDING = 1e-9
+Fingerprint = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -62,127 +64,240 @@ def interval(found: Summary | Ratio | None) -> Interval | None:
         return None
     value, name = (found.median, "median") if isinstance(found, Summary) else (found.ratio, "ratio")
     low, high = found.ci95
-    if not (0 < low <= value * (1 + ROUNDING) and value <= high * (1 + ROUNDING) and math.isfinite(high)):
+    if not (0 < low <= value * (1 + _ROUNDING) and value <= high * (1 + _ROUNDING) and math.isfinite(high)):
         raise BundleError(f"a {name} outside of its interval", f"{value} in [{low}, {high}]")
     return Interval(value, min(low, value), max(high, value))
 
 
+def together(repeats: list[Interval]) -> Interval:
+    """Combine repeats: their geometric mean, with an interval from the lowest edge to the highest.
+
+    One run's interval does not cover the scatter between runs.
+    """
+    mean = math.exp(sum(math.log(repeat.value) for repeat in repeats) / len(repeats))
+    return Interval(mean, min(repeat.low for repeat in repeats), max(repeat.high for repeat in repeats))
+
+
 @dataclass(frozen=True)
-class Record:
+class Implementation:
     """One solution, or one torch baseline, of one row.
 
-    key: equal for the same thing in two bundles. problem: the problem's key (`L1_36@bf16`). verdict: "" for a baseline.
-    speedups: baseline -> solution's speedup over it. words: baseline -> the judge's word. best: the baseline of
-    `best_same_class`. noise: how far from 1 the row's A/A control reaches, as a log. parity: what the published
-    protocol gave in this row (`judge.timing.published_protocol.measure`), or None. judged_ms: median time (ms) of every
-    variant of the row.
+    key: equal for the same thing in two bundles. verdict: None for a baseline. speedups: baseline -> speedup over it.
     why_not: why its times are not a measurement, or "".
     """
 
     key: tuple[str, str]
-    row: str
-    problem: str
-    variant: str
-    verdict: str = ""
-    why: str = ""
-    time_ms: Interval | None = None
+    row: Row
+    result: JudgeResult
+    name: str
+    why_not: str
+    time_ms: Interval | None
+    verdict: Verdict | None = None
     speedups: dict[str, Interval] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
-    best: str = ""
-    arm: str = ""
-    control: bool = False
-    number: int | None = None
-    noise: float = 0.0
-    converged: bool = True
-    parity: Parity | None = None
-    judged_ms: dict[str, float] = field(default_factory=dict)
-    fingerprint: str = ""
-    why_not: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """Return its verdict; "" for a baseline."""
+        return self.verdict.verdict if self.verdict else ""
+
+    @property
+    def why(self) -> str:
+        """Return why it is not correct, or ""."""
+        return evaluation.line(self.verdict) if self.verdict and self.verdict.verdict != "correct" else ""
+
+    @property
+    def problem(self) -> str:
+        """Return the key of its problem (`L1_36@bf16`)."""
+        return next((verdict.problem for verdict in [self.verdict, *self.result.results] if verdict), self.row.problem)
+
+    @property
+    def best(self) -> str:
+        """Return the name of the best torch baseline of its class, or ""."""
+        best = self.verdict.speedup.get("best_same_class") if self.verdict else None
+        return (best.baseline or "") if best else ""
+
+    @property
+    def timed(self) -> bool:
+        """Return whether it is correct and has a time that is a measurement."""
+        return self.outcome == "correct" and not self.why_not and self.time_ms is not None
+
+    @property
+    def noise(self) -> float:
+        """Return how far from 1 the row's A/A control reaches, as a log."""
+        return noise(self.result.timing.aa)
+
+    @property
+    def converged(self) -> bool:
+        """Return whether the row's intervals were narrow enough before its time budget ended."""
+        return self.result.timing.status != "not_converged"
 
     @property
     def published_ms(self) -> dict[str, float | None]:
         """Return the row's times (ms) by the published protocol, of each variant."""
-        return self.parity.times_ms if self.parity else {}
+        return self.result.parity.times_ms if self.result.parity else {}
+
+    def word(self, over: str) -> SpeedWord | None:
+        """Return the judge's word on its speedup over a baseline."""
+        speedup = self.verdict.speedup.get(over) if self.verdict else None
+        return speedup.word if speedup else None
+
+
+def medians(result: JudgeResult) -> dict[str, float]:
+    """Return the median time (ms) of every solution and baseline of a row that has one."""
+    solutions = {verdict.solution: verdict.time_ms.median for verdict in result.results if verdict.time_ms}
+    return solutions | {name: baseline.time_ms.median for name, baseline in result.baselines.items()}
 
 
 @dataclass(frozen=True)
-class Extra(Generic[E]):
-    """What `benchmark` measured of an artifact beside its kernels: its rounds, or its profiles.
-
-    why_not: why nothing in it is a measurement, or "".
-    """
-
-    entries: list[E]
-    fingerprint: str = ""
-    why_not: str = ""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A whole bundle.
+class Source:
+    """A whole bundle. letter: what names it in a document.
 
     unmeasured: key of a row -> why none of it was judged. why_not: why none of its times is a measurement, or "".
-    rounds, profiles: by the number of the artifact.
+    rounds, profiles: the rows of `benchmark` beside its kernels, by the number of the artifact.
     """
 
-    name: str
-    verb: str
-    parameters: dict[str, Any]
-    started: str
-    status: str
-    records: dict[tuple[str, str], Record]
-    unmeasured: dict[str, str]
-    fingerprints: dict[str, dict[str, Any]]
+    bundle: Bundle
+    letter: str
+    rows: dict[str, Row]
+    fingerprints: dict[str, Fingerprint]
     why_not: str
-    rounds: dict[int, Extra[Round]] = field(default_factory=dict)
-    profiles: dict[int, Extra[Profile]] = field(default_factory=dict)
+    implementations: dict[tuple[str, str], Implementation] = field(default_factory=dict)
+    unmeasured: dict[str, str] = field(default_factory=dict)
+    rounds: dict[int, Row] = field(default_factory=dict)
+    profiles: dict[int, Row] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return the bundle's name."""
+        return self.bundle.name
+
+    @property
+    def verb(self) -> str:
+        """Return the verb that left it."""
+        return str(self.bundle.manifest["verb"])
+
+    @property
+    def status(self) -> str:
+        """Return how its run ended."""
+        return str(self.bundle.manifest["status"])
+
+    @property
+    def error(self) -> str:
+        """Return why its run ended early, or ""."""
+        return str(self.bundle.manifest.get("error") or "")
+
+    @property
+    def started(self) -> str:
+        """Return when its run began."""
+        return str(self.bundle.manifest.get("started", ""))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return what its run was asked for."""
+        parameters: dict[str, Any] = self.bundle.manifest["parameters"]
+        return parameters
+
+    @property
+    def plan(self) -> list[str]:
+        """Return its planned rows."""
+        plan: list[str] = self.bundle.manifest["plan"]
+        return plan
+
+    @property
+    def done(self) -> list[Row]:
+        """Return its measured rows, in plan order."""
+        planned = (self.rows.get(name) for name in self.plan)
+        return [row for row in planned if row and row.status == "done"]
+
+    @property
+    def solutions(self) -> list[Implementation]:
+        """Return every judged solution, in plan order."""
+        return [each for each in self.implementations.values() if each.verdict]
 
     @property
     def shipped(self) -> bool:
         """Return whether a kernel of it ships with the project. A bundle that does not say so counts as such."""
         return bool(self.parameters.get("shipped", True))
 
+    @property
+    def timed(self) -> bool:
+        """Return whether its times are a measurement."""
+        return self.verb in VERBS and not self.why_not
 
-def read(bundle: Bundle) -> Measured:
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether it ran on a GPU."""
+        return self.parameters.get("device") == "cuda"
+
+    @property
+    def machine(self) -> str:
+        """Return the GPU's name, or that there was none."""
+        names = [str(value(found, "gpu_name") or "no GPU") for found in self.fingerprints.values()]
+        return "; ".join(dict.fromkeys(names)) or "not recorded"
+
+    @cached_property
+    def failed(self) -> list[Finding]:
+        """Return the checks of `repro verify` that it fails."""
+        return failed(self.bundle)
+
+    def stack(self, row: Row | None) -> Stack:
+        """Return the software that measured a row, or a label that it was not recorded."""
+        found = self.fingerprints.get((row and row.fingerprint_id) or "")
+        return fingerprint.stack(found) if found else Stack(label="stack not recorded", pinned=False)
+
+    def values(self, row: Row | None) -> Fingerprint:
+        """Return the values of the fingerprint of a row."""
+        values: Fingerprint = self.fingerprints.get((row and row.fingerprint_id) or "", {}).get("values", {})
+        return values
+
+
+def value(found: Fingerprint, name: str) -> Any:
+    """Return a value of a fingerprint; None where there is none."""
+    return found["values"].get(name, {}).get("value")
+
+
+def failed(bundle: Bundle) -> list[Finding]:
+    """Return the checks of `repro verify` that a bundle fails. Rows that an unfinished run lacks are no damage."""
+    findings = verify.verify(bundle.path).failed
+    unfinished = () if bundle.manifest["status"] == "complete" else ("planned against done",)
+    return [check for name, check in findings.items() if name not in unfinished]
+
+
+def read(bundle: Bundle) -> Source:
     """Read a bundle. Raises UsageError if its verb measures no times, BundleError if its rows are damaged."""
-    manifest = bundle.manifest
-    parameters = manifest["parameters"]
-    if manifest["verb"] not in VERBS:
-        raise UsageError(
-            f"{bundle.path} is a bundle of `{manifest['verb']}`", "it holds no solution's times",
-            f"Name bundles of {', '.join(VERBS)}.",
-        )  # fmt: skip
-    records: dict[tuple[str, str], Record] = {}
-    unmeasured: dict[str, str] = {}
-    rounds: dict[int, Extra[Round]] = {}
-    profiles: dict[int, Extra[Profile]] = {}
-    why_not = _no_measurement(parameters)
-    rows = _rows(bundle)
-    for name in manifest["plan"]:
+    verb = bundle.manifest["verb"]
+    if verb not in VERBS:
+        what, advice = "it holds no solution's times", f"Name bundles of {', '.join(VERBS)}."
+        raise UsageError(f"{bundle.path} is a bundle of `{verb}`", what, advice)
+    return source(bundle)
+
+
+def source(bundle: Bundle, letter: str = "") -> Source:
+    """Read a bundle of any verb. Raises BundleError if its rows are damaged."""
+    rows, why_not = _rows(bundle), _no_measurement(bundle.manifest["parameters"])
+    found = Source(bundle, letter, rows, bundle.fingerprints(), why_not)
+    for name in found.plan if found.verb in VERBS else []:
         row = rows.get(name)
-        if row is None:
-            number = layout.number(name) if manifest["verb"] == "benchmark" else None
-            unmeasured[name if number is None else str(number)] = str(
-                manifest.get("error") or "the run ended before it"
-            )
-        elif row.status != "done":
-            unmeasured[_key(row)] = f"{row.status}: {row.error}"
+        if row is None or row.status != "done":
+            key, why = _lost(found, name, row)
+            found.unmeasured[key] = why
         elif row.profiled and row.number is not None:
-            profiles[row.number] = Extra(row.profiled.profiles, row.fingerprint_id or "", why_not)
+            found.profiles[row.number] = row
         elif row.judged is None:
             raise BundleError(f"row {name} of {bundle.path} is damaged", "it is done and holds no verdict")
         elif row.rounds is not None and row.number is not None:
-            told = why_not or row.judged.no_measurement
-            rounds[row.number] = Extra(artifact_study.rounds(row), row.fingerprint_id or "", told)
+            found.rounds[row.number] = row
         else:
-            try:
-                records |= {record.key: record for record in _records(row, row.judged, why_not)}
-            except BundleError as error:
-                raise BundleError(f"row {name} of {bundle.path} is damaged", str(error)) from error
-    return Measured(
-        bundle.name, manifest["verb"], parameters, str(manifest.get("started", "")), manifest["status"], records,
-        unmeasured, bundle.fingerprints(), why_not, rounds, profiles,
-    )  # fmt: skip
+            _add(found, row, row.judged)
+    return found
+
+
+def _lost(found: Source, name: str, row: Row | None) -> tuple[str, str]:
+    """Return the key of a row that was not measured, and why it was not."""
+    if row is not None:
+        return _key(row), f"{row.status}: {row.error}"
+    number = layout.number(name) if found.verb == "benchmark" else None
+    return name if number is None else str(number), found.error or NOT_STARTED
 
 
 def _rows(bundle: Bundle) -> dict[str, Row]:
@@ -209,46 +324,31 @@ def _key(row: Row) -> str:
     return str(row.number) if alone else row.row
 
 
-def _records(row: Row, result: JudgeResult, why_not: str) -> list[Record]:
-    key, aa = _key(row), result.timing.aa
-    shared = Record(
-        (key, ""), row.row, row.problem, "", arm=row.arm or "", control=row.control, number=row.number,
-        noise=noise(aa), converged=result.timing.status != "not_converged",
-        parity=result.parity, judged_ms=_medians(result), fingerprint=row.fingerprint_id or "",
+def _add(found: Source, row: Row, result: JudgeResult) -> None:
+    """Add the solutions and baselines of a row. Raises BundleError, which names the row, if one is damaged."""
+    try:
+        solutions = [_solution(row, result, verdict, found.why_not) for verdict in result.results]
+        why_not = solutions[0].why_not if solutions else found.why_not or result.no_measurement
+        baselines = [Implementation((_key(row), name), row, result, name, why_not, interval(baseline.time_ms))
+                     for name, baseline in result.baselines.items()]  # fmt: skip
+    except BundleError as error:
+        raise BundleError(f"row {row.row} of {found.bundle.path} is damaged", str(error)) from error
+    found.implementations.update({each.key: each for each in solutions + baselines})
+
+
+def _solution(row: Row, result: JudgeResult, verdict: Verdict, why_not: str) -> Implementation:
+    # There is one solution a row, except for artifacts; where the row identifies it, its name is left out of the key.
+    named = len(result.results) > 1 or row.number is not None
+    speedups = {name: interval(ratio) for name, ratio in verdict.speedup.items()}
+    return Implementation(
+        (_key(row), verdict.solution if named else ""), row, result, verdict.solution,
+        why_not or _untimed(result, verdict), interval(verdict.time_ms), verdict,
+        {name: ratio for name, ratio in speedups.items() if ratio is not None},
     )  # fmt: skip
-    found = []
-    for entry in result.results:
-        # There is one solution a row, except for artifacts; where the row identifies it, its name is left out of the
-        # key.
-        variant = entry.solution if len(result.results) > 1 or row.number is not None else ""
-        untold = "" if entry.measurement else result.no_measurement or "the row is not a measurement"
-        dev = "it was judged with --trust dev, whose results are no verdicts" if entry.trust == "dev" else ""
-        speedups = {name: interval(ratio) for name, ratio in entry.speedup.items()}
-        best = entry.speedup.get("best_same_class")
-        found.append(replace(
-            shared, key=(key, variant), problem=entry.problem, variant=entry.solution, verdict=entry.verdict,
-            why="" if entry.verdict == "correct" else evaluation.line(entry), time_ms=interval(entry.time_ms),
-            speedups={name: ratio for name, ratio in speedups.items() if ratio is not None},
-            words={name: ratio.word for name, ratio in entry.speedup.items() if ratio.word},
-            best=(best.baseline or "") if best else "", why_not=why_not or untold or dev,
-        ))  # fmt: skip
-    problem = result.results[0].problem if result.results else row.problem
-    whole = found[0].why_not if found else why_not or result.no_measurement
-    for name, baseline in result.baselines.items():
-        found.append(replace(shared, key=(key, name), problem=problem, variant=name,
-                             time_ms=interval(baseline.time_ms), why_not=whole))  # fmt: skip
-    return found
 
 
-def _medians(result: JudgeResult) -> dict[str, float]:
-    """Return the median time (ms) of every solution and baseline of a row that has one."""
-    ours = {entry.solution: entry.time_ms.median for entry in result.results if entry.time_ms}
-    return ours | {name: baseline.time_ms.median for name, baseline in result.baselines.items()}
-
-
-def stack(measured: Measured, record: Record | Extra[Any]) -> Stack:
-    """Return `fingerprint.stack` of the machine that measured a record, or a label that it was not recorded."""
-    found = measured.fingerprints.get(record.fingerprint)
-    if found is None:
-        return Stack(label="stack not recorded", pinned=False)
-    return fingerprint.stack(found)
+def _untimed(result: JudgeResult, verdict: Verdict) -> str:
+    """Return why a solution's own times are no measurement, or ""."""
+    if not verdict.measurement:
+        return result.no_measurement or "the row is not a measurement"
+    return "it was judged with --trust dev, whose results are no verdicts" if verdict.trust == "dev" else ""

@@ -6,27 +6,25 @@ averaged first and resampled within their problem.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from repro.judge.timing.intervals import student
 
-RESAMPLES = 10_000
-SEED = 20251121
-# Up to this many problems all sign patterns are counted: 2 ** 12 of them.
-EXACT = 12
-SIGN_FLIPS = 100_000
+_RESAMPLES = 10_000
+_SEED = 20251121
+# All sign patterns are counted where there are no more than this, else this number of them is drawn.
+_SIGN_FLIPS = 100_000
 FAST_P = (1.0, 1.5, 2.0)
-POWER, LEVEL = 0.8, 0.05
+_POWER, _LEVEL = 0.8, 0.05
 # Ratios for which the needed number of problems is reported: the published gain, and a smaller one.
-ASKED = (1.10, 1.17)
-ROUNDING = 1e-9
+_ASKED = (1.10, 1.17)
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -44,138 +42,168 @@ class Observation:
         return math.log(self.speedup) if self.speedup else 0.0
 
 
-def geometric_mean(values: list[float]) -> float | None:
+class Speeds(NamedTuple):
+    """Geometric means of speedups: with a failure as 1x, and of correct solutions alone; how many are correct, of n."""
+
+    fail_is_1: float | None = None
+    correct_only: float | None = None
+    correct: int = 0
+    n: int | None = None
+
+
+@dataclass(frozen=True)
+class ArmSpeeds:
+    """The speedups of an arm. Overall means weigh problems equally, whatever their repeats.
+
+    fast_p: p -> share of problems that are correct and more than p times as fast as the baseline; a failure is 0.
+    """
+
+    problems: dict[str, Speeds] = field(default_factory=dict)
+    overall: Speeds = Speeds()
+    fast_p: dict[float, float | None] = field(default_factory=dict)
+
+
+class SignFlip(NamedTuple):
+    """A two-sided p-value. exact: whether all signs were counted."""
+
+    p: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two arms on the problems that both have.
+
+    ratio: of geometric means (a failure is 1x). ci95 resamples problems and repeats within them; t_ci95 takes the
+    problems' differences as normal. Neither covers what all jobs share: one machine, one week, one model. differences:
+    problem -> ratio; up, down: how many are over and under 1. sd: of the logs; detectable: ratio that 80 % of such
+    studies would find; needed: ratio -> pairs that would find it.
+    """
+
+    base: str
+    other: str
+    n: int
+    ratio: float
+    differences: dict[str, float]
+    up: int
+    down: int
+    ci95: list[float] | None
+    sign_flip: SignFlip
+    t_ci95: list[float] | None = None
+    sd: float | None = None
+    detectable: float | None = None
+    needed: dict[str, int] = field(default_factory=dict)
+
+
+def _geometric_mean(values: list[float]) -> float | None:
     """Return the geometric mean, or None without values. Raises ValueError for one that is not positive."""
     return statistics.geometric_mean(values) if values else None
 
 
-def by_problem(observations: list[Observation], arm: str) -> dict[str, list[Observation]]:
+def _by_problem(observations: list[Observation], arm: str) -> dict[str, list[Observation]]:
     """Return the observations of an arm by problem, in their order."""
-    found: dict[str, list[Observation]] = {}
-    for each in observations:
-        if each.arm == arm:
-            found.setdefault(each.problem, []).append(each)
-    return found
+    problems: dict[str, list[Observation]] = {}
+    for observation in observations:
+        if observation.arm == arm:
+            problems.setdefault(observation.problem, []).append(observation)
+    return problems
 
 
-def arm(observations: list[Observation], name: str) -> dict[str, Any]:
-    """Return the means of an arm.
-
-    {"problems": {problem: {"fail_is_1", "correct_only", "correct", "n"}}, "fail_is_1", "correct_only", "correct", "n",
-    "fast_p": {p: share}}. Overall means weigh problems equally, whatever their repeats.
-    """
-    problems: dict[str, Any] = {}
-    for problem, each in by_problem(observations, name).items():
-        correct = [o.speedup for o in each if o.speedup]
-        problems[problem] = {
-            "fail_is_1": math.exp(sum(o.log for o in each) / len(each)),
-            "correct_only": geometric_mean(correct),
-            "correct": len(correct),
-            "n": len(each),
-        }
-    return {
-        "problems": problems,
-        "fail_is_1": geometric_mean([p["fail_is_1"] for p in problems.values()]),
-        "correct_only": geometric_mean([p["correct_only"] for p in problems.values() if p["correct_only"]]),
-        "correct": sum(p["correct"] for p in problems.values()),
-        "n": sum(p["n"] for p in problems.values()),
-        "fast_p": {f"{p:g}": fast_p(observations, name, p) for p in FAST_P},
-    }
+def arm(observations: list[Observation], name: str) -> ArmSpeeds:
+    """Return the means of an arm."""
+    problems = {problem: _speeds(repeats) for problem, repeats in _by_problem(observations, name).items()}
+    overall = Speeds(
+        _geometric_mean([each.fail_is_1 for each in problems.values() if each.fail_is_1]),
+        _geometric_mean([each.correct_only for each in problems.values() if each.correct_only]),
+        sum(each.correct for each in problems.values()),
+        sum(each.n or 0 for each in problems.values()),
+    )
+    return ArmSpeeds(problems, overall, {p: _fast_p(observations, name, p) for p in FAST_P})
 
 
-def fast_p(observations: list[Observation], name: str, p: float) -> float | None:
-    """Return the share of problems solved correctly and more than p times as fast as the baseline; a failure is 0."""
-    shares = [sum(1 for o in each if o.speedup and o.speedup > p) / len(each)
-              for each in by_problem(observations, name).values()]  # fmt: skip
+def _speeds(repeats: list[Observation]) -> Speeds:
+    correct = [each.speedup for each in repeats if each.speedup]
+    mean = math.exp(sum(each.log for each in repeats) / len(repeats))
+    return Speeds(mean, _geometric_mean(correct), len(correct), len(repeats))
+
+
+def _fast_p(observations: list[Observation], name: str, p: float) -> float | None:
+    shares = [sum(1 for each in repeats if each.speedup and each.speedup > p) / len(repeats)
+              for repeats in _by_problem(observations, name).values()]  # fmt: skip
     return sum(shares) / len(shares) if shares else None
 
 
-def paired(observations: list[Observation], base: str, other: str) -> dict[str, Any] | None:
-    """Compare `other` with `base` on the problems that both have; None if they share no problem.
-
-    The result holds the ratio of geometric means (a failure is 1x), its 95 % intervals, p-value and power. ci95
-    resamples problems and repeats within them; t_ci95 takes the problems' differences as normal. Neither covers what
-    all jobs share: one machine, one week, one model.
-    """
-    left, right = by_problem(observations, base), by_problem(observations, other)
+def paired(observations: list[Observation], base: str, other: str) -> Paired | None:
+    """Compare `other` with `base` on the problems that both have; None if they share no problem."""
+    left, right = _by_problem(observations, base), _by_problem(observations, other)
     shared = [problem for problem in left if problem in right]
     if not shared:
         return None
-    pairs = [([o.log for o in left[p]], [o.log for o in right[p]]) for p in shared]
+    n = len(shared)
+    pairs = [([each.log for each in left[p]], [each.log for each in right[p]]) for p in shared]
     differences = [sum(b) / len(b) - sum(a) / len(a) for a, b in pairs]
-    mean, spread = float(np.mean(differences)), _deviation(differences)
-    found: dict[str, Any] = {
-        "base": base,
-        "other": other,
-        "n": len(shared),
-        "ratio": math.exp(mean),
-        "differences": dict(zip(shared, map(math.exp, differences), strict=True)),
-        "up": sum(d > ROUNDING for d in differences),
-        "down": sum(d < -ROUNDING for d in differences),
-        "ci95": bootstrap(pairs),
-        "t_ci95": None,
-        "sign_flip": sign_flip(differences),
-        "sd": spread,
-        "detectable": None,
-        "needed": {},
-    }
-    if spread is not None:
-        half = student(1 - LEVEL / 2, len(shared) - 1) * spread / math.sqrt(len(shared))
-        found["t_ci95"] = [math.exp(mean - half), math.exp(mean + half)]
-        found["detectable"] = detectable(spread, len(shared))
-        found["needed"] = {f"{ratio:.2f}": needed(spread, ratio) for ratio in ASKED}
-    return found
+    mean = float(np.mean(differences))
+    found = Paired(
+        base, other, n, math.exp(mean), dict(zip(shared, map(math.exp, differences), strict=True)),
+        sum(d > _ROUNDING for d in differences), sum(d < -_ROUNDING for d in differences), _bootstrap(pairs),
+        sign_flip(differences),
+    )  # fmt: skip
+    if n < 2:
+        return found
+    spread = float(np.std(differences, ddof=1))
+    half = student(1 - _LEVEL / 2, n - 1) * spread / math.sqrt(n)
+    power = {"t_ci95": [math.exp(mean - half), math.exp(mean + half)], "sd": spread,
+             "detectable": detectable(spread, n),
+             "needed": {f"{ratio:.2f}": _needed(spread, ratio) for ratio in _ASKED}}  # fmt: skip
+    return Paired(**vars(found) | power)
 
 
-def _deviation(values: list[float]) -> float | None:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-
-def bootstrap(pairs: list[tuple[list[float], list[float]]]) -> list[float] | None:
+def _bootstrap(pairs: list[tuple[list[float], list[float]]]) -> list[float] | None:
     """Return the 95 % interval of exp(mean difference), by resampling problems and the repeats within each.
 
     pairs: log speedups of both arms, one pair for each problem. The percentiles are moved outwards, so that an interval
     over few problems is as wide as Student's (Hesterberg 2015, expanded percentile interval). None for fewer than two
-    problems.
+    problems. scipy's bootstrap resamples no repeats within problems.
     """
     n = len(pairs)
     if n < 2:
         return None
-    generator = np.random.default_rng(SEED)
+    generator = np.random.default_rng(_SEED)
     # Every place of a resample may hold any problem, each time with repeats of its own.
-    table = np.empty((n, RESAMPLES, n))
+    table = np.empty((n, _RESAMPLES, n))
     for at, (base, other) in enumerate(pairs):
         ours, theirs = (
-            np.asarray(logs)[generator.integers(0, len(logs), (RESAMPLES, n, len(logs)))].mean(2)
+            np.asarray(logs)[generator.integers(0, len(logs), (_RESAMPLES, n, len(logs)))].mean(2)
             for logs in (base, other)
         )
         table[at] = theirs - ours
-    chosen = generator.integers(0, n, (RESAMPLES, n))
-    means = table[chosen, np.arange(RESAMPLES)[:, None], np.arange(n)[None, :]].mean(1)
-    tail = special.ndtr(-student(1 - LEVEL / 2, n - 1) * math.sqrt(n / (n - 1)))
+    chosen = generator.integers(0, n, (_RESAMPLES, n))
+    means = table[chosen, np.arange(_RESAMPLES)[:, None], np.arange(n)[None, :]].mean(1)
+    tail = special.ndtr(-student(1 - _LEVEL / 2, n - 1) * math.sqrt(n / (n - 1)))
     low, high = np.percentile(means, [100 * tail, 100 * (1 - tail)])
     return [math.exp(low), math.exp(high)]
 
 
-def sign_flip(differences: list[float]) -> dict[str, Any]:
-    """Return {"p", "exact"}: the two-sided p-value of the mean if the sign of each difference were random."""
-    values = np.asarray(differences)
-    seen = abs(values.sum()) - ROUNDING
-    if len(differences) <= EXACT:
-        signs = np.asarray(list(itertools.product((-1, 1), repeat=len(differences))))
-        return {"p": float(np.mean(np.abs(signs @ values) >= seen)), "exact": True}
-    signs = np.random.default_rng(SEED).choice((-1, 1), (SIGN_FLIPS, len(differences)))
-    extreme = int(np.sum(np.abs(signs @ values) >= seen))
-    return {"p": (extreme + 1) / (SIGN_FLIPS + 1), "exact": False}
+def sign_flip(differences: list[float]) -> SignFlip:
+    """Return the two-sided p-value of the mean if the sign of each difference were random."""
+    from scipy import stats  # most of a second, which other reports need not
+
+    if len(differences) < 2:  # either sign is as far from 0
+        return SignFlip(1.0, exact=True)
+    # A difference of a rounding is none: ties of sign patterns must count as ties.
+    values = [round(difference, 12) for difference in differences]
+    test = stats.permutation_test((values,), np.mean, permutation_type="samples", n_resamples=_SIGN_FLIPS,
+                                  rng=np.random.default_rng(_SEED))  # fmt: skip
+    return SignFlip(float(test.pvalue), 2 ** len(differences) <= _SIGN_FLIPS)
 
 
 def detectable(deviation: float, n: int) -> float:
     """Return the ratio that n problems with this spread would find at the 5 % level with a chance of 80 %."""
-    quantiles = student(1 - LEVEL / 2, n - 1) + student(POWER, n - 1)
+    quantiles = student(1 - _LEVEL / 2, n - 1) + student(_POWER, n - 1)
     return math.exp(quantiles * deviation / math.sqrt(n))
 
 
-def needed(deviation: float, ratio: float) -> int:
+def _needed(deviation: float, ratio: float) -> int:
     """Return how many problems would find `ratio` at the 5 % level with a chance of 80 %."""
-    quantiles = float(special.ndtri(1 - LEVEL / 2) + special.ndtri(POWER))
+    quantiles = float(special.ndtri(1 - _LEVEL / 2) + special.ndtri(_POWER))
     return math.ceil((quantiles * deviation / math.log(ratio)) ** 2)

@@ -10,12 +10,11 @@ from repro.bundle.checks import Check, Skip
 from repro.bundle.evidence import Evidence
 from repro.records.result import JudgeResult
 from repro.records.verdict import Verdict
-from repro.system.jsonio import Json
 
 # Samples are stored with six decimals of a millisecond.
 _ROUNDED_MS = 1e-6
-# The layouts of report.json that `report` reads. 1: the facts of the bundle. 2: a document, the facts under `reports`.
-_REPORT_SCHEMAS = (1, 2)
+# The layout of report.json that `report` reads: a document, whose `verdicts` are those of the rows.
+_REPORT_SCHEMA = 3
 
 
 def _statuses(bundle: Evidence) -> list[str]:
@@ -94,37 +93,20 @@ def _report(bundle: Evidence) -> list[str]:
     if bundle.report is None:
         raise Skip("no report was drawn")
     version = bundle.report.get("schema_version")
-    if version not in _REPORT_SCHEMAS:
-        raise Skip(f"a report of schema {version}, this check knows {' and '.join(map(str, _REPORT_SCHEMAS))}")
-    # a bundle of several kinds of GPUs has a part for each
-    parts = [bundle.report] if version == 1 else bundle.report["reports"]
+    if version != _REPORT_SCHEMA:
+        raise Skip(f"a report of schema {version}, this check knows {_REPORT_SCHEMA}")
     rows = [bundle.records[name] for name in bundle.plan if name in bundle.records]
     counts = {"planned": len(bundle.plan), "finished": sum(row.status == "done" for row in rows)}
-    drawn = {name: sum(part.get(name, 0) for part in parts) for name in counts}
+    drawn = bundle.report["headline"]
     wrong = [f"{name} is {drawn[name]} in the report and {count} in the rows"
              for name, count in counts.items() if drawn[name] != count]  # fmt: skip
-    if any({"arms", "artifacts"} & part.keys() for part in parts) and not _same_verdicts(bundle, parts):
+    judged = sorted((name, entry.solution, entry.verdict, str(entry.time_ms.median if entry.time_ms else None))
+                    for name, entry, _ in _judged(bundle))  # fmt: skip
+    shown = sorted((each["row"], each["solution"], each["verdict"], str(each["time_ms"] and float(each["time_ms"])))
+                   for each in bundle.report["verdicts"])  # fmt: skip
+    if judged != shown:
         wrong.append("verdicts or times are not those of the rows")
     return wrong
-
-
-def _same_verdicts(bundle: Evidence, parts: list[Json]) -> bool:
-    judged = [str((e.verdict, e.time_ms.median if e.time_ms else None)) for _, e, _ in _judged(bundle)]
-    shown = [str((verdict, ms and float(ms))) for part in parts for verdict, ms in _shown(part)]
-    return sorted(judged) == sorted(shown)
-
-
-def _shown(_report: Json) -> Iterator[tuple[str, float | None]]:
-    """Yield (verdict, median) of every solution in a report."""
-    for entry in (entry for arm in _report.get("arms", []) for entry in arm["entries"]):
-        if entry["verdict"] != "not measured":
-            yield entry["verdict"], entry["solution_ms"]
-    for artifact in _report.get("artifacts", []):
-        for kernel in artifact["kernels"].values():
-            yield kernel["verdict"], kernel["ms"]
-        for entry in artifact.get("rounds", []):
-            if entry["verdict"] != "not measured":
-                yield entry["verdict"], (entry["time_ms"] or {}).get("median")
 
 
 ABOUT_RECORDS: dict[str, Check] = {

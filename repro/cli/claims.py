@@ -28,8 +28,8 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     from repro.analysis import claims as replication
     from repro.analysis import published, records
     from repro.artifacts import sources
-    from repro.report import claims as drawn
     from repro.report import output as reports
+    from repro.report import terminal
     from repro.studies import artifact_study
 
     options = Options(
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     declared = [claim for claim in published.load() if claim.study == "artifact"]
     judged = replication.judge(declared, [records.read(bundle)])
     _, files = reports.into(bundle, output.formats(args, progress))
-    drawn.draw(judged, Screen.of(args), report=reports.first(files))
+    terminal.draw_claims(judged, Screen.of(args), report=reports.first(files))
     output.write_json(args.json, judged.to_json())
     code = output.exit_code(bundle, ())
     return code or (3 if args.strict and not replication.reproduced(judged) else 0)

@@ -26,8 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, progress: Progress) -> int:
     from repro.analysis import claims, compare, published, records
-    from repro.report import claims as drawn
-    from repro.report import comparison
+    from repro.report import terminal
 
     screen = Screen.of(args)
     if args.claims:
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
         found = claims.judge(published.load(), [records.read(bundle) for bundle in bundles])
         output.write_json(args.json, found.to_json())
         _warn(bundles, screen)
-        drawn.draw(found, screen)
+        terminal.draw_claims(found, screen)
         return 3 if args.strict and not claims.reproduced(found) else 0
     if len(args.bundle) != 2:
         raise UsageError(
@@ -46,15 +45,15 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     compared = compare.compare(*map(records.read, both))
     output.write_json(args.json, compared.to_json())
     _warn(both, screen)
-    comparison.draw(compared, screen)
+    terminal.draw_comparison(compared, screen)
     return 3 if args.strict and compare.worse(compared) else 0
 
 
 def _warn(bundles: list[Bundle], screen: Screen) -> None:
     """Says which bundles fail `repro verify`."""
-    from repro.report import sources
+    from repro.analysis import records
 
     for bundle in bundles:
-        if failed := sources.failed(bundle):
+        if failed := records.failed(bundle):
             where, first = shortest(bundle.path) or bundle.path.name, failed[0].check
             screen.line(f"! {where} fails repro verify ({first}): do not trust its numbers.", BAD)

@@ -81,12 +81,12 @@ def _check(args: argparse.Namespace, progress: Progress) -> None:
 
 def _judged(bundle: Bundle, results: list[Verdict]) -> dict[str, Any]:
     """Return what `--json` writes."""
-    from repro.report import parity
+    from repro.report import correctness
     from repro.studies.evaluation import SCHEMA_VERSION
 
     entries = [result.to_json() for result in results]
     value = {"schema_version": SCHEMA_VERSION, "bundle": str(bundle.path), "results": entries}
-    return value | ({"fast_p": found} if (found := parity.fast(results)) else {})
+    return value | ({"fast_p": found} if (found := correctness.fast(results)) else {})
 
 
 def _self_test(args: argparse.Namespace, run: Run) -> int:

@@ -1,126 +1,201 @@
-"""Claims and their verdicts on a terminal, drawn from what `analysis.claims` found."""
+"""Sections on published figures: what `analysis.claims` found, for every machine and stack."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from rich.text import Text
+import re
 
 from repro.analysis import claims
+from repro.analysis import published as figures
+from repro.analysis.records import VERBS, Source
 from repro.records import wording
-from repro.records.claim import ClaimOutcome, JudgedClaim, JudgedClaims
-from repro.system.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
+from repro.records.claim import Claim, ClaimOutcome, ClaimVerdict, JudgedClaim, JudgedClaims
+from repro.report import elements
+from repro.report.elements import Cell, Figure, Forest, ForestRow, Head, Item, Point, Quantity, Section, Table
 
-Pair = tuple[JudgedClaim, ClaimOutcome]
-TONES = {claims.REPRODUCED: GOOD, claims.DIFFERS: BAD, claims.AMBIGUOUS: OPEN}
+_Pair = tuple[JudgedClaim, ClaimOutcome]
+_MEANING = (
+    "Reproduced as published: by the published way of measuring, which verifies nothing. Holds as judged: the kernel "
+    "is correct, and the judge's own figure lies within the tolerance.",
+    "A claim's tolerance was declared in artifacts/claims.toml before a bundle was held against it. Ratios compare "
+    "between machines, absolute figures only where nothing hard differs.",
+)
 # The figures that a study is known for, and their heading. The others are counted by family; -v lists them.
-FIRST = {
+_FIRST = {
     "artifact-speedup": "Speedups over torch.compile",
     "agent-speedup-baseline": "Agent over eager",
     "agent-speedup-with-kb": "Agent with knowledge over eager",
 }
-EVERY = (Column("claim", least=20), Column("published", 1, number=True), Column("as published here", number=True),
-         Column("as judged", number=True), Column("why", 2, least=30), Column("stack", 3),
-         Column("notes", 4))  # fmt: skip
-NOTES = (
-    "Reproduced as published: by the published way of measuring, which verifies nothing. Holds as judged: the kernel "
-    "is correct, and its figure by the judge's clock lies within the tolerance that the claim declares. Unclear: "
-    "across an edge of it, or bundles of one stack disagree.",
-    "Ratios compare between machines, absolute figures on the published kind of machine alone.",
-    "Every claim with its tolerance, its reason, its source and the command that tests it: artifacts/claims.toml.",
-)
 
 
-def draw(found: JudgedClaims, screen: Screen, report: Path | None = None) -> None:
-    """Draw the first figures of a study, the others by family, with -v every claim, and the last line."""
-    if not found.bundles:
-        screen.line("No bundle: these are the claims that could be tested, and what each needs.")
-    for bundle in found.bundles:
-        why = f": no measurement: {bundle.why_not}" if bundle.why_not else ""
-        screen.item(f"{bundle.bundle} (repro {bundle.verb}){why}")
-    screen.line()
-    pairs = found.pairs()
-    tried = [pair for pair in pairs if claims.tried(pair[1])]
-    for family, title in FIRST.items():
-        _first([pair for pair in tried if pair[0].family == family], title, screen)
-    _families(tried, screen)
-    if screen.verbose:
-        screen.table(EVERY, [_line(*pair) for pair in tried], "Every claim that was tried")
-    _untried([pair for pair in pairs if not claims.tried(pair[1])], screen)
-    if screen.verbose:
-        for note in NOTES:
-            screen.item(note)
-    elif tried:
-        screen.line("-v lists every claim with its reason.", "dim")
-    screen.last(f"claims: {claims.told(found.counts)}", report=report)
+def judge(sources: list[Source]) -> tuple[list[Claim], JudgedClaims]:
+    """Every shipped claim, and its outcomes in these bundles."""
+    published = figures.load()
+    return published, claims.judge(published, [source for source in sources if source.verb in VERBS])
 
 
-def verdict(side: str, outcome: ClaimOutcome, *, exact: bool = False) -> Text:
-    """Return one of the two figures with the sign and colour of its verdict, or the verdict's word without a figure."""
-    found = outcome.side(side)
-    tone = TONES.get(found.verdict, "")
-    shown = wording.CLAIM[side][found.verdict]
-    if found.measured is not None and found.ci95 is not None:
-        low, high = found.ci95
-        shown = f"{_figure(found.measured, outcome.unit)}" + (f" [{low:.4g}, {high:.4g}]" if exact else "")
-    return Text(f"{SIGNS[tone]} {shown}" if tone else shown, tone or "dim")
+def _tried(found: JudgedClaims) -> list[_Pair]:
+    return [pair for pair in found.pairs() if claims.tried(pair[1])]
 
 
-def _figure(value: float | None, unit: str) -> str | None:
-    if value is None:
-        return None
-    return f"{value:#.3g}x" if unit == "x" else f"{value:.4g} {unit}"
+def section(found: JudgedClaims) -> Section:
+    """Return what was tried, a line for each claim and stack, and the counts by family."""
+    pairs = _tried(found)
+    if not pairs:
+        return elements.section("claims", "Claims")
+    notes = dict.fromkeys(note for _, outcome in pairs for note in outcome.notes)
+    text = [*_MEANING, *(f"Note: {note}." for note in notes)]
+    rest = len(found.claims) - len({claim.id for claim, _ in pairs})
+    if rest:
+        blocked = found.counts["as_judged"][claims.BLOCKED]
+        text.append(
+            f"{rest} of {len(found.claims)} claims were not tested: {blocked} are blocked, {rest - blocked} are "
+            "comparable in neither way. Every reason stands under `Claims not tested`. "
+            "Only families with a tested claim are listed."
+        )
+    named = _named(pairs)
+    return elements.section("claims", "Claims", text=text, figures=[_forest(pairs, named)],
+                            tables=[_families(pairs), _every(pairs, named)])  # fmt: skip
 
 
-def _first(pairs: list[Pair], title: str, screen: Screen) -> None:
-    """Draw one line a problem for each stack: as published, both ways here, and against the best torch baseline."""
-    columns = (Column("problem", least=12), Column("published", number=True), Column("as published here", number=True),
-               Column("as judged", number=True), Column("over best torch", number=True))  # fmt: skip
-    stacks: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        stacks.setdefault(claims.where(pair[1]), []).append(pair)
-    for stack, of in stacks.items():
-        rows = [[claims.short(claim.problem), _figure(outcome.published, outcome.unit),
-                 *(verdict(side, outcome) for side in claims.SIDES),
-                 _figure(outcome.over_best.ratio, "x") if outcome.over_best else None]
-                for claim, outcome in of]  # fmt: skip
-        screen.table(columns, rows, f"{title}: {stack}")
-        told: dict[str, list[str]] = {}
-        for claim, outcome in of:
-            if outcome.difference:
-                told.setdefault(outcome.difference, []).append(claims.short(claim.problem))
-        for why, names in told.items():
-            screen.item(f"{', '.join(names)}: {why}.")
-        screen.line()
+def untested(found: JudgedClaims) -> Section:
+    """Return why claims have no verdict, and what would give them one."""
+    columns = [("claims", "text", 1), ("n", "integer", 0), ("verdict", "verdict"), ("why", "text", 0),
+               ("stack", "text", 3), ("command (first claim)", "code", 2)]  # fmt: skip
+    rest: list[list[Cell]] = [
+        [name, int(n), *row]
+        for name, n, *row in claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])
+    ]
+    tables = [elements.table("untested", "Published figures that were not tested, by reason", columns, rest)]
+    return elements.section("claims-untested", "Claims not tested", tables=tables, paper=False)
 
 
-def _families(pairs: list[Pair], screen: Screen) -> None:
-    """Draw how many claims of each family have which verdicts."""
-    of: dict[str, list[ClaimOutcome]] = {}
+def _families(pairs: list[_Pair]) -> Table:
+    outcomes: dict[str, list[ClaimOutcome]] = {}
     for claim, outcome in pairs:
-        of.setdefault(claim.family, []).append(outcome)
-    columns = (Column("claims", whole=True), Column("n", number=True), Column("as published", least=16),
-               Column("as judged", least=16))  # fmt: skip
-    rows = [
-        [name, str(len(found)), *(claims.counted(found, side) for side in claims.SIDES)] for name, found in of.items()
+        outcomes.setdefault(claim.family, []).append(outcome)
+    rows: list[list[Cell]] = [[name, len(of), *(claims.counted(of, side) for side in claims.SIDES)]
+                              for name, of in outcomes.items()]  # fmt: skip
+    columns = ["claims", ("n", "integer", 0), ("as published", "text", 0), ("as judged", "text", 0)]
+    return elements.table("claim-families", "Verdicts by family of claims", columns, rows)
+
+
+def _named(pairs: list[_Pair]) -> dict[str, str]:
+    """Machine and stack -> a short name, where there are several."""
+    pinned = {claims.where(outcome): outcome.stack.pinned for _, outcome in pairs if outcome.stack}
+    return {stack: f"{at} ({'pinned' if pinned[stack] else 'off-pin'})" for at, stack in enumerate(pinned, 1)}
+
+
+def _quantity(side: ClaimVerdict) -> Quantity | None:
+    return None if side.measured is None or side.ci95 is None else Quantity(value=side.measured, ci95=side.ci95)
+
+
+def _every(pairs: list[_Pair], named: dict[str, str]) -> Table:
+    several = len(named) > 1
+    columns: list[Head] = [
+        ("claim", "text", 0),
+        ("stack", "text", 0),
+        ("published", "quantity", 1),
+        ("unit", "text", 1),
+        ("tolerated", "text", 5),
+        ("as published", "quantity", 4),
+        ("reproduced as published", "verdict"),
+        ("as judged", "quantity", 3),
+        ("holds as judged", "verdict"),
+        ("why", "text", 2),
     ]
-    screen.table(columns, rows, "Tried, by family")
+    rows: list[list[Cell]] = []
+    for claim, outcome in pairs:
+        row: list[Cell] = [claim.id, named[claims.where(outcome)] if several else None, outcome.published,
+                           outcome.unit, f"{outcome.low:.4g} to {outcome.high:.4g}"]  # fmt: skip
+        for side in claims.SIDES:
+            row += [_quantity(outcome.side(side)), wording.CLAIM[side][outcome.side(side).verdict]]
+        rows.append([*row, claims.why(outcome)])
+    legend = "; ".join(f"{name} is {stack}" if several else stack for stack, name in named.items())
+    return elements.table("claims", f"Published figures that were tested: {legend}", columns, rows)
 
 
-def _untried(pairs: list[Pair], screen: Screen) -> None:
-    columns = (Column("n", number=True), Column("verdict", whole=True), Column("why", least=30),
-               Column("claims", 1, least=24), Column("stack", 3),
-               Column("command (first claim)", 2, least=40))  # fmt: skip
-    rows = [
-        [n, verdict, why, families, stack, command]
-        for families, n, verdict, why, stack, command in claims.untried(pairs)
+def label(claim: str) -> str:
+    """Return the label of a claim in a figure, two lines at most: the number says which problem."""
+    return re.sub(r"/(\d+)_[^/]*", r" \1", claim.removeprefix("artifact-")).replace("/", " ")
+
+
+def _forest(pairs: list[_Pair], named: dict[str, str]) -> Figure:
+    """Return measured over published of every claim that was judged."""
+    rows: dict[str, ForestRow] = {}
+    for claim, outcome in pairs:
+        judged, value = outcome.as_judged, outcome.published
+        if judged.measured and judged.ci95 and value and judged.ci95[0] > 0:
+            low, high = (edge / value for edge in judged.ci95)
+            point = Point(series=claims.where(outcome), value=judged.measured / value, low=low, high=high)
+            points = rows[claim.id].points if claim.id in rows else []
+            band = [max(outcome.low / value, 0.01), outcome.high / value]
+            rows[claim.id] = ForestRow(label=label(claim.id), points=[*points, point], band=band)
+    spoken = "; ".join(f"{row.label} " + ", ".join(f"{p.value:.3g}" for p in row.points) for row in rows.values())
+    series = {stack: f"{name}: {stack}" for stack, name in named.items()}
+    return Figure(
+        id="forest-claims", kind="forest", title="Judged over published, with the tolerance of each claim",
+        alt=f"Judged over published with 95 % intervals, logarithmic; 1 is as published: {spoken or 'none'}.",
+        data=Forest(rows=list(rows.values()), series=series, line=1.0, x="judged / published"),
+    )  # fmt: skip
+
+
+# -- the short of it, which `compare --claims` prints
+
+
+def short(found: JudgedClaims, *, whole: bool) -> list[Section]:
+    """Return the first figures of a study, the others by family, and what was not tried. whole: every claim as well."""
+    pairs = _tried(found)
+    bundles = [
+        Item(
+            tone="",
+            text=f"{bundle.bundle} (repro {bundle.verb})"
+            + (f": no measurement: {bundle.why_not}" if bundle.why_not else ""),
+        )
+        for bundle in found.bundles
     ]
-    screen.table(columns, rows, "Not tried")
-
-
-def _line(claim: JudgedClaim, outcome: ClaimOutcome) -> list[Text | str | None]:
+    text = [] if bundles else ["No bundle: these are the claims that could be tested, and what each needs."]
+    every = section(found)
+    families = every.model_copy(update={"tables": every.tables[:1], "text": ["-v lists every claim with its reason."]})
     return [
-        claim.id, _figure(outcome.published, outcome.unit),
-        *(verdict(side, outcome, exact=True) for side in claims.SIDES),
-        claims.why(outcome), claims.where(outcome), "; ".join(outcome.notes),
+        elements.section("bundles", "Bundles", text=text, items=bundles), *_first(pairs),
+        *([every if whole else families] if pairs else []), untested(found),
     ]  # fmt: skip
+
+
+def _first(pairs: list[_Pair]) -> list[Section]:
+    """One line a problem for each stack: as published, both ways here, and against the best torch baseline."""
+    groups: dict[tuple[str, str], list[_Pair]] = {}
+    for family in _FIRST:
+        for pair in pairs:
+            if pair[0].family == family:
+                groups.setdefault((family, claims.where(pair[1])), []).append(pair)
+    return [_known(family, stack, of) for (family, stack), of in groups.items()]
+
+
+def _known(family: str, stack: str, pairs: list[_Pair]) -> Section:
+    columns = [
+        ("problem", "text", 0),
+        ("published", "ratio", 0),
+        ("as published here", "verdict"),
+        ("as judged", "verdict"),
+        ("over best torch", "ratio", 1),
+    ]
+    rows: list[list[Cell]] = [
+        [claims.short(claim.problem), outcome.published, *(_words(side, outcome) for side in claims.SIDES),
+         outcome.over_best.ratio if outcome.over_best else None]
+        for claim, outcome in pairs
+    ]  # fmt: skip
+    names: dict[str, list[str]] = {}
+    for claim, outcome in pairs:
+        if outcome.difference:
+            names.setdefault(outcome.difference, []).append(claims.short(claim.problem))
+    items = [Item(tone="", text=f"{', '.join(mine)}: {why}.") for why, mine in names.items()]
+    table = elements.table(family, "", columns, rows)
+    return elements.section(family, f"{_FIRST[family]}: {stack}", items=items, tables=[table])
+
+
+def _words(side: str, outcome: ClaimOutcome) -> str:
+    """`holds 2.31x`: a verdict with its figure."""
+    verdict = outcome.side(side)
+    word = wording.CLAIM[side][verdict.verdict]
+    return word if verdict.measured is None else f"{word} {elements.written('ratio', verdict.measured)}"

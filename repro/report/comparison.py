@@ -1,11 +1,10 @@
-"""A comparison of two bundles on a terminal, drawn from what `compare` found."""
+"""Sections of a comparison of two bundles: what `analysis.compare` found."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from rich.text import Text
-
+from repro.analysis import claims
 from repro.records.comparison import (
     ComparedMachines,
     ComparedRow,
@@ -13,128 +12,125 @@ from repro.records.comparison import (
     ComparedTime,
     Comparison,
     Figure,
-    VerdictChange,
+    OnlyIn,
 )
-from repro.system.screen import BAD, GOOD, OPEN, Column, Screen
+from repro.report import elements
+from repro.report.elements import Cell, Item, Quantity, Section, Table
 
-NOTES = (
+_NOTES = (
     "B/A of a speedup divides two speedups, each measured within its own run. SLOWER says that the speedup fell: the "
     "kernel is slower, or the baseline faster. B/A of a time under 1 is FASTER.",
     "Intervals are 95 %. FASTER and SLOWER lie beyond 1 by more than 1 % and by more than both A/A controls; SAME lies "
     "within that; everything else is AMBIGUOUS.",
 )
-TONES = {"FASTER": GOOD, "SLOWER": BAD, "SAME": "", "AMBIGUOUS": OPEN}
 
 
-def draw(found: Comparison, screen: Screen) -> None:
-    """The whole comparison, and the last line."""
-    screen.title(f"A: {found.a.bundle}, B: {found.b.bundle}")
-    for side, each in (("A", found.a), ("B", found.b)):
-        stacks = "; ".join(each.stacks) or "nothing measured"
-        screen.item(f"repro {each.verb}, started {each.started}, {each.status}, {stacks}", side)
-        for machine in each.machines.values():
-            screen.item(machine, " ")
-    for caveat in found.caveats:
-        screen.item(caveat, "!")
-    screen.line()
-    _changes(found.verdict_changes, screen)
-    _speedups(found.rows, screen)
-    _times(found.rows, screen)
-    for side, other, only in (("A", "B", found.only_a), ("B", "A", found.only_b)):
-        rows = [[_cut(o.row, screen), o.variant, o.reason] for o in only]
-        columns = (Column("row"), Column("variant", 2), Column(other, 1))
-        screen.table(columns, rows, f"Only in {side}")
-    neither = [[o.row, o.a, o.b] for o in found.unmeasured]
-    screen.table((Column("row"), Column("A", 1), Column("B", 2)), neither, "Measured in neither")
-    if screen.verbose:
-        for pair in found.fingerprints:
-            _machines(pair, screen)
-        for note in NOTES:
-            screen.item(note)
-    screen.last(*_verdict(found))
+def sections(compared: Comparison, *, whole: bool) -> list[Section]:
+    """Return the comparison, and with `whole` the machines and how to read it."""
+    found = [_bundles(compared), _rows(compared)]
+    if whole:
+        found += [_machines(pair) for pair in compared.fingerprints]
+        found.append(elements.section("reading", "How to read this", text=_NOTES))
+    return found
 
 
-def _verdict(found: Comparison) -> list[str]:
-    changes = len(found.verdict_changes)
-    words = Counter(each.word for row in found.rows for each in row.speedup.values())
-    rows = len({each.row for each in found.rows})
-    counted = f"{rows} row{'' if rows == 1 else 's'} of {len(found.rows)} variants compared"
-    parts = [counted, f"{changes or 'no'} verdict{'' if changes == 1 else 's'} changed"]
+def headline(compared: Comparison) -> list[str]:
+    """Return the parts of the last line."""
+    changes = len(compared.verdict_changes)
+    words = Counter(speedup.word for row in compared.rows for speedup in row.speedup.values())
+    rows = elements.count(len({row.row for row in compared.rows}), "row")
     counts = ", ".join(f"{n} {name}" for name, n in words.items())
-    return [*parts, f"speedups: {counts}" if counts else "no speedup compared"]
+    return [
+        f"{rows} of {len(compared.rows)} variants compared",
+        f"{changes or 'no'} verdict{'' if changes == 1 else 's'} changed",
+        f"speedups: {counts}" if counts else "no speedup compared",
+    ]
 
 
-def _word(word: str | None) -> Text | None:
-    return Text(word, TONES.get(word, "")) if word else None
+def _bundles(compared: Comparison) -> Section:
+    items = []
+    for side, bundle in (("A", compared.a), ("B", compared.b)):
+        stacks = "; ".join(bundle.stacks) or "nothing measured"
+        machines = "".join(f"; {machine}" for machine in bundle.machines.values())
+        run = f"repro {bundle.verb}, started {bundle.started}, {bundle.status}"
+        text = f"{side}: {bundle.bundle}, {run}, {stacks}{machines}"
+        items.append(Item(tone="", text=text))
+    items += [Item(tone="open", text=caveat) for caveat in compared.caveats]
+    return elements.section("bundles", "Bundles", items=items)
 
 
-def _changes(changes: list[VerdictChange], screen: Screen) -> None:
-    if not changes:
-        return
-    columns = (Column("row"), Column("variant", 2), Column("A", whole=True), Column("B", whole=True), Column("why", 1))
-    rows = [[c.row, c.variant, *c.verdict, "; ".join(filter(None, c.why))] for c in changes]
-    screen.table(columns, rows, "Verdicts that changed")
+def _rows(compared: Comparison) -> Section:
+    reasons = Counter(row.time_reason for row in compared.rows if row.time_reason)
+    items = [
+        Item(tone="", text=f"times not compared, {n} of {len(compared.rows)} variants: {why}")
+        for why, n in reasons.items()
+    ]
+    neither: list[list[Cell]] = [[each.row, each.a, each.b] for each in compared.unmeasured]
+    return elements.section("rows", "Rows", items=items, tables=[
+        _changes(compared), _speedups(compared.rows), _times(compared.rows), _only("A", "B", compared.only_a),
+        _only("B", "A", compared.only_b), elements.table("neither", "Measured in neither", ["row", "A", "B"], neither),
+    ])  # fmt: skip
 
 
-def _cut(name: str, screen: Screen) -> str:
-    """A name that fits beside the figures. It is cut at its end, for it begins with what identifies it."""
-    most = 17 if screen.width < 120 else 21 if screen.width < 160 else 40
-    return name if len(name) <= most else name[: most - 1] + "…"
+def _changes(compared: Comparison) -> Table:
+    columns = [("row", "text", 0), ("variant", "text", 2), ("A", "text", 0), ("B", "text", 0), ("why", "text", 1)]
+    rows: list[list[Cell]] = [
+        [claims.short(change.row), change.variant, *change.verdict, "; ".join(filter(None, change.why))]
+        for change in compared.verdict_changes
+    ]
+    return elements.table("changes", "Verdicts that changed", columns, rows)
 
 
-def _names(row: ComparedRow, screen: Screen) -> tuple[str, str]:
-    """The row and its variant, which has a star where it had not converged."""
-    return _cut(row.row, screen), _cut(row.variant, screen) + ("" if all(row.converged) else " *")
+def _only(side: str, other: str, only: list[OnlyIn]) -> Table:
+    rows: list[list[Cell]] = [[claims.short(each.row), each.variant, each.reason] for each in only]
+    columns = [("row", "text", 0), ("variant", "text", 2), (other, "text", 1)]
+    return elements.table(f"only-{side}", f"Only in {side}", columns, rows)
 
 
-def _interval(found: Figure | ComparedSpeedup | ComparedTime, unit: str = "") -> str | None:
-    value = found.value if isinstance(found, Figure) else found.ratio
-    if value is None or found.ci95 is None:
-        return None
-    low, high = found.ci95
-    return f"{value:.4g}{unit} [{low:.4g}, {high:.4g}]"
+def _variant(row: ComparedRow) -> str:
+    """The variant, which has a star where it had not converged."""
+    return row.variant + ("" if all(row.converged) else " *")
 
 
-def _speedups(rows: list[ComparedRow], screen: Screen) -> None:
-    lines = []
-    for row in rows:
-        for over, found in row.speedup.items():
-            best = found.baseline
+def _quantity(of: Figure | ComparedSpeedup | ComparedTime) -> Quantity | None:
+    value = of.value if isinstance(of, Figure) else of.ratio
+    return None if value is None or of.ci95 is None else Quantity(value=value, ci95=of.ci95)
+
+
+def _speedups(compared: list[ComparedRow]) -> Table:
+    rows: list[list[Cell]] = []
+    for row in compared:
+        for over, speedup in row.speedup.items():
+            best = speedup.baseline
             if best and best[0] == best[1] and best[0] in row.speedup:
                 continue  # that baseline has a line of its own
             which = (best[0] if best[0] == best[1] else f"{best[0]}, in B {best[1]}") if best else None
-            figures = _interval(found.a, "x"), _interval(found.b, "x"), _interval(found)
-            lines.append([*_names(row, screen), "best" if best else over, which, *figures, _word(found.word)])
-    columns = (Column("row", least=17), Column("variant", least=14), Column("over", whole=True), Column("baseline", 1),
-               Column("A", 3, number=True), Column("B", 2, number=True), Column("B/A", number=True),
-               Column("word", whole=True))  # fmt: skip
-    screen.table(columns, lines, "Speedups")
+            rows.append([claims.short(row.row), _variant(row), "best" if best else over, which,
+                         _quantity(speedup.a), _quantity(speedup.b), _quantity(speedup), speedup.word])  # fmt: skip
+    columns = [("row", "text", 0), ("variant", "text", 0), ("over", "text", 0), ("baseline", "text", 1),
+               ("A, x", "quantity", 3), ("B, x", "quantity", 2), ("B/A", "quantity", 0),
+               ("word", "verdict")]  # fmt: skip
+    return elements.table("speedups", "Speedups", columns, rows)
 
 
-def _times(rows: list[ComparedRow], screen: Screen) -> None:
-    lines = [
-        [*_names(row, screen), _interval(time.a), _interval(time.b), _interval(time), _word(time.word)]
-        for row in rows
+def _times(compared: list[ComparedRow]) -> Table:
+    rows: list[list[Cell]] = [
+        [claims.short(row.row), _variant(row), _quantity(time.a), _quantity(time.b), _quantity(time), time.word]
+        for row in compared
         if (time := row.time_ms) is not None
     ]
-    columns = (Column("row", least=17), Column("variant", least=14), Column("A ms", 1, number=True),
-               Column("B ms", 1, number=True), Column("B/A", number=True), Column("word", whole=True))  # fmt: skip
-    screen.table(columns, lines, "Times")
-    reasons = Counter(row.time_reason for row in rows if row.time_reason)
-    for reason, count in reasons.items():
-        screen.item(f"times not compared, {count} of {len(rows)} variants: {reason}")
-    if reasons:
-        screen.line()
+    columns = [("row", "text", 0), ("variant", "text", 0), ("A ms", "quantity", 1), ("B ms", "quantity", 1),
+               ("B/A", "quantity", 0), ("word", "verdict")]  # fmt: skip
+    return elements.table("times", "Times", columns, rows)
 
 
-def _machines(pair: ComparedMachines, screen: Screen) -> None:
+def _machines(pair: ComparedMachines) -> Section:
     """Differences by class; dynamic values in one line, because they differ between any two runs."""
-    told = [d for d in pair.differences if d["class"] != "dynamic"]
-    rows = [[d["name"], d["class"] + (" !" if d["hard"] else ""), d["a"], d["b"]] for d in told]
-    columns = (Column("field"), Column("class", 1, whole=True), Column("A"), Column("B"))
-    screen.table(columns, rows, f"Fingerprints {pair.a} (A) and {pair.b} (B)")
-    if not rows:
-        screen.line("Nothing but the machine's state differs.")
+    rows: list[list[Cell]] = [[d["name"], d["class"] + (" !" if d["hard"] else ""), str(d["a"]), str(d["b"])]
+                              for d in pair.differences if d["class"] != "dynamic"]  # fmt: skip
+    text = [] if rows else ["Nothing but the machine's state differs."]
     dynamic = [f"{d['name']} {d['a']} → {d['b']}" for d in pair.differences if d["class"] == "dynamic"]
-    if dynamic:
-        screen.line(f"State when taken: {', '.join(dynamic)}.")
+    text += [f"State when taken: {', '.join(dynamic)}."] if dynamic else []
+    columns = [("field", "text", 0), ("class", "text", 1), ("A", "text", 0), ("B", "text", 0)]
+    table = elements.table("machines", "", columns, rows)
+    return elements.section("machines", f"Fingerprints {pair.a} (A) and {pair.b} (B)", text=text, tables=[table])

@@ -1,26 +1,30 @@
-"""The section on right and wrong: verdicts with distances and margins, fixtures, the judge's own test."""
+"""The section on right and wrong: verdicts with distances and margins, fixtures, the judge's own test, KernelBench's
+protocol beside it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+from repro.analysis.records import Source
 from repro.records import wording
-from repro.records.verdict import Verdict
-from repro.report import elements, parity
+from repro.records.fixture import FixtureRecord
+from repro.records.verdict import Speedup, Verdict
+from repro.report import elements, sources
 from repro.report.elements import Cell, Section, Table
-from repro.report.sources import Judged, Source, judged
+from repro.report.sources import Solution
+from repro.studies import self_test
 
-COLUMNS = ("problem", "solution", "bundle", ("verdict", "verdict"), "class",
-           ("rel L2", "scientific"), ("max", "scientific"), ("row", "scientific"), ("trials", "integer"),
-           ("margin", "quantity"), "allclose 1e-2", "allclose 1e-4", "KernelBench",
-           "labels", "why")  # fmt: skip
+_COLUMNS = (("problem", "text", 0), ("solution", "text", 1), "bundle", ("verdict", "verdict"), ("class", "text", 3),
+            ("rel L2", "scientific", 2), ("max", "scientific"), ("row", "scientific"), ("trials", "integer"),
+            ("margin", "quantity", 4), "allclose 1e-2", "allclose 1e-4", "KernelBench", "labels", "why")  # fmt: skip
 
 
-def section(sources: list[Source]) -> Section:
+def section(of: list[Source]) -> Section:
     """One line a solution; controls among them, and named so."""
-    rows = [_line(each) for source in sources for each in judged(source)]
-    tables = [elements.table("correctness", "Verdicts, distances to the fp64 reference and margins", COLUMNS, rows)]
-    tables += [*_fixtures(sources), *_cases(sources)]
+    rows = [_line(each) for source in of for each in sources.solutions(source)]
+    tables = [elements.table("correctness", "Verdicts, distances to the fp64 reference and margins", _COLUMNS, rows),
+              _cases(of)]  # fmt: skip
     text = [
         "Distances are the worst over all trials: relative L2, largest element and largest row, each over the "
         "reference's root mean square. The margin is the best cheat's error over the worst honest kernel's, each as a "
@@ -29,21 +33,20 @@ def section(sources: list[Source]) -> Section:
     return elements.section("correctness", "Correctness", text=text if rows else [], tables=tables)
 
 
-def _line(each: Judged) -> list[Cell]:
-    entry, legacy = each.entry, each.entry.legacy
-    why = wording.why(entry)
+def _line(each: Solution) -> list[Cell]:
+    verdict, legacy = each.verdict, each.verdict.legacy
+    why = wording.why(verdict)
     if each.row.control:
         why = f"a negative control, which must be wrong: {why}"
-    return [each.row.problem, each.variant, each.source.letter, wording.word(entry), entry.precision_class,
-            *(_worst(entry, name) for name in ("rel_l2", "max", "row")), sum(map(len, entry.distances.values())),
+    return [each.row.problem, each.variant, each.source.letter, wording.word(verdict), verdict.precision_class,
+            *(_worst(verdict, name) for name in ("rel_l2", "max", "row")), sum(map(len, verdict.distances.values())),
             each.result.margin, *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
-            parity.kernelbench(entry), ", ".join(entry.labels), why]  # fmt: skip
+            kernelbench(verdict), ", ".join(verdict.labels), why]  # fmt: skip
 
 
-def _worst(entry: Verdict, name: str) -> float | None:
+def _worst(verdict: Verdict, name: str) -> float | None:
     """The largest distance of a kind over every trial; None where there is none, or where it has no end."""
-    found = [getattr(one, name) for trial in entry.distances.values() for one in trial]
-    worst = max(found, default=math.nan)
+    worst = max((getattr(one, name) for trial in verdict.distances.values() for one in trial), default=math.nan)
     return worst if math.isfinite(worst) else None
 
 
@@ -51,20 +54,79 @@ def _yes(value: bool | None) -> str | None:
     return None if value is None else "yes" if value else "no"
 
 
-def _fixtures(sources: list[Source]) -> list[Table]:
-    rows = [[f.problem, source.letter, f.margin, f.best_cheat, ", ".join(f.trials), f.build_s,
-             f.refused or "no"] for source in sources for f in source.report.fixtures]  # fmt: skip
-    columns = ["problem", "bundle", ("margin", "quantity"), "best cheat", "trials", ("built in", "seconds"), "refused"]
-    return [elements.table("fixtures", "Fixtures: what separates honest kernels from cheats", columns, rows)] * bool(
-        rows
-    )
+def fixtures(of: list[Source]) -> Table:
+    """One line a fixture, the smallest margin first."""
+    found = [(row.result, source.letter) for source in of if source.verb == "fixtures" for row in source.done
+             if isinstance(row.result, FixtureRecord)]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [fixture.problem, letter, f"refused: {fixture.refused}" if fixture.refused else "usable", fixture.margin,
+         fixture.best_cheat, fixture.build_s, fixture.reference_timing.get("eager_ms"), ", ".join(fixture.trials)]
+        for fixture, letter in sorted(found, key=lambda pair: pair[0].margin)
+    ]  # fmt: skip
+    columns = ["problem", "bundle", ("verdict", "verdict"), ("margin", "quantity", 0), ("best cheat", "text", 1),
+               ("seconds", "seconds", 2), ("eager ms", "ms", 3), ("input cases", "text", 4)]  # fmt: skip
+    return elements.table("fixtures", "Fixtures: what separates honest kernels from cheats", columns, rows)
 
 
-def _cases(sources: list[Source]) -> list[Table]:
+def _cases(of: list[Source]) -> Table:
     rows = [
-        [case.case, source.letter, case.problem, wording.word(case), "; ".join(case.complaints) or "as expected"]
-        for source in sources
-        for case in source.report.cases
-    ]
-    columns = ["case", "bundle", "problem", "verdict", ("judged", "verdict")]
-    return [elements.table("cases", "What the judge said of every case", columns, rows)] * bool(rows)
+        [case.case, source.letter, case.problem, wording.word(case), "; ".join(case.complaints) or "as expected",
+         case.outcome, "; ".join(map(wording.reason, case.reasons[:1]))]
+        for source in of if source.verb == "self-test" for case in self_test.outcomes(source.bundle)
+    ]  # fmt: skip
+    columns = ["case", "bundle", "problem", "verdict", ("judged", "verdict"), "outcome", "reason"]
+    return elements.table("cases", "What the judge said of every case", columns, rows)
+
+
+# -- KernelBench's own protocol beside the judge's
+
+# Thresholds of fast_p: the share of all solutions that are correct and more than p times as fast as eager.
+_FAST = (0, 1, 2)
+
+
+def kernelbench(verdict: Verdict) -> str | None:
+    """What KernelBench's protocol says of one solution, as `correct 1.20x`; None where it was not asked for."""
+    theirs = verdict.kernelbench
+    if not theirs:
+        return None
+    if theirs.correct is None:
+        return "not run"
+    speedup = f" {theirs.speedup:.2f}x" if theirs.measurement and theirs.speedup else ""
+    return ("correct" if theirs.correct else "wrong") + speedup
+
+
+def fast(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
+    """fast_p of the solutions that both protocols were asked for: {"kernelbench", "judge"} -> p -> share; {} for none.
+
+    Above 0 only where times are measurements. A speedup that the judge's clock cannot confirm counts as 1.
+    """
+    both = [(verdict.kernelbench, verdict) for verdict in verdicts if verdict.kernelbench]
+    if not both:
+        return {}
+    judged = {
+        "kernelbench": [(bool(theirs.correct), theirs.speedup) for theirs, _ in both],
+        "judge": [(ours.verdict == "correct", _confirmed(ours.speedup.get("eager"))) for _, ours in both],
+    }
+    ps = [p for p in _FAST if p == 0 or all(theirs.measurement for theirs, _ in both)]
+    return {by: {str(p): _share(results, p) for p in ps} for by, results in judged.items()}
+
+
+def _confirmed(speedup: Speedup | None) -> float | None:
+    return None if speedup is None else 1.0 if speedup.word == "UNCONFIRMED" else speedup.ratio
+
+
+def _share(results: list[tuple[bool, float | None]], p: float) -> float:
+    return sum(correct and (p == 0 or (speedup or 0) > p) for correct, speedup in results) / len(results)
+
+
+def sentence(verdicts: Sequence[Verdict]) -> str:
+    """One line on both protocols: fast_p, and where their verdicts differ; "" where KernelBench's was not asked for."""
+    shares = fast(verdicts)
+    both = [(verdict.kernelbench, verdict) for verdict in verdicts if verdict.kernelbench]
+    if not both:
+        return ""
+    names = {"kernelbench": "by KernelBench's protocol", "judge": "by the judge"}
+    listed = "; ".join(f"{name}: " + ", ".join(f"fast_{p} {share:.2f}" for p, share in shares[by].items())
+                       for by, name in names.items())  # fmt: skip
+    differ = sum(bool(theirs.correct) != (ours.verdict == "correct") for theirs, ours in both)
+    return f"{listed}; verdicts differ on {differ} of {len(both)}"

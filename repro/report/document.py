@@ -1,54 +1,31 @@
-"""A report of one or more bundles as a record: `report.json`, from which every renderer draws."""
+"""A report of one or more bundles as a record: `report.json`, from which every renderer draws.
+
+`build` names every section in its order, with the module that makes it.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 from repro import config
-from repro.analysis import claims
 from repro.bundle.write import Bundle
 from repro.records.base import Record
 from repro.records.claim import JudgedClaims
-from repro.report import (
-    clocks,
-    convergence,
-    correctness,
-    elements,
-    gpus,
-    log,
-    machines,
-    parity,
-    replicated,
-    results,
-    sources,
-    study,
-    summary,
-)
+from repro.report import artifacts as artifact_sections
+from repro.report import claims, correctness, elements, log, machines, sources, speedups, study, summary
 from repro.report.elements import Banner, Card, Figure, Section, Table
-from repro.report.model import Facts
-from repro.report.sources import Described, Source
+from repro.report.sources import Described, Judged
+from repro.report.summary import Headline
 
-# 1: the facts of one bundle, or sections of several. 2: one layout of both.
-SCHEMA_VERSION = 2
-
-
-class Headline(Record):
-    """The verdict in one line, and the counts that it is made of."""
-
-    text: str
-    solutions: dict[str, int] = {}
-    controls: dict[str, int] = {}
-    claims: dict[str, dict[str, int]] = {}
-    planned: int = 0
-    finished: int = 0
-    throttled: int = 0
+# 1: the facts of one bundle, or sections of several. 2: one layout of both. 3: verdicts in place of facts.
+SCHEMA_VERSION = 3
 
 
 class Document(Record):
     """Everything that a renderer draws: `report.json`. Without claims where it is of a search.
 
     The first section is `summary`: one table and at most one figure. Only sections that hold something are there.
+    verdicts: of every row, for `repro verify`.
     """
 
     schema_version: int
@@ -58,7 +35,7 @@ class Document(Record):
     cards: list[Card]
     sections: list[Section]
     sources: list[Described]
-    reports: list[Facts]
+    verdicts: list[Judged]
     claims: JudgedClaims | None
 
     @property
@@ -78,35 +55,33 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Docu
     artifacts: the folder whose traces are drawn. Raises UsageError and BundleError where a bundle or the folder cannot
     be read.
     """
-    found = sources.read(bundles)
-    published, claimed = replicated.judge(found)
-    lines = summary.lines(found, published, claimed)
-    drawn = artifacts != config.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in found)
-    studies = any(source.verb in summary.STUDY for source in found)  # other bundles are held against no claim
+    read = sources.read(bundles)
+    published, claimed = claims.judge(read)
+    traces = artifacts != config.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in read)
+    studies = any(source.verb in summary.STUDY for source in read)  # other bundles are held against no claim
     sections = [
-        summary.section(found, lines, published), log.missing(found),
-        *(study.section(source.report.study, f"{source.letter.lower()}-") for source in found if source.report.study),
-        replicated.section(claimed), results.speedups(found), parity.section(found), results.rounds(found),
-        results.profiles(found), correctness.section(found), results.roofline(found),
-        *([convergence.section(artifacts)] if drawn else []),
-        *([machines.comparability(found, published)] if studies else []), gpus.section(found), clocks.section(found),
-        log.run(found), *([replicated.untested(claimed)] if studies else []), machines.fingerprints(found),
-        log.bundles(found), log.again(found), log.files(found), READING,
+        summary.section(read, published, claimed), *study.sections(read), claims.section(claimed),
+        speedups.section(read), artifact_sections.parity(read), artifact_sections.rounds(read),
+        artifact_sections.profiles(read), correctness.section(read), speedups.roofline(read),
+        *([artifact_sections.convergence(artifacts)] if traces else []),
+        *([machines.comparability(read, published)] if studies else []), machines.gpus(read), machines.clocks(read),
+        log.run(read), *([claims.untested(claimed)] if studies else []), machines.fingerprints(read),
+        log.bundles(read), log.files(read), _READING,
     ]  # fmt: skip
     return Document(
         schema_version=SCHEMA_VERSION,
-        title=summary.title(found),
-        headline=_headline(found, claimed),
-        banners=summary.banners(found),
-        cards=summary.cards(found, claimed),
-        sections=[_trimmed(each, len(found)) for each in sections if elements.holds(each)],
-        sources=[source.described() for source in found],
-        reports=[source.report for source in found],
+        title=summary.title(read),
+        headline=summary.headline(read, claimed),
+        banners=summary.banners(read),
+        cards=summary.cards(read, claimed),
+        sections=[_trimmed(each, len(read)) for each in sections if each.holds],
+        sources=[sources.described(source) for source in read],
+        verdicts=[verdict for source in read for verdict in sources.judged(source)],
         claims=claimed,
     )
 
 
-READING = elements.section("reading", "How to read this", text=[
+_READING = elements.section("reading", "How to read this", text=[
     "A verdict comes from relative L2, max-norm and per-row distance to an fp64 reference, over secret inputs, signed "
     "and spiked inputs and perturbed weights. The precision class (fp32, tf32, bf16) is measured; tf32 also holds fp16 "
     "operands with fp32 sums.",
@@ -136,41 +111,3 @@ def _unlettered(table: Table) -> Table:
     kept = [at for at, head in enumerate(table.columns) if not at or head.title != "bundle"]
     rows = [[row[at] for at in kept] for row in table.rows]
     return table.model_copy(update={"columns": [table.columns[at] for at in kept], "rows": rows})
-
-
-def _headline(found: list[Source], claimed: JudgedClaims) -> Headline:
-    entries = [entry for source in found for entry in source.entries]
-    solutions = Counter(e.outcome for e in entries if not e.control)
-    controls = Counter(e.verdict for e in entries if e.control)
-    cases = [case for source in found for case in source.report.cases]
-    fixtures = [fixture for source in found for fixture in source.report.fixtures]
-    planned = sum(source.report.planned for source in found)
-    finished = sum(source.report.finished for source in found)
-    tried = any(claims.tried(outcome) for _, outcome in claimed.pairs())
-    throttled = sum(source.slowed for source in found)
-    words = []
-    if any(source.failed for source in found):
-        words.append("this report draws a bundle that fails verification")
-    if solutions:
-        others = ", ".join(f"{n} {word}" for word, n in solutions.items() if word != "correct")
-        of = elements.count(solutions.total(), "solution")
-        words.append(f"{solutions['correct']} of {of} correct" + (f" ({others})" * bool(others)))
-    if controls:
-        refused = controls["incorrect"] + controls["rejected"]
-        words.append(f"{refused} of {elements.count(controls.total(), 'negative control')} refused")
-    if cases:
-        right = sum(not case.complaints for case in cases)
-        words.append(f"{right} of {elements.count(len(cases), 'case')} judged as expected")
-    if fixtures:
-        usable = sum(not fixture.refused for fixture in fixtures)
-        words.append(f"{usable} of {elements.count(len(fixtures), 'fixture')} usable")
-    if tried:
-        words.append(f"claims: {claims.told(claimed.counts)}")
-    if finished < planned:
-        words.append(f"{finished} of {elements.count(planned, 'row')} measured")
-    if throttled:
-        words.append(f"times of {elements.count(throttled, 'row')} left out, the GPU was throttled")
-    if not any(source.report.measurement for source in found) and solutions:
-        words.append("times are not a measurement")
-    return Headline(text="; ".join(words), solutions=dict(solutions), controls=dict(controls), claims=claimed.counts,
-                    planned=planned, finished=finished, throttled=throttled)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The records that a document is made of: cards, banners, and sections of text, tables and figures.
+"""What a document is made of: cards, banners, and sections of sentences, tables and figures; and how a cell is written.
 
 Every renderer draws these alone, so that a terminal, a page and a paper say the same.
 """
@@ -10,6 +10,7 @@ from typing import Literal
 
 from repro.artifacts.trace import Facts
 from repro.records.base import Amount, Number, Pair, Record
+from repro.records.verdict import Speedup
 
 
 class Quantity(Record):
@@ -29,15 +30,19 @@ class Spread(Record):
 
 
 Cell = str | Amount | Quantity | Spread | None
-# Title of a column of text, or title and kind of `cells`.
-Head = str | tuple[str, str]
+# Title of a column of text; title and kind of `_NUMBERS`, "code", "verdict" or BAR; or these and its rank.
+Head = str | tuple[str | int, ...]
 
 
 class Column(Record):
-    """A column. kind: how `cells` writes it; low, high: the ends of the axis of bars."""
+    """A column. kind: how a cell of it is written; low, high: the ends of the axis of bars.
+
+    rank: a narrow terminal leaves out the columns of the highest rank first; 0 is always shown.
+    """
 
     title: str
     kind: str
+    rank: int
     low: float = 1.0
     high: float = 1.0
 
@@ -49,6 +54,12 @@ class Table(Record):
     caption: str
     columns: list[Column]
     rows: list[list[Cell]]
+
+    @property
+    def in_text(self) -> tuple[list[Column], list[list[Cell]]]:
+        """Columns and rows without bars: what a renderer of text prints."""
+        kept = [at for at, head in enumerate(self.columns) if head.kind != BAR]
+        return [self.columns[at] for at in kept], [[row[at] for at in kept] for row in self.rows]
 
 
 class Point(Record):
@@ -103,44 +114,8 @@ class Roofline(Record):
     roofs: dict[str, float]
 
 
-class TimelineRow(Record):
-    """A row of a bundle on the axis of a timeline. timed_s: what was timed; throttled: why it is."""
-
-    row: str
-    number: int
-    begin_s: float
-    end_s: float
-    bin_s: float
-    timed_s: list[float] | None
-    throttled: str
-
-
-# `min`, `median`, `max` -> a value for each bin.
-Panel = dict[str, list[int | None]]
-
-
-class Bins(Record):
-    """Samples in bins. t_s: the middle of each; row: the row's number."""
-
-    t_s: list[float]
-    row: list[int]
-    sm_mhz: Panel | None = None
-    memory_mhz: Panel | None = None
-    power_w: Panel | None = None
-    temperature_c: Panel | None = None
-
-
-class Timeline(Record):
-    """Clocks during rows. reasons: clock event reason -> bins that have it; slowing: reasons that throttle."""
-
-    rows: list[TimelineRow]
-    bins: Bins
-    reasons: dict[str, list[int]]
-    slowing: list[str]
-
-
 class Candidate(Record):
-    """A timed program of a search. full: timed beside the input kernel, not only screened; told: its text."""
+    """A timed program of a search. full: timed beside the input kernel, not only screened; text: what it says."""
 
     id: str
     parent: str | None
@@ -149,7 +124,7 @@ class Candidate(Record):
     accepted: bool
     best: bool
     full: bool
-    told: str
+    text: str
 
 
 class Tree(Record):
@@ -167,13 +142,23 @@ class Convergence(Record):
 
 
 class Figure(Record):
-    """A figure. kind: how `plots` draws it; alt: what it shows, in words; data: what it is drawn from."""
+    """A figure. kind: how `figures` draws it; alt: what it shows, in words; data: what it is drawn from."""
 
     id: str
-    kind: Literal["forest", "bars", "roofline", "timeline", "search", "convergence"]
+    kind: Literal["forest", "bars", "roofline", "search", "convergence"]
     title: str
     alt: str
-    data: Forest | Bars | Roofline | Timeline | Tree | Convergence
+    data: Forest | Bars | Roofline | Tree | Convergence
+
+
+Tone = Literal["good", "bad", "open", ""]
+
+
+class Item(Record):
+    """A sentence on one thing, with the sign of its tone."""
+
+    tone: Tone
+    text: str
 
 
 class Section(Record):
@@ -182,19 +167,25 @@ class Section(Record):
     id: str
     title: str
     text: list[str]
+    items: list[Item]
     figures: list[Figure]
     tables: list[Table]
     paper: bool
     open: bool
 
+    @property
+    def holds(self) -> bool:
+        """Whether it has anything to show."""
+        return bool(self.text or self.items or self.figures or self.tables)
+
 
 class Card(Record):
-    """One figure of a report's head. tone: good, bad, open, or "" where it is no judgement."""
+    """One figure of a report's head. tone: "" where it is no judgement."""
 
     label: str
     value: str
     detail: str
-    tone: str
+    tone: Tone
 
 
 Kind = Literal["error", "warning", "note"]
@@ -207,13 +198,16 @@ class Banner(Record):
     text: str
 
 
-def table(name: str, caption: str, columns: Iterable[Sequence[str]], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Make a table. columns: a Head each. name: unique in the document.
+def table(name: str, caption: str, columns: Iterable[Sequence[str | int]], rows: Iterable[Sequence[Cell]]) -> Table:
+    """Make a table. name: unique in the document.
 
-    A column in which every cell is empty is left out.
+    A column in which every cell is empty is left out. Without a rank, the first column and verdicts stay on a narrow
+    terminal, and of the others the last go first.
     """
-    pairs = [(each, "text") if isinstance(each, str) else each for each in columns]
-    heads = [Column(title=title, kind=kind) for title, kind in pairs]
+    heads = []
+    for at, head in enumerate(columns):
+        title, kind, *rank = (head, "text") if isinstance(head, str) else head
+        heads.append(Column(title=str(title), kind=str(kind), rank=int(rank[0]) if rank else at * (kind != "verdict")))
     lines = list(rows)
     assert all(len(line) == len(heads) for line in lines), name
     kept = [at for at in range(len(heads)) if not at or any(line[at] not in (None, "") for line in lines)]
@@ -223,20 +217,15 @@ def table(name: str, caption: str, columns: Iterable[Sequence[str]], rows: Itera
 
 
 def section(
-    name: str, title: str, *, text: Iterable[str] = (), figures: Iterable[Figure] = (), tables: Iterable[Table] = (),
-    paper: bool = True, opened: bool = False,
+    name: str, title: str, *, text: Iterable[str] = (), items: Iterable[Item] = (), figures: Iterable[Figure] = (),
+    tables: Iterable[Table] = (), paper: bool = True, opened: bool = False,
 ) -> Section:  # fmt: skip
     """Make a section. Tables without rows are left out."""
-    return Section(id=name, title=title, text=list(text), figures=list(figures),
+    return Section(id=name, title=title, text=list(text), items=list(items), figures=list(figures),
                    tables=[each for each in tables if each.rows], paper=paper, open=opened)  # fmt: skip
 
 
-def holds(section: Section) -> bool:
-    """Whether a section has anything to show."""
-    return bool(section.text or section.figures or section.tables)
-
-
-def card(label: str, value: str, detail: str = "", tone: str = "") -> Card:
+def card(label: str, value: str, detail: str = "", tone: Tone = "") -> Card:
     """Make a card."""
     return Card(label=label, value=value, detail=detail, tone=tone)
 
@@ -244,3 +233,99 @@ def card(label: str, value: str, detail: str = "", tone: str = "") -> Card:
 def count(number: int, one: str) -> str:
     """`1 row`, `2 rows`."""
     return f"{number} {one}{'' if number == 1 else 's'}"
+
+
+def speedup(ratio: Speedup | None) -> Quantity | None:
+    """A speedup of a verdict as a cell."""
+    if ratio is None:
+        return None
+    unconfirmed = {"unconfirmed": True} if ratio.word == "UNCONFIRMED" else {}
+    return Quantity(value=ratio.ratio, ci95=ratio.ci95, **unconfirmed)
+
+
+# -- cells as text
+
+EMPTY = "–"
+# A speedup with its interval, drawn against 1. Its number stands in a column of its own: text leaves the bar out.
+BAR = "bar"
+# kind -> how a number of it is written, and what stands behind it
+_NUMBERS = {
+    "ms": ("{:.4g}", ""),
+    "seconds": ("{:.1f}", ""),
+    "ratio": ("{:#.3g}", "x"),
+    "quantity": ("{:.4g}", ""),
+    "percent": ("{:.3g}", " %"),
+    "scientific": ("{:.1e}", ""),
+    "integer": ("{:,.0f}", ""),
+    "spread": ("{:.4g}", ""),
+}
+# A word of judgement and the sign before it: no meaning rests on colour alone.
+_GOOD = ("correct", "REPRODUCED", "done", "complete", "FAST", "as expected", "not throttled", "usable", "reproduced",
+         "holds", "undisturbed", "FASTER")  # fmt: skip
+_BAD = ("incorrect", "rejected", "error", "timeout", "timed out", "missing", "DIFFERS", "failed", "SLOW", "wrong",
+        "hard", "throttled", "refused", "differs", "does not hold", "disturbed", "SLOWER")  # fmt: skip
+SIGNS: dict[Tone, str] = {"good": "✓", "bad": "✗", "open": "○"}
+
+
+def tone(word: object) -> Tone:
+    """What a verdict says of what was judged."""
+    if str(word).startswith(_GOOD):
+        return "good"
+    return "bad" if str(word).startswith(_BAD) else "open"
+
+
+def numeric(kind: str) -> bool:
+    """Whether a column of this kind holds numbers."""
+    return kind in _NUMBERS
+
+
+def _number(kind: str, value: str | float) -> str:
+    form, unit = _NUMBERS[kind]
+    number = float(value)
+    if number == 0:
+        return "0" + unit
+    return form.format(100 * number if kind == "percent" else number).removesuffix(".") + unit
+
+
+def point(kind: str, cell: Quantity) -> str:
+    """The value of a quantity that has an interval."""
+    return _number(kind, cell.value)
+
+
+def interval(kind: str, cell: Quantity) -> str:
+    """The 95 % interval of a quantity."""
+    inner = kind if kind in ("percent", "ratio") else "quantity"
+    low, high = (_number(inner, edge).removesuffix("x").removesuffix(" %") for edge in cell.ci95)
+    return f"[{low}, {high}]"
+
+
+def written(kind: str, cell: Cell) -> str:
+    """A cell as readers see it."""
+    if cell is None or cell == "":
+        return EMPTY
+    match cell:
+        case Quantity() if kind in _NUMBERS:
+            return f"{point(kind, cell)} {interval(kind, cell)}" + " ?" * cell.unconfirmed
+        case Spread() if kind in _NUMBERS:
+            middle, low, high = (_number(kind, end) for end in (cell.median, cell.min, cell.max))
+            return middle if low == high else f"{middle} ({low} to {high})"
+        case str() | int() | float() if kind in _NUMBERS:
+            return _number(kind, cell)
+    return f"{SIGNS[tone(cell)]}\u00a0{cell}" if kind == "verdict" else str(cell)
+
+
+def key(kind: str, cell: Cell) -> str:
+    """What a cell sorts by: a number's digits, else the empty string, which means its text."""
+    if (kind not in _NUMBERS and kind != BAR) or cell is None or cell == "":
+        return ""
+    number = cell.median if isinstance(cell, Spread) else cell.value if isinstance(cell, Quantity) else cell
+    return repr(float(number))
+
+
+def values(cell: Cell) -> dict[str, str | float | None]:
+    """A cell as values by the name of their part; "" names the value itself."""
+    if isinstance(cell, Spread):
+        return {"median": cell.median, "min": cell.min, "max": cell.max}
+    if isinstance(cell, Quantity):
+        return {"": cell.value, "low": cell.ci95[0], "high": cell.ci95[1]}
+    return {"": cell}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from repro.report import cells
+from repro.report import elements
 from repro.report.document import Document
 from repro.report.elements import Table
 from repro.report.page import template
@@ -26,9 +26,10 @@ def escape(text: object) -> str:
 
 def columns(table: Table) -> str:
     """The column types: numbers to the right, long text in paragraphs that share the line."""
-    heads, rows = cells.written(table)
+    heads, rows = table.in_text
     longest = [
-        max([len(head.title), *(len(cells.text(head.kind, row[at])) for row in rows)]) for at, head in enumerate(heads)
+        max([len(head.title), *(len(elements.written(head.kind, row[at])) for row in rows)])
+        for at, head in enumerate(heads)
     ]
     wide = sum(length > NARROW for length in longest)
     kinds = []
@@ -36,7 +37,7 @@ def columns(table: Table) -> str:
         if length > NARROW:
             kinds.append(rf"p{{{0.6 / wide:.2f}\linewidth}}")
         else:
-            kinds.append("r" if cells.numeric(head.kind) else "l")
+            kinds.append("r" if elements.numeric(head.kind) else "l")
     return "".join(kinds)
 
 
@@ -44,5 +45,5 @@ def render(document: Document) -> str:
     """The whole file. Raises PrerequisiteError without jinja2."""
     made = template("report.tex.j2", block_start_string="<%", block_end_string="%>", variable_start_string="<<",
                     variable_end_string=">>", comment_start_string="<#", comment_end_string="#>")  # fmt: skip
-    text: str = made.render(document=document, escape=escape, columns=columns, text=cells.text, written=cells.written)
+    text: str = made.render(document=document, escape=escape, columns=columns, text=elements.written)
     return text

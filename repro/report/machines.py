@@ -1,121 +1,301 @@
-"""Sections on what measured: comparability, fingerprints."""
+"""Sections on what measured: comparability, the GPUs' controls, clocks during the run, fingerprints."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from scipy import special  # scipy.stats takes most of a second to import
+
+from repro.analysis import records
 from repro.analysis.compare import OTHER_GPU
-from repro.fingerprint import classes
+from repro.analysis.records import Fingerprint, Source
+from repro.fingerprint import classes, gpu, series
 from repro.fingerprint.difference import differences
+from repro.records.base import Record
 from repro.records.claim import Claim
-from repro.report import clocks, elements
-from repro.report.elements import Section, Table
-from repro.report.sources import Source
+from repro.records.row import Row
+from repro.records.verdict import Ratio
+from repro.report import elements
+from repro.report.elements import Cell, Section, Spread, Table
+
+# A unit counts as disturbed if so few of its 95 % intervals hold 1 by chance less often than this.
+_UNLIKELY = 0.01
+_STATE = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C", "power_w": "W"}
+
+
+# -- what may be compared
 
 
 def comparability(sources: list[Source], published: list[Claim]) -> Section:
     """What may be compared with what: with the published machines, and between these bundles."""
-    tables = [table for table in (_from_published(sources, published), _between(sources)) if table]
-    told: dict[str, list[str]] = {}
+    letters: dict[str, list[str]] = {}
     for source in sources:
-        told.setdefault(clocks.throttled(source), []).append(source.letter)
-    text = [f"{', '.join(letters)}: {what}" for what, letters in told.items()]
-    machines = {source.machine for source in sources}
-    if len(machines) > 1:
+        letters.setdefault(throttled(source), []).append(source.letter)
+    text = [f"{', '.join(mine)}: {what}" for what, mine in letters.items()]
+    if len({source.machine for source in sources}) > 1:
         text.insert(0, "The machines differ: absolute times of different machines are shown and not compared.")
     text += _other_texts(sources)
-    units = {f["values"].get("gpu_uuid_hash", {}).get("value") for s in sources for f in s.fingerprints.values()}
+    units = {records.value(found, "gpu_uuid_hash") for source in sources for found in source.fingerprints.values()}
     if len(sources) > 1 and (len(units) > 1 or None in units):
         text.append(f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %.")
+    tables = [_from_published(sources, published), _between(sources)]
     return elements.section("comparability", "What may be compared", text=text, tables=tables)
 
 
 def _other_texts(sources: list[Source]) -> list[str]:
     """Rows that several bundles have and that were not measured from the same solutions and problem files."""
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    contents: dict[tuple[str, str], dict[str, list[str]]] = {}
     for source in sources:
-        for row in source.done:
-            if source.measured is not None:
-                found.setdefault((source.verb, row.row), {}).setdefault(row.content, []).append(source.letter)
-    told: dict[str, list[str]] = {}
-    for (_, name), contents in found.items():
-        if len(contents) > 1:
-            told.setdefault(" against ".join(", ".join(letters) for letters in contents.values()), []).append(name)
+        for row in source.done if source.verb in records.VERBS else []:
+            contents.setdefault((source.verb, row.row), {}).setdefault(row.content, []).append(source.letter)
+    rows: dict[str, list[str]] = {}
+    for (_, name), mine in contents.items():
+        if len(mine) > 1:
+            rows.setdefault(" against ".join(", ".join(letters) for letters in mine.values()), []).append(name)
     return [
         f"Not the same texts, {letters}: solutions or problem files of {', '.join(names)} differ by their recorded "
         "hash, so that differences between these bundles are not of machine and stack alone."
-        for letters, names in told.items()
+        for letters, names in rows.items()
     ]
 
 
-def _from_published(sources: list[Source], published: list[Claim]) -> Table | None:
+def _from_published(sources: list[Source], published: list[Claim]) -> Table:
     """How every machine differs from those that the studies were published on."""
     studies = {claim.study: claim for claim in published}
-    found: dict[tuple[str, ...], list[str]] = {}
+    lines: dict[tuple[str, ...], list[str]] = {}
     for source in sources:
         for value in source.fingerprints.values():
             for study, claim in studies.items():
                 away = claim.elsewhere(value["values"])
                 verdict = "hard: times do not compare, ratios do" if away else "nothing hard differs"
                 line = (source.machine, f"{study} study, {claim.machine}", verdict, "; ".join(away), claim.stack)
-                found.setdefault(line, []).append(source.letter)
-    rows = [[f"{machine} ({', '.join(dict.fromkeys(letters))})", *line] for (machine, *line), letters in found.items()]
+                lines.setdefault(line, []).append(source.letter)
+    rows = [[f"{machine} ({', '.join(dict.fromkeys(letters))})", *line] for (machine, *line), letters in lines.items()]
     columns = ["measured on", "published on", ("comparison", "verdict"), "differs in", "published stack"]
-    return elements.table("from-published", "These machines and the published ones", columns, rows) if rows else None
+    return elements.table("from-published", "These machines and the published ones", columns, rows)
 
 
-def _between(sources: list[Source]) -> Table | None:
+def _between(sources: list[Source]) -> Table:
     """Hard, configuration and version differences of every machine from the first."""
     named = [(s.letter, value) for s in sources for value in s.fingerprints.values()]
-    rows = []
-    seen = set()
+    rows: dict[tuple[str, str, str], list[str]] = {}
     for letter, value in named[1:]:
-        for found in differences(named[0][1], value):
-            told = (found.name, str(found.a), str(found.b))
-            if found.klass in "HC" and told not in seen:
-                seen.add(told)
-                kind = "hard" if found.hard else classes.NAMES.get(found.klass, found.klass)
-                kind += "" if found.known else ", one side did not record it"
-                rows.append([found.name, kind, _told(found.a), _told(found.b), letter])
-    if len(named) < 2:
-        return None
-    columns = ["field", ("class", "verdict"), f"in {named[0][0]}", "there", "bundle"]
-    caption = f"Hard and configuration differences from {named[0][0]}" + ("" if rows else ": none")
-    return elements.table("between", caption, columns, rows) if rows else None
+        for difference in differences(named[0][1], value):
+            key = (difference.name, str(difference.a), str(difference.b))
+            if difference.klass in "HC" and key not in rows:
+                kind = "hard" if difference.hard else classes.NAMES.get(difference.klass, difference.klass)
+                kind += "" if difference.known else ", one side did not record it"
+                rows[key] = [difference.name, kind, _text(difference.a), _text(difference.b), letter]
+    first = named[0][0] if named else ""
+    columns = ["field", ("class", "verdict"), f"in {first}", "there", "bundle"]
+    return elements.table("between", f"Hard and configuration differences from {first}", columns, rows.values())
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
 
 
 def fingerprints(sources: list[Source]) -> Section:
     """Every recorded field of every machine, side by side, by class; the state at that moment left out."""
     letters: dict[str, list[str]] = {}
-    values: dict[str, dict[str, Any]] = {}
+    values: dict[str, Fingerprint] = {}
     for source in sources:
         for name, value in source.fingerprints.items():
             letters.setdefault(name, []).append(source.letter)
-            values.setdefault(name, value)
-    named = [(", ".join(letters[name]), name, value) for name, value in values.items()]
+            values.setdefault(name, value["values"])
     fields: dict[str, str] = {}
-    for _, _, value in named:
-        fields |= {name: classes.of(name, entry) for name, entry in value["values"].items() if name not in fields}
-    order = list(classes.NAMES)
+    for value in reversed(values.values()):
+        fields |= {name: classes.of(name, entry) for name, entry in value.items()}
+    order = {klass: at for at, klass in enumerate(classes.NAMES)}
+    several = len(values) > 1
     rows = []
-    for field in sorted(fields, key=lambda f: (order.index(fields[f]) if fields[f] in order else len(order), f)):
-        if fields[field] == "D":
-            continue
-        cells = [_field(value["values"].get(field)) for _, _, value in named]
-        same = "same" if len(set(cells)) == 1 else "differs"
-        rows.append(
-            [field, classes.NAMES.get(fields[field], fields[field]), *([same] if len(named) > 1 else []), *cells]
-        )
-    columns = ["field", "class", *(["all"] if len(named) > 1 else []), *(f"{told}: {name}" for told, name, _ in named)]
+    for name, klass in sorted(fields.items(), key=lambda pair: (order.get(pair[1], len(order)), pair[0])):
+        if klass != "D":
+            cells = [_field(value.get(name)) for value in values.values()]
+            same = ["same" if len(set(cells)) == 1 else "differs"] * several
+            rows.append([name, classes.NAMES.get(klass, klass), *same, *cells])
+    columns = ["field", "class", *["all"] * several, *(f"{', '.join(letters[name])}: {name}" for name in values)]
     table = elements.table("fingerprints", "Fingerprints of the machines; identities are salted hashes", columns, rows)
     return elements.section("fingerprints", "Fingerprints", tables=[table], paper=False)
 
 
-def _field(entry: dict[str, Any] | None) -> str:
+def _field(entry: Fingerprint | None) -> str:
     if entry is None:
         return "not recorded"
-    return str(entry["status"]) if entry["value"] is None else _told(entry["value"])
+    return str(entry["status"]) if entry["value"] is None else _text(entry["value"])
+
+
+# -- the GPUs of a run
+
+
+def gpus(sources: list[Source]) -> Section:
+    """One line a GPU that timed something, if there are several: its A/A controls, eager against eager."""
+    rows: list[list[Cell]] = []
+    for source in sources:
+        for (node, unit), controls in _controls(source).items():
+            cover = sum(aa.ci95[0] <= 1 <= aa.ci95[1] for aa in controls)
+            widest = max((aa.ci95[1] - aa.ci95[0]) / 2 for aa in controls)
+            furthest = max(abs(aa.ratio - 1) for aa in controls)
+            rows.append([unit, source.letter, source.machine, node, str(len(controls)), str(cover), widest, furthest,
+                         disturbed(cover, len(controls))])  # fmt: skip
+    if len(rows) < 2:
+        rows = []
+    columns = [("GPU", "code"), "bundle", "kind", ("node", "code"), "A/A controls", "hold 1", ("widest, ±", "percent"),
+               ("furthest from 1", "percent"), ("verdict", "verdict")]  # fmt: skip
+    text = (
+        "Jobs of several GPUs ran at once, each with processors of its own. The A/A control of a row times eager "
+        "against eager in another process, so that its interval holds 1 unless other jobs disturbed it."
+    )
+    table = elements.table("gpus", "A/A control of every GPU", columns, rows)
+    return elements.section("gpus", "GPUs", text=[text] if rows else [], tables=[table])
+
+
+def _controls(source: Source) -> dict[tuple[str, str], list[Ratio]]:
+    """Return (node, GPU), both as hashes -> its A/A controls."""
+    controls: dict[tuple[str, str], list[Ratio]] = {}
+    for row in source.done if source.timed else []:
+        aa = row.judged and row.judged.timing.aa
+        if aa and row.gpu_uuid_hash:
+            controls.setdefault((row.node or "", row.gpu_uuid_hash), []).append(aa)
+    return dict(sorted(controls.items()))
+
+
+def disturbed(cover: int, count: int) -> str:
+    """Return whether so few intervals of 95 % that hold 1 are no chance."""
+    return "disturbed" if special.bdtr(cover, count, 0.95) < _UNLIKELY else "undisturbed"
+
+
+# -- clocks during the run
+
+
+class Window(Record):
+    """Samples of a part of a row in short. reasons: clock event reason -> share of samples."""
+
+    samples: int = 0
+    sm_mhz: Spread | None = None
+    memory_mhz: Spread | None = None
+    power_w: Spread | None = None
+    temperature_c: Spread | None = None
+    reasons: dict[str, float] = {}
+    deltas: dict[str, Any] = {}
+
+
+def clocks(sources: list[Source]) -> Section:
+    """The clocks, power and temperature of the GPU while rows were timed, and right before and after each row."""
+    without: dict[str, list[str]] = {}
+    rows: list[list[Cell]] = []
+    for source in sources:
+        windows = _windows(source)
+        rows += [_sampled(source, *each) for each in windows]
+        if not windows and (why := _unsampled(source)):
+            without.setdefault(why, []).append(source.letter)
+    columns = [("row", "text", 0), "bundle", ("window", "text", 7), ("samples", "integer", 7), ("SM MHz", "spread", 1),
+               ("memory MHz", "spread", 4), ("W", "spread", 2), ("°C", "spread", 3), ("J", "quantity"),
+               ("s slowed by heat", "quantity"), ("event reasons, share of samples", "text", 5),
+               ("times", "verdict")]  # fmt: skip
+    caption = "While rows were timed, or ran where nothing was timed: median (lowest to highest)"
+    text = []
+    if rows:
+        text.append(
+            "Times of a row that heat or a power brake slowed while it was timed are no measurement. A power cap is "
+            "how a large GPU works. Every sample is in the bundle's `telemetry/`."
+        )
+    ends = _ends(sources)
+    if rows or ends.rows:
+        text += [f"Clocks while rows ran: not recorded in {', '.join(of)}: {why}." for why, of in without.items()]
+    return elements.section(
+        "clocks", "Clocks during the run", text=text, tables=[elements.table("sampled", caption, columns, rows), ends]
+    )
+
+
+def _telemetry(row: Row) -> dict[str, Any]:
+    return (row.result.telemetry if row.result else None) or {}
+
+
+def _unsampled(source: Source) -> str:
+    """Why no row of a bundle was sampled."""
+    statuses = (
+        str(_telemetry(row).get("sampler", {}).get("status") or "it was written by a release that did not sample")
+        for row in source.done
+    )
+    return "; ".join(dict.fromkeys("the sampler took none" if status == "ok" else status.removeprefix("off: ")
+                                   for status in statuses))  # fmt: skip
+
+
+def _windows(source: Source) -> list[tuple[str, Window, bool]]:
+    """(row, summary, whether it is of the timed part alone) of every row that was sampled: of the timed part, else of
+    all of it."""
+    found = []
+    for row in source.done:
+        windows = _telemetry(row).get("windows") or {}
+        timed = bool((windows.get("timing") or {}).get("samples"))
+        window = windows["timing"] if timed else windows.get("job") or {}
+        if window.get("samples"):
+            found.append((row.row, Window.model_validate(window), timed))
+    return found
+
+
+def _sampled(source: Source, name: str, window: Window, timed: bool) -> list[Cell]:
+    spreads = window.sm_mhz, window.memory_mhz, window.power_w, window.temperature_c
+    joules, slowed = (_scaled(window.deltas.get(key), scale) for key, scale in
+                      (("energy_mj", 1e3), ("violation_thermal_ns", 1e9)))  # fmt: skip
+    reasons = ", ".join(f"{why} {share:.0%}" for why, share in window.reasons.items())
+    why = timed and series.throttled({"windows": {"timing": window.to_json()}})
+    return [name, source.letter, "timed" if timed else "whole row", window.samples,
+            *(Spread(median=s.median, min=s.min, max=s.max) if s else None for s in spreads),
+            joules, slowed, reasons or "none",
+            "throttled" if why else "not throttled" if timed else None]  # fmt: skip
+
+
+def _scaled(value: Any, scale: float) -> float | None:
+    return value / scale if isinstance(value, int | float) else None
+
+
+def throttled(source: Source) -> str:
+    """Whether a GPU was seen slowed, as far as that was recorded."""
+    windows = _windows(source)
+    slowed = [f"{name} ({', '.join(f'{why} in {share:.1%} of samples' for why, share in shares.items())})"
+              for name, window, _ in windows
+              if (shares := {why: share for why, share in window.reasons.items() if why in series.SLOWED})]  # fmt: skip
+    if slowed:
+        return f"the GPU was slowed during {'; '.join(slowed)}."
+    if count := sum(window.samples for _, window, _ in windows):
+        return f"of {count} samples in {len(windows)} rows none shows the GPU slowed by heat or power brakes."
+    return _throttled_at_ends(source)
+
+
+def _throttled_at_ends(source: Source) -> str:
+    """The same, of a bundle that was not sampled."""
+    known = [(row.row, gpu.reasons(bits)) for row in source.done if row.result
+             if (bits := _at(row.result.dynamic, "after", "clock_event_reasons")) is not None]  # fmt: skip
+    if not known:
+        return "throttling was not recorded."
+    slowed = [f"{row} ({', '.join(names)})" for row, names in known if set(names) & set(series.SLOWED)]
+    if slowed:
+        return f"the GPU was slowed at the end of {'; '.join(slowed)}."
+    return "at the end of no row was the GPU slowed by heat or power brakes; during the rows it was not recorded."
+
+
+def _at(dynamic: dict[str, dict[str, Any]], when: str, name: str) -> Any:
+    return (dynamic.get(when) or {}).get(name, {}).get("value")
+
+
+def _ends(sources: list[Source]) -> Table:
+    """The GPU's state right before and right after every row."""
+    rows = []
+    for source in sources:
+        for each in source.done:
+            seen = each.result.dynamic if each.result else {}
+            clocks = [_at(seen, when, "sm_mhz") for when in ("before", "after")]
+            if clocks == [None, None]:
+                continue
+            row: list[Cell] = [each.row, source.letter]
+            row += [_at(seen, when, name) for name in _STATE for when in ("before", "after")]
+            energy = [_at(seen, when, "energy_mj") for when in ("before", "after")]
+            row.append((energy[1] - energy[0]) / 1e3 if None not in energy else None)
+            bits = _at(seen, "after", "clock_event_reasons")
+            rows.append([*row, None if bits is None else ", ".join(gpu.reasons(bits)) or "none"])
+    columns = ["row", "bundle",
+               *((f"{title} {when}", "quantity") for title in _STATE.values() for when in ("before", "after")),
+               ("J in all", "quantity"), "clock event reasons after"]  # fmt: skip
+    return elements.table("clocks", "The GPU right before and right after each row", columns, rows)

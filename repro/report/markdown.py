@@ -6,7 +6,7 @@ import re
 
 from tabulate import tabulate
 
-from repro.report import cells
+from repro.report import elements
 from repro.report.document import Document
 from repro.report.elements import Card, Cell, Section, Table
 
@@ -47,6 +47,8 @@ def _body(part: Section) -> str:
     lines = [_escaped(text) for text in part.text]
     for table in part.tables:
         lines += [f"{_escaped(table.caption)}:" if table.caption else "", _table(table)]
+    items = (f"- {elements.SIGNS[item.tone]} {item.text}" if item.tone else f"- {item.text}" for item in part.items)
+    lines.append("\n".join(map(_escaped, items)))
     return "\n\n".join(line for line in lines if line)
 
 
@@ -62,7 +64,7 @@ def _escaped(text: str) -> str:
 
 
 def _table(table: Table) -> str:
-    columns, rows = cells.written(table)
+    columns, rows = table.in_text
     heads = [_escaped(head.title) for head in columns]
     kinds = [head.kind for head in columns]
     told = [[_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True)] for row in rows]
@@ -73,8 +75,8 @@ def _table(table: Table) -> str:
 
 
 def _cell(kind: str, cell: Cell) -> str:
-    found = " ".join(cells.text(kind, cell).split())
-    if kind != "code" or found == cells.EMPTY:
+    found = " ".join(elements.written(kind, cell).split())
+    if kind != "code" or found == elements.EMPTY:
         return plain(found)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", found)), default=0))
     pad = " " * ("`" in found)

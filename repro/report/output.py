@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from repro import config
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
-from repro.report import cells, plots
+from repro.report import elements, figures
 from repro.report.elements import Table
 from repro.system import jsonio
 
@@ -35,13 +35,15 @@ def formats(asked: str) -> list[str]:
 
 def _table_csv(table: Table) -> str:
     """A table as CSV: whole numbers as measured; an interval and a spread have columns of their own."""
-    columns, rows = cells.written(table)
-    parts = [list(dict.fromkeys(name for row in rows for name in cells.values(row[at]))) for at in range(len(columns))]
+    columns, rows = table.in_text
+    parts = [
+        list(dict.fromkeys(name for row in rows for name in elements.values(row[at]))) for at in range(len(columns))
+    ]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow([f"{head.title} {part}".strip() for head, of in zip(columns, parts, strict=True) for part in of])
     for row in rows:
-        lines.writerow([cells.values(cell).get(part) for cell, of in zip(row, parts, strict=True) for part in of])
+        lines.writerow([elements.values(cell).get(part) for cell, of in zip(row, parts, strict=True) for part in of])
     return out.getvalue()
 
 
@@ -50,11 +52,11 @@ def _document(
 ) -> tuple[Document, dict[str, str]]:
     """Return the document, and file -> content of every format; `svg` is a file a figure, `csv` a file a table."""
     pictured = bool({"html", "svg"} & set(chosen))
-    with plots.processes() if pictured and forks else contextlib.nullcontext() as pool:
+    with figures.processes() if pictured and forks else contextlib.nullcontext() as pool:
         from repro.report import document, latex, markdown, page  # half a second, in which the processes get ready
 
         whole = document.build(bundles, artifacts)
-        pictures = plots.every(whole.figures, pool) if pictured else {}
+        pictures = figures.every(whole.figures, pool) if pictured else {}
     found = {"report.json": jsonio.dumps(whole.to_json(), indent=1) + "\n"}
     for name in chosen:
         match name:

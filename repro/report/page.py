@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from repro.errors import PrerequisiteError
-from repro.report import cells, elements, plots
+from repro.report import elements, figures
 from repro.report.document import Document
 from repro.report.elements import Column, Quantity, Section
 
@@ -30,7 +30,7 @@ def template(name: str, **options: Any) -> Any:
         **{"autoescape": False} | options,
     )  # fmt: skip
     environment.filters |= {
-        "cell": lambda value, kind: cells.text(kind, value),
+        "cell": lambda value, kind: elements.written(kind, value),
         "prose": _prose,
         "breakable": _breakable,
     }
@@ -43,12 +43,22 @@ def render(document: Document, drawn: Mapping[str, str] | None = None) -> str:
     Raises PrerequisiteError without jinja2, or without matplotlib where a figure must be drawn.
     """
     style, script = ((TEMPLATES / name).read_text() for name in ("report.css", "report.js"))
-    drawn = plots.every(document.figures, None) if drawn is None else drawn
+    drawn = figures.every(document.figures, None) if drawn is None else drawn
     text: str = template("report.html.j2", autoescape=True).render(
-        document=document, style=style, script=script, script_hash=_hash(script), figures=drawn, key=cells.key,
-        tone=cells.tone, numeric=cells.numeric, signs=cells.SIGNS, point=cells.point, interval=cells.interval,
-        bar=_bar, contents=_contents,
-    )  # fmt: skip
+        document=document,
+        style=style,
+        script=script,
+        script_hash=_hash(script),
+        figures=drawn,
+        key=elements.key,
+        tone=elements.tone,
+        numeric=elements.numeric,
+        signs=elements.SIGNS,
+        point=elements.point,
+        interval=elements.interval,
+        bar=_bar,
+        contents=_contents,
+    )
     return text
 
 

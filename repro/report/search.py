@@ -10,13 +10,14 @@ from repro.optimize.export import running_best
 from repro.optimize.proposers.model import diff
 from repro.optimize.runner import Finished
 from repro.optimize.state import INPUT, STAMP, Program, State
-from repro.report import elements, search_tree
-from repro.report.document import SCHEMA_VERSION, Document, Headline
+from repro.report import elements, figures
+from repro.report.document import SCHEMA_VERSION, Document
 from repro.report.elements import Banner, Candidate, Cell, Figure, Tree
+from repro.report.summary import Headline
 
-NOT_MEASURED = "Times are of a CPU and are not a measurement."
-COLUMNS = ("program", "made of", "by", "change", "verdict", ("ms", "ms"), "gain", "why")
-LONGEST_DIFF = 1200
+_NOT_MEASURED = "Times are of a CPU and are not a measurement."
+_COLUMNS = ("program", "made of", "by", "change", "verdict", ("ms", "ms"), "gain", "why")
+_LONGEST_DIFF = 1200
 
 
 def document(finished: Finished) -> Document:
@@ -27,7 +28,7 @@ def document(finished: Finished) -> Document:
     gain += "" if finished.measured else STAMP
     title = f"Search from the input kernel of {state.options.problem}"
     correct = sum(p.correct for p in state.programs.values())
-    banners = [] if finished.measured else [Banner(kind="warning", text=NOT_MEASURED)]
+    banners = [] if finished.measured else [Banner(kind="warning", text=_NOT_MEASURED)]
     cards = [
         elements.card("best", f"{best.time_ms:.4g} ms" if best.time_ms else "", gain),
         elements.card("programs", str(len(state.programs)), f"{correct} correct"),
@@ -44,10 +45,10 @@ def document(finished: Finished) -> Document:
              for tree in [_tree(finished)] if tree.points]  # fmt: skip
     rows = [_row(p) for p in state.programs.values()]
     section = elements.section("search", "Candidates", text=text, figures=trees, opened=True,
-                               tables=[elements.table("candidates", "Every candidate", COLUMNS, rows)])  # fmt: skip
+                               tables=[elements.table("candidates", "Every candidate", _COLUMNS, rows)])  # fmt: skip
     return Document(
-        schema_version=SCHEMA_VERSION, title=title, headline=Headline(text=f"{gain}; {finished.stopped}"),
-        banners=banners, cards=cards, sections=[section], sources=[], reports=[], claims=None,
+        schema_version=SCHEMA_VERSION, title=title, headline=Headline(parts=[gain, finished.stopped]),
+        banners=banners, cards=cards, sections=[section], sources=[], verdicts=[], claims=None,
     )  # fmt: skip
 
 
@@ -57,21 +58,21 @@ def _tree(finished: Finished) -> Tree:
         Candidate(
             id=program.id, parent=program.parent, round=program.round, time_ms=program.time_ms,
             accepted=program.accepted or program.id == INPUT, best=program.id == state.best,
-            full=program.gain is not None, told=told(state, program),
+            full=program.gain is not None, text=spoken(state, program),
         )
         for program in state.programs.values() if program.time_ms
     ]  # fmt: skip
     return Tree(points=points, stamp=not finished.measured, best=running_best(state))
 
 
-def told(state: State, program: Program) -> str:
+def spoken(state: State, program: Program) -> str:
     """Return what a point says: change, verdict, time with its interval, reason and the difference in the code."""
     low, high = program.gain.ci95 if program.gain else (None, None)
     lines = [f"{program.id}: {program.strategy} {program.params or ''}".rstrip(), program.why,
              f"{program.verdict}, {program.time_ms:.4g} ms" if program.time_ms else program.verdict]  # fmt: skip
     if low is not None:
         lines.append(f"{program.ratio:.2f}x the input kernel [{low:.2f}, {high:.2f}]")
-    lines += [program.reason, diff(state, program)[:LONGEST_DIFF]]
+    lines += [program.reason, diff(state, program)[:_LONGEST_DIFF]]
     return "\n".join(filter(None, lines))
 
 
@@ -89,8 +90,8 @@ def svg(finished: Finished) -> str:
     """
     tree = _tree(finished)
     for figure in document(finished).sections[0].figures:
-        points = [p.model_copy(update={"told": p.told.partition("\n--- ")[0] * p.full}) for p in tree.points]
-        return search_tree.svg(figure, tree.model_copy(update={"points": points})) + "\n"
+        points = [p.model_copy(update={"text": p.text.partition("\n--- ")[0] * p.full}) for p in tree.points]
+        return figures.svg(figure.model_copy(update={"data": tree.model_copy(update={"points": points})})) + "\n"
     raise UsageError("there is no figure: no program of this search was timed", "", "Name a page: --report FILE.html")
 
 

@@ -1,26 +1,29 @@
-"""The bundles of a document side by side: each gets a letter, and its solutions are read out row by row."""
+"""The bundles of a document side by side: each gets a letter, and its solutions are counted in groups.
+
+A bundle whose rows several kinds of GPUs measured is a part for each kind, so that no table mixes their times.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
-from repro.analysis import records as measured
-from repro.analysis.records import Measured
-from repro.bundle import verify
-from repro.bundle.verify import Finding
+from repro import fingerprint
+from repro.analysis import records
+from repro.analysis.records import Implementation, Source
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
-from repro.records.base import Record
+from repro.judge.timing import intervals
+from repro.records import wording
+from repro.records.base import Pair, Record
 from repro.records.result import JudgeResult
 from repro.records.row import Row
 from repro.records.verdict import Verdict
-from repro.report import model, parts
-from repro.report.model import Facts
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+# Baselines that means are over, the one of the headline last.
+_MEANS = ("eager", "compile", "best_same_class")
+_UNGAINED = {"ratio": 1.0, "ci95": [1.0, 1.0]}
 
 
 class Described(Record):
@@ -40,135 +43,202 @@ class Described(Record):
     verified: bool
 
 
-class Entry(NamedTuple):
-    """A solution or kernel as a report counts it."""
-
-    verdict: str
-    outcome: str
-    control: bool
-
-
-@dataclass(frozen=True)
-class Source:
-    """One bundle. measured: None where it is of a verb that times no solution."""
+class Judged(Record):
+    """A verdict of a row as `report.json` keeps it, so that `repro verify` can hold it to the row."""
 
     letter: str
-    bundle: Bundle
-    report: Facts
-    measured: Measured | None
-    fingerprints: dict[str, dict[str, Any]]
-    failed: list[Finding]
-
-    @property
-    def entries(self) -> list[Entry]:
-        """Every solution that was judged or failed to be, and each kernel of an artifact. A torch control is no
-        solution and not among them."""
-        found = [Entry(e.verdict, e.outcome, arm.control)
-                 for arm in self.report.arms if not arm.torch_control for e in arm.entries]  # fmt: skip
-        for artifact in self.report.artifacts:
-            found += [Entry(k.verdict, k.outcome, False) for k in artifact.kernels.values()] or [
-                Entry("not measured", "not measured", False)
-            ]
-        return found
-
-    @property
-    def unstarted(self) -> int:
-        """Planned rows that never began, without those of a control."""
-        controls = [arm.name for arm in self.report.arms if arm.control or arm.torch_control]
-        names = [name for name in self.bundle.manifest["plan"] if name not in self.bundle.rows]
-        return sum(not any(f"/{control}/" in name for control in controls) for name in names)
-
-    @property
-    def timed(self) -> bool:
-        """Whether its times are a measurement."""
-        return self.measured is not None and not self.measured.why_not
-
-    @property
-    def slowed(self) -> int:
-        """Rows whose times are no measurement, because the GPU was throttled."""
-        return sum(bool(row.judged and row.judged.no_measurement) for row in self.done)
-
-    @property
-    def verb(self) -> str:
-        """The verb that left it."""
-        return self.report.verb
-
-    @cached_property
-    def rows(self) -> dict[str, Row]:
-        """Its rows by name."""
-        return self.bundle.records()
-
-    @property
-    def done(self) -> list[Row]:
-        """Its measured rows, in plan order."""
-        planned = (self.rows.get(name) for name in self.bundle.manifest["plan"])
-        return [row for row in planned if row and row.status == "done"]
-
-    @property
-    def stack(self) -> str:
-        """The software in a few words: `pinned`, or what is not."""
-        found = []
-        for value in self.fingerprints.values():
-            off = ", ".join(f"{name} {version}" for name, version in value["off_pin"].items())
-            found.append(f"off-pin {off}" if off else "pinned")
-        return "; ".join(dict.fromkeys(found)) or "not recorded"
-
-    @property
-    def machine(self) -> str:
-        """The GPU's name, or that there was none."""
-        names = [str(f["values"].get("gpu_name", {}).get("value") or "no GPU") for f in self.fingerprints.values()]
-        return "; ".join(dict.fromkeys(names)) or "not recorded"
-
-    def described(self) -> Described:
-        """Return what a document says of it beside its facts."""
-        return Described(
-            letter=self.letter, bundle=self.report.bundle, verb=self.verb, started=self.report.started,
-            status=self.report.status, stack=self.stack, machine=self.machine, machines=self.report.machines,
-            bundle_id=self.bundle.manifest.get("bundle_id", ""), tool=self.bundle.manifest.get("tool", ""),
-            measurement=self.report.measurement, verified=not self.failed,
-        )  # fmt: skip
+    row: str
+    solution: str
+    verdict: str
+    time_ms: float | None
 
 
-@dataclass(frozen=True)
-class Judged:
-    """One solution of one row. result: the row's."""
+class _Part(Bundle):
+    """The rows of a bundle that one kind of GPU measured. It is only read."""
 
-    source: Source
-    row: Row
-    result: JudgeResult
-    entry: Verdict
+    def __init__(self, whole: Bundle, plan: list[str]) -> None:
+        super().__init__(whole.path, whole.manifest | {"plan": plan}, whole._files)
+        self.rows = {name: whole.rows[name] for name in plan if name in whole.rows}
 
-    @property
-    def variant(self) -> str:
-        """Where it comes from: arm and repeat, kernel of an artifact, or file."""
-        repeat = f" #{self.row.repeat}" if self.row.repeat else ""
-        return (self.row.arm or self.row.file or self.entry.solution) + repeat
+    def fingerprints(self) -> dict[str, dict[str, Any]]:
+        """Return the fingerprints that its rows name."""
+        named = {row.get("fingerprint_id") for row in self.rows.values()}
+        return {name: value for name, value in super().fingerprints().items() if name in named}
+
+
+def parts(bundle: Bundle) -> list[Bundle]:
+    """Return a bundle as one part for each kind of GPU that timed its rows; whole if there is one kind.
+
+    Planned rows without a GPU belong to the first part.
+    """
+    if bundle.manifest["parameters"].get("device") != "cuda":
+        return [bundle]
+    kinds = {name: value["sku_id"] for name, value in bundle.fingerprints().items()}
+    of = {name: kinds.get(row.get("fingerprint_id") or "", "") for name, row in bundle.rows.items()}
+    first = next((kind for name in bundle.manifest["plan"] if (kind := of.get(name))), "")
+    plans: dict[str, list[str]] = {first: []}
+    for name in bundle.manifest["plan"]:
+        plans.setdefault(of.get(name) or first, []).append(name)
+    return [_Part(bundle, plan) for plan in plans.values()] if len(plans) > 1 else [bundle]
 
 
 def read(bundles: list[Bundle]) -> list[Source]:
     """One source a bundle, and for each kind of GPU that measured its rows. Raises UsageError for more than letters,
     BundleError where one is damaged."""
-    bundles = [part for bundle in bundles for part in parts.parts(bundle)]
-    if len(bundles) > len(LETTERS):
-        raise UsageError(f"{len(bundles)} bundles in one report", f"{len(LETTERS)} at most stand side by side")
+    every = [part for bundle in bundles for part in parts(bundle)]
+    if len(every) > len(_LETTERS):
+        raise UsageError(f"{len(every)} bundles in one report", f"{len(_LETTERS)} at most stand side by side")
+    return [records.source(bundle, letter) for letter, bundle in zip(_LETTERS, every, strict=False)]
+
+
+def described(source: Source) -> Described:
+    """Return what a document says of a bundle."""
+    manifest = source.bundle.manifest
+    machines = {name: fingerprint.headline(value) for name, value in source.fingerprints.items()}
+    return Described(
+        letter=source.letter, bundle=source.name, verb=source.verb, started=source.started, status=source.status,
+        stack=stack(source), machine=source.machine, machines=machines, bundle_id=manifest.get("bundle_id", ""),
+        tool=manifest.get("tool", ""), measurement=source.on_gpu, verified=not source.failed,
+    )  # fmt: skip
+
+
+def judged(source: Source) -> list[Judged]:
+    """Return every verdict of a bundle with its time."""
     return [
-        Source(letter, bundle, model.build(bundle),
-               measured.read(bundle) if bundle.manifest["verb"] in measured.VERBS else None, bundle.fingerprints(),
-               failed(bundle))
-        for letter, bundle in zip(LETTERS, bundles, strict=False)
+        Judged(letter=source.letter, row=row.row, solution=verdict.solution, verdict=verdict.verdict,
+               time_ms=verdict.time_ms.median if verdict.time_ms else None)
+        for row in source.done if row.judged for verdict in row.judged.results
     ]  # fmt: skip
 
 
-def failed(bundle: Bundle) -> list[Finding]:
-    """The checks of `repro verify` that this bundle fails. Rows that an unfinished run lacks are no damage."""
-    found = verify.verify(bundle.path).failed
-    unfinished = () if bundle.manifest["status"] == "complete" else ("planned against done",)
-    return [check for name, check in found.items() if name not in unfinished]
+def stack(source: Source) -> str:
+    """The software in a few words: `pinned`, or what is not."""
+    words = []
+    for value in source.fingerprints.values():
+        off = ", ".join(f"{name} {version}" for name, version in value["off_pin"].items())
+        words.append(f"off-pin {off}" if off else "pinned")
+    return "; ".join(dict.fromkeys(words)) or "not recorded"
 
 
-def judged(source: Source) -> Iterator[Judged]:
-    """Every solution of a bundle, in plan order."""
-    if source.measured is not None:
-        for row in source.done:
-            if row.judged:  # a row of profiles is not
-                yield from (Judged(source, row, row.judged, entry) for entry in row.judged.results)
+class Solution(NamedTuple):
+    """A judged solution with its row. The rounds of searches are among them."""
+
+    source: Source
+    row: Row
+    result: JudgeResult
+    verdict: Verdict
+
+    @property
+    def variant(self) -> str:
+        """Where it comes from: arm and repeat, kernel of an artifact, or file."""
+        repeat = f" #{self.row.repeat}" if self.row.repeat else ""
+        return (self.row.arm or self.row.file or self.verdict.solution) + repeat
+
+
+def solutions(source: Source) -> list[Solution]:
+    """Return every judged solution of a bundle, in plan order; none of the self-test's cases."""
+    rows = source.done if source.verb in records.VERBS else []
+    return [Solution(source, row, row.judged, verdict) for row in rows if row.judged for verdict in row.judged.results]
+
+
+def not_measured(source: Source) -> dict[str, str]:
+    """Return every planned row without a result, with its reason."""
+    lost = {}
+    for name in source.plan:
+        row = source.rows.get(name)
+        if row is None:
+            lost[name] = source.error or records.NOT_STARTED
+        elif row.status != "done":
+            status = "" if row.status == "unmet" else f"{row.status}: "  # an unmet prerequisite explains itself
+            lost[name] = f"{status}{row.error}"
+    return lost
+
+
+def slowed(source: Source) -> int:
+    """Return how many rows' times are no measurement, because the GPU was throttled."""
+    return sum(bool(row.judged and row.judged.no_measurement) for row in source.done)
+
+
+class Mean(Record):
+    """A geometric mean of `n` speedups, of `of` planned ones."""
+
+    ratio: float
+    ci95: Pair
+    n: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Solutions that are counted together: those of an arm or of `evaluate`, or the kernels of a benchmark.
+
+    lost: rows that began and were not measured; unstarted: how many planned rows never began.
+    """
+
+    source: Source
+    name: str
+    label: str
+    solutions: list[Implementation]
+    lost: list[Row]
+    unstarted: int
+
+    @property
+    def control(self) -> bool:
+        """Whether it is a negative control, which must be wrong."""
+        return any(row.control for row in self._rows)
+
+    @property
+    def torch_control(self) -> bool:
+        """Whether it is torch itself as a solution."""
+        return any(row.torch_control for row in self._rows)
+
+    @property
+    def _rows(self) -> list[Row]:
+        return [*(each.row for each in self.solutions), *self.lost]
+
+    @property
+    def verdicts(self) -> list[wording.Judged]:
+        """The verdict of every solution; `not measured` of a row that was lost."""
+        lost = [wording.Told("not measured", [])] * len(self.lost)
+        return [*(each.verdict for each in self.solutions if each.verdict), *lost]
+
+    @property
+    def means(self) -> dict[str, Mean]:
+        """The geometric mean of correct solutions' speedups over each baseline, and how many problems it covers.
+
+        Problems without a measured time are left out. A speedup too small for the judge's clock to confirm counts as
+        1.0: leaving it out would raise the mean of the others.
+        """
+        mine, of = self.solutions, len(self.solutions) + len(self.lost)
+        if self.source.verb == "benchmark":  # of the optimised kernels, one of each artifact that was planned
+            rows = {each.row.row for each in mine} | {row.row for row in self.lost}
+            mine, of = [each for each in mine if each.name == "optimized"], len(rows) + self.unstarted
+        timed = [each.verdict.speedup for each in mine
+                 if each.verdict and each.outcome == "correct" and not each.result.no_measurement]  # fmt: skip
+        means = {}
+        for baseline in _MEANS if not self.control else ():
+            speedups = [speedup[baseline] for speedup in timed if baseline in speedup]
+            ratios = [_UNGAINED if each.word == "UNCONFIRMED" else each.to_json() for each in speedups]
+            if ratios:
+                means[baseline] = Mean(**intervals.geometric_mean(ratios), of=of)
+        return means
+
+
+def groups(source: Source) -> list[Group]:
+    """Return the solutions of a bundle by arm, in the order of its arms; none of a verb that judges no solution."""
+    if source.verb not in records.VERBS:
+        return []
+    arms: dict[str, str] = source.parameters.get("arms", {"": ""})
+    lost = [row for row in source.rows.values() if row.status != "done" and row.rounds is None and not row.profile]
+    unstarted = [
+        name for name in source.plan if name not in source.bundle.rows and not name.endswith(("/rounds", "/profile"))
+    ]
+    return [
+        Group(
+            source, name, label,
+            [each for each in source.solutions if (each.row.arm or "") == name],
+            [row for row in lost if (row.arm or "") == name],
+            sum(not name or f"/{name}/" in row for row in unstarted),
+        )
+        for name, label in arms.items()
+    ]  # fmt: skip

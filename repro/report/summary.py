@@ -1,191 +1,303 @@
-"""The head of a document: title, headline, banners, cards, and the one table and figure that are read first."""
+"""The head of a document: title, headline, banners, cards, and the summary that is read first."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import get_args
 
-from repro.analysis import claims
+from repro.analysis import claims, records
+from repro.analysis.records import Fingerprint, Implementation, Interval, Source
 from repro.artifacts import layout
 from repro.problems import catalogue
 from repro.records import wording
+from repro.records.base import Record
 from repro.records.claim import Claim, JudgedClaims
-from repro.records.verdict import CaseOutcome, Speedup
-from repro.report import cells, elements
-from repro.report.elements import Banner, Card, Cell, Figure, Forest, ForestRow, Kind, Point, Quantity, Section, Table
-from repro.report.model import Artifact, Kernel, Mean, Solution
-from repro.report.sources import Source
+from repro.records.fixture import FixtureRecord
+from repro.records.row import Row
+from repro.records.verdict import CaseOutcome, Verdict
+from repro.report import artifacts, correctness, elements, sources, study
+from repro.report.elements import (
+    BAR,
+    Banner,
+    Card,
+    Cell,
+    Figure,
+    Forest,
+    ForestRow,
+    Item,
+    Kind,
+    Point,
+    Quantity,
+    Section,
+    Table,
+    Tone,
+)
+from repro.report.sources import Group, Mean
+from repro.studies import self_test
 
-TITLES = {"run": "Agent study", "evaluate": "Judged solutions", "benchmark": "Artifact study", "fixtures": "Fixtures",
-          "self-test": "Self-test of the judge"}  # fmt: skip
-BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "the best torch baseline"}
+_TITLES = {"run": "Agent study", "evaluate": "Judged solutions", "benchmark": "Artifact study", "fixtures": "Fixtures",
+           "self-test": "Self-test of the judge"}  # fmt: skip
+_BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "the best torch baseline"}
 # Verb -> the baseline that its published figures are over, and the study that they are of.
-OVER = {"run": "eager", "evaluate": "eager", "benchmark": "compile"}
+_OVER = {"run": "eager", "evaluate": "eager", "benchmark": "compile"}
 STUDY = {"run": "agent", "benchmark": "artifact"}
-ARMS = ("baseline", "with_kb")
+_ARMS = ("baseline", "with_kb")
+_UNCONFIRMED = "?: faster by the solution's own clock, which the judge's clock cannot confirm; 1x in means."
 # A bar reaches from this ratio to its inverse at least.
-NARROWEST = 2.0
+_NARROWEST = 2.0
 
 
-@dataclass(frozen=True)
-class Line:
-    """One row of the summary: a solution of a problem in one bundle, its repeats together.
+class Headline(Record):
+    """The verdict in a few words, and the counts that it is made of."""
 
-    measured: speedup over the baseline `over`; best: over the best torch baseline of its class; protocol: over `over`
-    by the published protocol, which has no interval. reproduced, holds: the two verdicts of the claim that it tests.
-    """
-
-    source: Source
-    problem: str
-    solution: str
-    verdict: str
-    rel_l2: float | None = None
-    klass: str | None = None
-    published: str = ""
-    protocol: float | None = None
-    measured: Quantity | None = None
-    best: Quantity | None = None
-    ms: float | None = None
-    reproduced: str = ""
-    holds: str = ""
-    remark: str = ""
-    torch_control: bool = False
+    parts: list[str]
+    solutions: dict[str, int] = {}
+    controls: dict[str, int] = {}
+    claims: dict[str, dict[str, int]] = {}
+    planned: int = 0
+    finished: int = 0
+    throttled: int = 0
 
     @property
-    def over(self) -> str:
-        return BASELINES[OVER[self.source.verb]]
+    def text(self) -> str:
+        """The verdict in one line."""
+        return "; ".join(self.parts)
 
 
-def named(key: str) -> str:
-    """A problem by id and name: `L1_36 RMSNorm`; of a folder `77 conv transposed 3D`."""
-    bare, at, dtype = key.partition("@")
+def _id_and_name(key: str) -> tuple[str, str]:
+    """A problem's id and name: `L1_36`, `RMSNorm`; of a folder `77 conv transposed 3D` and no other name."""
+    bare = key.partition("@")[0]
     if bare in catalogue.ids():
-        return f"{bare} {catalogue.load(bare).name}{at}{dtype}"
-    return claims.short(re.sub("__+", "_", key).rstrip("_"))
+        return key, catalogue.load(bare).name
+    return claims.short(re.sub("__+", "_", key).rstrip("_")), ""
 
 
-def title(sources: list[Source]) -> str:
+def _named(key: str) -> str:
+    return " ".join(filter(None, _id_and_name(key)))
+
+
+def title(of: list[Source]) -> str:
     """Study and machine."""
-    verbs = " and ".join(dict.fromkeys(TITLES[source.verb] for source in sources))
-    machines = ", ".join(dict.fromkeys("the CPU" if s.machine == "no GPU" else s.machine for s in sources))
+    verbs = " and ".join(dict.fromkeys(_TITLES[source.verb] for source in of))
+    machines = ", ".join(dict.fromkeys("the CPU" if s.machine == "no GPU" else s.machine for s in of))
     return f"{verbs} on {machines}" if machines != "not recorded" else verbs
+
+
+def _groups(of: list[Source]) -> list[Group]:
+    return [group for source in of for group in sources.groups(source)]
+
+
+def _cases(of: list[Source]) -> list[CaseOutcome]:
+    return [case for source in of if source.verb == "self-test" for case in self_test.outcomes(source.bundle)]
+
+
+def _fixtures(of: list[Source]) -> list[FixtureRecord]:
+    return [row.result for source in of if source.verb == "fixtures" for row in source.done
+            if isinstance(row.result, FixtureRecord)]  # fmt: skip
+
+
+# -- the headline
+
+
+def headline(of: list[Source], claimed: JudgedClaims) -> Headline:
+    """The verdict on everything that was read."""
+    groups = _groups(of)
+    solutions = Counter(wording.word(v) for g in groups if not (g.control or g.torch_control) for v in g.verdicts)
+    controls = Counter(v.verdict for g in groups if g.control for v in g.verdicts)
+    planned, finished = sum(len(source.plan) for source in of), sum(len(source.done) for source in of)
+    throttled = sum(map(sources.slowed, of))
+    parts = ["fails verification, do not trust its numbers"] if any(source.failed for source in of) else []
+    parts += _counts(groups) if len(of) == 1 else _totals(solutions)
+    if len(of) > 1 and controls:
+        refused = controls["incorrect"] + controls["rejected"]
+        parts.append(f"{refused} of {elements.count(controls.total(), 'negative control')} refused")
+    parts += _of_cases(of) + _of_fixtures(of)
+    if any(claims.tried(outcome) for _, outcome in claimed.pairs()):
+        parts.append(f"claims: {claims.told(claimed.counts)}")
+    if finished < planned:
+        parts.append(f"{finished} of {elements.count(planned, 'row')} measured")
+    if throttled:
+        parts.append(f"times of {elements.count(throttled, 'row')} left out, the GPU was throttled")
+    if groups and not any(source.on_gpu for source in of):
+        parts.append("times are not a measurement")
+    return Headline(parts=parts, solutions=dict(solutions), controls=dict(controls), claims=claimed.counts,
+                    planned=planned, finished=finished, throttled=throttled)  # fmt: skip
+
+
+def _counts(groups: list[Group]) -> list[str]:
+    """`9 of 10 correct`, `3.97x over eager, 1.09x over the best torch baseline`: of each arm of one bundle."""
+    parts = []
+    arms = [group for group in groups if not (group.control or group.torch_control)] or groups
+    for group in arms:
+        name = f"{group.name}: " if len(arms) > 1 else ""
+        counted = wording.counted(group.verdicts)
+        parts.append(name + (counted.replace(" correct", " kernels correct", 1)
+                             if group.source.verb == "benchmark" else counted))  # fmt: skip
+        shown = [(over, mean) for over, mean in group.means.items() if over != "compile" and group.source.on_gpu]
+        means = [f"{mean.ratio:.2f}x over {_BASELINES[over]}" + f" ({mean.n} of {mean.of})" * (mean.n < mean.of)
+                 for over, mean in shown]  # fmt: skip
+        parts += [name + ", ".join(means)] if means else []
+    for group in groups:
+        if group.torch_control and group not in arms and "eager" in group.means and group.source.on_gpu:
+            parts.append(f"no kernel, {group.name}: {group.means['eager'].ratio:.2f}x over eager")
+    return parts
+
+
+def _totals(solutions: Counter[str]) -> list[str]:
+    if not solutions:
+        return []
+    others = ", ".join(f"{n} {word}" for word, n in solutions.items() if word != "correct")
+    of = elements.count(solutions.total(), "solution")
+    return [f"{solutions['correct']} of {of} correct" + (f" ({others})" if others else "")]
+
+
+def _of_cases(of: list[Source]) -> list[str]:
+    """`247 cases: 201 caught, 4 no time bought, 46 accepted, 0 wrong; 8 skipped`."""
+    cases = _cases(of)
+    if not cases:
+        return []
+    words = Counter(case.outcome for case in cases if not case.complaints)
+    counts = [f"{n} {word}" for word, n in words.items()] + [f"{len(cases) - words.total()} wrong"]
+    skipped = len(_skipped(of))
+    return [f"{elements.count(len(cases), 'case')}: {', '.join(counts)}" + (f"; {skipped} skipped" if skipped else "")]
+
+
+def _of_fixtures(of: list[Source]) -> list[str]:
+    planned = sum(len(source.plan) for source in of if source.verb == "fixtures")
+    usable = sum(not fixture.refused for fixture in _fixtures(of))
+    return [f"{usable} of {elements.count(planned, 'fixture')} usable"] if planned else []
+
+
+def _skipped(of: list[Source]) -> dict[str, str]:
+    """Case of the self-test that cannot run here -> why."""
+    return {name: why for source in of if source.verb == "self-test"
+            for name, why in source.parameters["skipped"].items()}  # fmt: skip
 
 
 # -- what stands before any number
 
 
-def banners(sources: list[Source]) -> list[Banner]:
+def banners(of: list[Source]) -> list[Banner]:
     """What keeps a reader from trusting or reading the numbers as they stand."""
-    several = len(sources) > 1
-    told: dict[tuple[Kind, str], list[str]] = {}
-    for source in sources:
+    letters: dict[tuple[Kind, str], list[str]] = {}
+    for source in of:
         for kind, text in _warnings(source):
-            told.setdefault((kind, text), []).append(source.letter)
+            letters.setdefault((kind, text), []).append(source.letter)
     found = [
-        Banner(kind=kind, text=f"{', '.join(letters)}: {text}" if several else text)
-        for (kind, text), letters in told.items()
+        Banner(kind=kind, text=f"{', '.join(mine)}: {text}" if len(of) > 1 else text)
+        for (kind, text), mine in letters.items()
     ]
-    return sorted(found, key=lambda each: get_args(Kind).index(each.kind))
+    return sorted(found, key=lambda banner: get_args(Kind).index(banner.kind))
 
 
 def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
-    report = source.report
+    parameters, off_pin, slowed = source.parameters, _off_pin(source), sources.slowed(source)
+    yield from _untrusted(source)
+    if parameters.get("solutions"):
+        yield "note", f"{wording.listed(parameters['solutions'])}: {wording.FROM_FOLDER}."
+    if parameters.get("study", {}).get("scripted"):
+        yield "warning", "Scripted: replies come from a file. Nothing here is an agent's or a model's result."
+    if off_pin:
+        yield "warning", f"Off-pin: this is not the pinned software ({', '.join(off_pin)})."
+    if slowed:
+        rows = elements.count(slowed, "row")
+        yield "warning", f"Times of {rows} are left out: the GPU was throttled while they were measured."
+    if any(each.verdict and each.verdict.trust == "dev" for each in source.solutions):
+        yield "warning", "Judged with --trust dev, in one process with the solution: not for publication."
+    if parameters.get("quick"):
+        yield "note", "A quick look: fewer measurements, against eager and torch.compile alone. Verdicts are full."
+    yield from _sizes(source)
+
+
+def _untrusted(source: Source) -> Iterator[tuple[Kind, str]]:
     if source.failed:
         first, *others = source.failed
         more = f", and {elements.count(len(others), 'more check')}" if others else ""
         why = f"{first.check}: {wording.listed(first.reasons, 1)}{more}"
         yield "error", f"This bundle fails `repro verify`; do not trust its numbers ({why})."
-    missing = [each["row"] for each in report.not_measured]
-    if missing:
-        count = f"{report.finished} of {elements.count(report.planned, 'row')} measured"
-        status = "" if report.status == "complete" else f", the run is {report.status}"
-        yield "warning", f"{count}{status}. Missing: {wording.listed(missing, 5)}."
-    if report.parameters.get("solutions"):
-        yield "note", f"{wording.listed(report.parameters['solutions'])}: {wording.FROM_FOLDER}."
-    if report.study and report.study.scripted:
-        yield "warning", "Scripted: replies come from a file. Nothing here is an agent's or a model's result."
-    off_pin = dict.fromkeys(
-        f"{name} {version}" for value in source.fingerprints.values() for name, version in value["off_pin"].items()
-    )
-    if off_pin:
-        yield "warning", f"Off-pin: this is not the pinned software ({', '.join(off_pin)})."
-    if source.slowed:
-        rows = elements.count(source.slowed, "row")
-        yield "warning", f"Times of {rows} are left out: the GPU was throttled while they were measured."
-    entries = [entry for arm in report.arms for entry in arm.entries]
-    if any(entry.trust == "dev" for entry in entries):
-        yield "warning", "Judged with --trust dev, in one process with the solution: not for publication."
-    if report.parameters.get("quick"):
-        yield "note", "A quick look: fewer measurements, against eager and torch.compile alone. Verdicts are full."
-    if report.verb == "evaluate":
-        stamps = {e.problem: e.sizes for e in entries if ":" in e.sizes}
-        if stamps:
-            yield "note", f"Sizes: {'; '.join(f'{problem} at {stamp}' for problem, stamp in stamps.items())}."
-    if not report.measurement and report.verb in OVER:
-        size = f", size {report.parameters.get('size')}" if report.parameters.get("size") else ""
-        where = "on the CPU" if report.parameters.get("device") == "cpu" else "on a GPU"
+    if missing := list(sources.not_measured(source)):
+        count = f"{len(source.done)} of {elements.count(len(source.plan), 'row')} measured"
+        status = "" if source.status == "complete" else f", the run is {source.status}"
+        why = f": {source.error.rstrip('.')}" if source.error and status else ""
+        yield "warning", f"{count}{status}{why}. Missing: {wording.listed(missing, 5)}."
+
+
+def _off_pin(source: Source) -> list[str]:
+    versions = (pair for value in source.fingerprints.values() for pair in value["off_pin"].items())
+    return list(dict.fromkeys(f"{name} {version}" for name, version in versions))
+
+
+def _sizes(source: Source) -> Iterator[tuple[Kind, str]]:
+    stamps = {each.problem: each.result.sizes.stamp for each in source.solutions
+              if each.result.sizes and ":" in each.result.sizes.stamp}  # fmt: skip
+    if stamps and source.verb == "evaluate":
+        yield "note", f"Sizes: {'; '.join(f'{problem} at {stamp}' for problem, stamp in stamps.items())}."
+    if not source.on_gpu and source.verb in _OVER:
+        size = f", size {source.parameters.get('size')}" if source.parameters.get("size") else ""
+        where = "on the CPU" if source.parameters.get("device") == "cpu" else "on a GPU"
         yield "note", f"Not a measurement: it ran {where}{size}. Verdicts are real; times are left out."
 
 
 # -- cards
 
 
-def cards(sources: list[Source], claimed: JudgedClaims) -> list[Card]:
+def cards(of: list[Source], claimed: JudgedClaims) -> list[Card]:
     """The figures of a report's head."""
-    found = [*_correct(sources), *_means(sources), *_claims(claimed), *_others(sources)]
-    return [*found, *_machines(sources)]
+    return [*_correct(of), *_means(of), *_claims(claimed), *_case_cards(of), *_fixture_cards(of), *_machines(of)]
 
 
-def _correct(sources: list[Source]) -> list[Card]:
+def _all_or(right: int, of: int, otherwise: Tone = "bad") -> Tone:
+    return "good" if right == of else otherwise
+
+
+def _correct(of: list[Source]) -> list[Card]:
     """Correct solutions of all that were planned, and negative controls that were refused."""
-    solutions = [e for s in sources for e in s.entries if not e.control]
-    controls = [e for s in sources for e in s.entries if e.control]
-    found = []
-    if solutions:
-        planned = len(solutions) + sum(s.unstarted for s in sources)
-        correct = sum(e.verdict == "correct" for e in solutions)
-        others = Counter(e.outcome for e in solutions if e.verdict != "correct")
-        if planned > len(solutions):
-            others["not run"] += planned - len(solutions)
-        detail = ", ".join(f"{n} {word}" for word, n in others.items())
-        tone = "good" if correct == planned else "bad" if correct < len(solutions) else "open"
-        what = "Kernels correct" if all(s.verb == "benchmark" for s in sources) else "Correct"
-        found.append(elements.card(what, f"{correct} of {planned}", detail, tone))
+    mine = [group for group in _groups(of) if not (group.control or group.torch_control)]
+    words = Counter(wording.word(verdict) for group in mine for verdict in group.verdicts)
+    controls = [verdict.verdict for group in _groups(of) if group.control for verdict in group.verdicts]
+    cards = []
+    if words:
+        correct = words.pop("correct", 0)
+        tone: Tone = "bad" if words else "open"
+        if unstarted := sum(group.unstarted for group in mine):
+            words["not run"] += unstarted
+        planned = correct + words.total()
+        detail = ", ".join(f"{n} {word}" for word, n in words.items())
+        what = "Kernels correct" if all(source.verb == "benchmark" for source in of) else "Correct"
+        cards.append(elements.card(what, f"{correct} of {planned}", detail, _all_or(correct, planned, tone)))
     if controls:
-        refused = sum(e.verdict in ("incorrect", "rejected") for e in controls)
-        tone = "good" if refused == len(controls) else "bad"
-        found.append(elements.card("Negative controls refused", f"{refused} of {len(controls)}", "", tone))
-    return found
+        refused = sum(verdict in ("incorrect", "rejected") for verdict in controls)
+        tone = _all_or(refused, len(controls))
+        cards.append(elements.card("Negative controls refused", f"{refused} of {len(controls)}", "", tone))
+    return cards
 
 
-def _means(sources: list[Source]) -> list[Card]:
+def _means(of: list[Source]) -> list[Card]:
     """Geometric means: a card a baseline, or a card an arm or bundle where there are several."""
-    means = []
-    for source in sources:
-        if source.measured is None or source.measured.why_not:
-            continue
-        start = f"{source.letter} " if len(sources) > 1 else ""
-        for arm in source.report.arms:
-            if not arm.torch_control:
-                means.append((start + (arm.name or "solutions"), arm.geometric_mean))
-            elif "eager" in arm.geometric_mean:
-                means.append((f"{start}no kernel, {arm.name}", {"eager": arm.geometric_mean["eager"]}))
-        means.append((start + "optimised kernels", source.report.benchmark))
+    means = [(_group_title(group, several=len(of) > 1), group.means if not group.torch_control else
+              {over: mean for over, mean in group.means.items() if over == "eager"})
+             for group in _groups(of) if group.source.timed]  # fmt: skip
     means = [(name, mean) for name, mean in means if mean]
     if len(means) == 1:
-        return [elements.card(f"Speedup over {BASELINES[over]}", f"{mean.ratio:.2f}x", _covered(mean), _tone(mean))
+        return [elements.card(f"Speedup over {_BASELINES[over]}", f"{mean.ratio:.2f}x", _covered(mean), _tone(mean))
                 for over, mean in means[0][1].items()]  # fmt: skip
-    found = []
-    for name, of in means:
-        over, mean = list(of.items())[-1]
-        rest = [f"{each.ratio:.2f}x over {BASELINES[other]}" for other, each in of.items() if other != over]
+    cards = []
+    for name, by_baseline in means:
+        over, mean = list(by_baseline.items())[-1]
+        rest = [f"{each.ratio:.2f}x over {_BASELINES[other]}" for other, each in by_baseline.items() if other != over]
         detail = "; ".join([_covered(mean), *rest])
-        found.append(elements.card(f"{name}: over {BASELINES[over]}", f"{mean.ratio:.2f}x", detail, _tone(mean)))
-    return found
+        cards.append(elements.card(f"{name}: over {_BASELINES[over]}", f"{mean.ratio:.2f}x", detail, _tone(mean)))
+    return cards
+
+
+def _group_title(group: Group, *, several: bool) -> str:
+    start = f"{group.source.letter} " if several else ""
+    if group.torch_control:
+        return f"{start}no kernel, {group.name}"
+    return start + ("optimised kernels" if group.source.verb == "benchmark" else group.name or "solutions")
 
 
 def _covered(mean: Mean) -> str:
@@ -193,61 +305,51 @@ def _covered(mean: Mean) -> str:
     return f"95 % interval {low:.2f} to {high:.2f}, geometric mean of {mean.n} of {mean.of}"
 
 
-def _tone(mean: Mean) -> str:
+def _tone(mean: Mean) -> Tone:
     low, high = mean.ci95
     return "good" if low > 1 else "bad" if high < 1 else "open"
 
 
 def _claims(claimed: JudgedClaims) -> list[Card]:
-    found = []
+    cards = []
     titles = ("Claims reproduced as published", "Claims that hold as judged")
     for side, title in zip(claims.SIDES, titles, strict=True):
         counts = claimed.counts[side]
-        tried = sum(counts[verdict] for verdict in claims.TRIED)
+        tried, right = sum(counts[verdict] for verdict in claims.TRIED), counts[claims.REPRODUCED]
+        others = (*claims.TRIED[1:], claims.NOT_COMPARABLE)
+        detail = [f"{wording.CLAIM[side][verdict]} {counts[verdict]}" for verdict in others if counts[verdict]]
+        tone = _all_or(right, tried, "bad" if counts[claims.DIFFERS] else "open")
         if tried:
-            right = counts[claims.REPRODUCED]
-            others = (*claims.TRIED[1:], claims.NOT_COMPARABLE)
-            detail = [f"{wording.CLAIM[side][verdict]} {counts[verdict]}" for verdict in others if counts[verdict]]
-            tone = "good" if right == tried else "bad" if counts[claims.DIFFERS] else "open"
-            found.append(elements.card(title, f"{right} of {tried}", ", ".join(detail), tone))
-    return found
+            cards.append(elements.card(title, f"{right} of {tried}", ", ".join(detail), tone))
+    return cards
 
 
-def _others(sources: list[Source]) -> list[Card]:
-    """Cards of the self-test and of fixtures."""
-    found = []
-    cases = [case for s in sources for case in s.report.cases]
-    if cases:
-        right = sum(not case.complaints for case in cases)
-        skipped = sum(len(s.report.skipped) for s in sources)
-        detail = f"{skipped} cannot run here" if skipped else ""
-        tone = "good" if right == len(cases) else "bad"
-        found.append(elements.card("Cases judged as expected", f"{right} of {len(cases)}", detail, tone))
-    fixtures = [fixture for s in sources for fixture in s.report.fixtures]
-    if fixtures:
-        usable = sum(not fixture.refused for fixture in fixtures)
-        tone = "good" if usable == len(fixtures) else "bad"
-        found.append(elements.card("Usable fixtures", f"{usable} of {len(fixtures)}", "", tone))
-        narrowest = min(fixtures, key=lambda each: each.margin)
-        found.append(elements.card("Smallest margin", f"{narrowest.margin:.3g}", named(narrowest.problem)))
-    return found
+def _case_cards(of: list[Source]) -> list[Card]:
+    cases = _cases(of)
+    right = sum(not case.complaints for case in cases)
+    detail = f"{len(_skipped(of))} cannot run here" if _skipped(of) else ""
+    value, tone = f"{right} of {len(cases)}", _all_or(right, len(cases))
+    return [elements.card("Cases judged as expected", value, detail, tone)] if cases else []
 
 
-def _machines(sources: list[Source]) -> list[Card]:
+def _fixture_cards(of: list[Source]) -> list[Card]:
+    fixtures = _fixtures(of)
+    if not fixtures:
+        return []
+    usable = sum(not fixture.refused for fixture in fixtures)
+    narrowest = min(fixtures, key=lambda fixture: fixture.margin)
+    return [
+        elements.card("Usable fixtures", f"{usable} of {len(fixtures)}", "", _all_or(usable, len(fixtures))),
+        elements.card("Smallest margin", f"{narrowest.margin:.3g}", _named(narrowest.problem)),
+    ]
+
+
+def _machines(of: list[Source]) -> list[Card]:
     """A card for every machine and stack, with its stamps."""
-    stacks: dict[tuple[str, str, str], list[str]] = {}
-    for source in sources:
+    stacks: dict[tuple[str, str, Tone], list[str]] = {}
+    for source in of:
         for value in source.fingerprints.values():
-            values = {name: str(each.get("value") or "") for name, each in value["values"].items()}
-            gpu = value["device"] == "cuda"
-            name = values.get("gpu_name", "").removeprefix("NVIDIA ") if gpu else "CPU"
-            words = [f"torch {values.get('torch')}", f"Triton {values.get('triton')}"]
-            words += [f"driver {values.get('driver')}"] if gpu else [values.get("cpu_model", "")]
-            words.append("off-pin" if value["off_pin"] else "pinned")
-            if not source.report.measurement:
-                words.append(f"{source.report.parameters.get('size') or 'smoke'}: not a measurement")
-            tone = "open" if value["off_pin"] or not source.report.measurement else ""
-            stacks.setdefault((name, ", ".join(filter(None, words)), tone), []).append(source.letter)
+            stacks.setdefault(_machine(source, value), []).append(source.letter)
     return [
         elements.card("GPU and stack" if name != "CPU" else "Machine and stack", name,
                       (f"{', '.join(letters)}: " if len(stacks) > 1 else "") + detail, tone)
@@ -255,248 +357,394 @@ def _machines(sources: list[Source]) -> list[Card]:
     ]  # fmt: skip
 
 
-# -- the table and the figure
+def _machine(source: Source, found: Fingerprint) -> tuple[str, str, Tone]:
+    values = {name: str(each.get("value") or "") for name, each in found["values"].items()}
+    gpu = found["device"] == "cuda"
+    words = [f"torch {values.get('torch')}", f"Triton {values.get('triton')}",
+             f"driver {values.get('driver')}" if gpu else values.get("cpu_model", ""),
+             "off-pin" if found["off_pin"] else "pinned"]  # fmt: skip
+    if not source.on_gpu:
+        words.append(f"{source.parameters.get('size') or 'smoke'}: not a measurement")
+    name = values.get("gpu_name", "").removeprefix("NVIDIA ") if gpu else "CPU"
+    return name, ", ".join(filter(None, words)), "open" if found["off_pin"] or not source.on_gpu else ""
 
 
-def lines(sources: list[Source], published: list[Claim], claimed: JudgedClaims) -> list[Line]:
-    """One line a solution of every bundle that judges solutions, in the order of the plan."""
-    found: list[Line] = []
-    for source in sources:
-        if source.verb == "benchmark":
-            found += [_artifact(source, each, published, claimed) for each in source.report.artifacts]
-        for arm in source.report.arms:
-            groups: dict[tuple[str, str], list[Solution]] = {}
-            for each in arm.entries:
-                if not arm.control:
-                    groups.setdefault((each.problem, arm.name or each.solution), []).append(each)
-            held = [] if arm.torch_control else published  # no figure was published of it
-            of_arm = [_solution(source, *key, of, held) for key, of in groups.items()]
-            found += [replace(line, torch_control=arm.torch_control) for line in of_arm]
-    return found
+# -- the summary
 
 
-def _cell(found: Speedup | None) -> Quantity | None:
-    if not found:
-        return None
-    unconfirmed = {"unconfirmed": True} if found.word == "UNCONFIRMED" else {}
-    return Quantity(value=found.ratio, ci95=found.ci95, **unconfirmed)
+@dataclass(frozen=True)
+class _Line:
+    """One line of the summary: a solution of a problem in one bundle, its repeats together.
+
+    timed: those that are correct and have times. published: the figures of the study; reproduced, holds: the two
+    verdicts of the claim that it tests; protocol: its speedup by the published protocol, which has no interval.
+    """
+
+    group: Group
+    problem: str
+    solution: str
+    verdict: str
+    repeats: list[Implementation] = field(default_factory=list)
+    correct: list[Implementation] = field(default_factory=list)
+    timed: list[Implementation] = field(default_factory=list)
+    published: str = ""
+    protocol: float | None = None
+    reproduced: str = ""
+    holds: str = ""
+    remark: str = ""
+
+    @property
+    def source(self) -> Source:
+        return self.group.source
+
+    @property
+    def kernelbench(self) -> str | None:
+        """What KernelBench's protocol says of it."""
+        words = (correctness.kernelbench(each.verdict) for each in self.repeats if each.verdict)
+        return next(words, None)
+
+    @property
+    def measured(self) -> Quantity | None:
+        """Its speedup over the baseline of the published figures."""
+        return self._speedup(_OVER[self.source.verb])
+
+    @property
+    def best(self) -> Quantity | None:
+        """Its speedup over the best torch baseline of its class."""
+        return self._speedup("best_same_class")
+
+    def _speedup(self, over: str) -> Quantity | None:
+        verdicts = [each.verdict for each in self.timed if each.verdict]
+        speedups = [verdict.speedup[over] for verdict in verdicts if over in verdict.speedup]
+        if len(speedups) < 2:
+            return elements.speedup(speedups[0] if speedups else None)
+        every = records.together([Interval(each.ratio, *each.ci95) for each in speedups])
+        return Quantity(value=every.value, ci95=[every.low, every.high])
 
 
-def _together(found: list[Quantity | None]) -> Quantity | None:
-    """Repeats as one: their geometric mean, from the lowest edge of any to the highest."""
-    known = [each for each in found if each]
-    if len(known) < 2:
-        return known[0] if known else None
-    mean = math.exp(sum(math.log(each.value) for each in known) / len(known))
-    return Quantity(value=mean, ci95=[min(e.ci95[0] for e in known), max(e.ci95[1] for e in known)])
+def section(of: list[Source], published: list[Claim], claimed: JudgedClaims) -> Section:
+    """What a reader looks at first: a table, why things are not as they should be, and one figure."""
+    lines = [line for group in _groups(of) for line in _lines(group, published, claimed)]
+    items = [*_complaints(of)]
+    for source in of:
+        start = f"{source.letter}: " if len(of) > 1 else ""
+        items += [Item(tone=item.tone, text=f"{start}{item.text}")
+                  for item in (*_why(source), *artifacts.items(source), *_lost(source))]  # fmt: skip
+    tables = [_table(of, lines, published), _suites(of), correctness.fixtures(of)]
+    text = _text(lines, published) if lines else []
+    if _fixtures(of):
+        text.append("Margin: the best cheat's error over the worst honest kernel's, each as a multiple of its limit.")
+    return elements.section("summary", "Summary", text=text, items=items, figures=_figure(of, lines), tables=tables,
+                            opened=True)  # fmt: skip
 
 
-def _verdict(entry: Solution | Kernel) -> str:
+def _lines(group: Group, published: list[Claim], claimed: JudgedClaims) -> list[_Line]:
+    """One line a problem and solution, in the order of the plan; none of negative controls."""
+    if group.control:
+        return []
+    benchmark = group.source.verb == "benchmark"
+    repeats: dict[tuple[str, str], list[Implementation]] = {}
+    lost: dict[tuple[str, str], list[Row]] = {}
+    for each in group.solutions:
+        problem, name = (each.row.problem, "") if benchmark else (each.problem, group.name or variant_file(each))
+        repeats.setdefault((problem, name), []).append(each)
+    for row in group.lost:
+        key = (row.problem, "" if benchmark else group.name or row.file or "")
+        lost.setdefault(key, []).append(row)
+    order = [row.problem for row in group.source.rows.values()]
+    keys = sorted(dict.fromkeys([*repeats, *lost]), key=lambda key: order.index(key[0]) if key[0] in order else 0)
+    held = [] if group.torch_control else published  # no figure was published of it
+    if benchmark:
+        return [_artifact(group, key[0], repeats.get(key, []), lost.get(key, []), held, claimed) for key in keys]
+    return [_solution(group, *key, repeats.get(key, []), lost.get(key, []), held) for key in keys]
+
+
+def variant_file(each: Implementation) -> str:
+    """The file of a solution."""
+    return each.row.file or each.name
+
+
+def _verdict(verdict: Verdict | None) -> str:
     """A verdict with its first reason; its word comes first."""
-    outcome, why = entry.outcome, entry.why
-    return (why if why.startswith(outcome) else f"{outcome}: {why}") if why else outcome
+    if verdict is None:
+        return ""
+    word, why = wording.word(verdict), wording.why(verdict)
+    return (why if why.startswith(word) else f"{word}: {why}") if why else word
 
 
-def _solution(source: Source, problem: str, solution: str, of: list[Solution], published: list[Claim]) -> Line:
-    correct = [each for each in of if each.verdict == "correct"]
-    timed = [each for each in correct if source.timed and not each.no_measurement]
-    wrong = next((each for each in of if each.verdict != "correct"), None)
-    verdict = _verdict(wrong) if wrong else "correct"
-    if wrong and len(of) > 1:
-        verdict += f" ({len(correct)} of {len(of)} repeats correct)"
-    errors = [each.rel_l2 for each in correct if each.rel_l2 is not None]
-    return Line(
-        source, problem, solution, verdict, max(errors, default=None),
-        correct[0].precision_class if correct else None,
-        _published(source, published, problem=problem, solution=solution), None,
-        _together([_cell(each.speedup.get(OVER[source.verb])) for each in timed]),
-        _together([_cell(each.speedup.get("best_same_class")) for each in timed]),
-        timed[0].solution_ms if len(timed) == 1 else None,
-    )  # fmt: skip
+def _solution(
+    group: Group, problem: str, solution: str, repeats: list[Implementation], lost: list[Row], published: list[Claim]
+) -> _Line:  # fmt: skip
+    correct = [each for each in repeats if each.outcome == "correct"]
+    wrong = [_verdict(each.verdict) for each in repeats if each.outcome != "correct"]
+    wrong += [f"not measured: {row.error}" for row in lost]
+    of = len(repeats) + len(lost)
+    verdict = wrong[0] if wrong else "correct"
+    if wrong and of > 1:
+        verdict += f" ({len(correct)} of {of} repeats correct)"
+    timed = [each for each in correct if group.source.timed and not each.result.no_measurement]
+    figures = _published(group.source, published, problem, solution)
+    return _Line(group, problem, solution, verdict, repeats, correct, timed, figures)
 
 
-def _claimed(source: Source, claimed: JudgedClaims, number: int | None) -> tuple[list[str], str]:
+def _artifact(
+    group: Group, problem: str, kernels: list[Implementation], lost: list[Row], published: list[Claim],
+    claimed: JudgedClaims,
+) -> _Line:  # fmt: skip
+    by_name = {each.name: each for each in kernels}
+    own, given = by_name.get("optimized"), by_name.get("input_kernel")
+    verdict = _verdict(own.verdict) if own else f"not measured: {_absent(kernels, lost)}"
+    words, remark = _claimed(group.source, claimed, problem)
+    if given and given.outcome != "correct":
+        remark = "; ".join(filter(None, (remark, f"input kernel {_verdict(given.verdict)}")))
+    timed = [own] if own and own.timed and group.source.timed and not own.result.no_measurement else []
+    parity = own.result.parity if own and timed else None
+    times = parity.times_ms if parity and parity.measurement else {}
+    protocol = artifacts.published_speedup(times)
+    figures = _published(group.source, published, problem)
+    correct = [own] if own and own.outcome == "correct" else []
+    return _Line(group, problem, "", verdict, kernels, correct, timed, figures, protocol, *words, remark)
+
+
+def _absent(kernels: list[Implementation], lost: list[Row]) -> str:
+    """Why an artifact has no optimised kernel."""
+    rows = [*lost, *(each.row for each in kernels)]
+    missing = [f"{name} is missing" for row in rows[:1] for name in row.missing]
+    return "; ".join(filter(None, [*missing, *(row.error for row in lost)])) or "its row holds no such kernel"
+
+
+def _claimed(source: Source, claimed: JudgedClaims, problem: str) -> tuple[tuple[str, str], str]:
     """Return the words of both verdicts of an artifact's speedup in one bundle, "" if untried, and why they differ."""
-    for claim in claimed.claims:
-        if claim.family == "artifact-speedup" and layout.number(claim.problem) == number:
-            for outcome in claim.outcomes:
-                for trial in outcome.trials:
-                    if source.measured is not None and trial.bundle == source.measured.name:
-                        verdicts = {"as_published": trial.as_published.verdict, "as_judged": trial.as_judged.verdict}
-                        tried = {side: word for side, word in verdicts.items() if word in claims.TRIED}
-                        words = [wording.CLAIM[side][tried[side]] if side in tried else "" for side in verdicts]
-                        return words, outcome.difference if tried else ""
-    return ["", ""], ""
+    number = layout.number(problem)
+    outcomes = (outcome for claim in claimed.claims for outcome in claim.outcomes
+                if claim.family == "artifact-speedup" and layout.number(claim.problem) == number)  # fmt: skip
+    for outcome in outcomes:
+        for trial in outcome.trials:
+            if trial.bundle == source.name:
+                verdicts = {"as_published": trial.as_published.verdict, "as_judged": trial.as_judged.verdict}
+                published, judged = (wording.CLAIM[side][verdict] if verdict in claims.TRIED else ""
+                                     for side, verdict in verdicts.items())  # fmt: skip
+                return (published, judged), outcome.difference if published or judged else ""
+    return ("", ""), ""
 
 
-def _artifact(source: Source, found: Artifact, published: list[Claim], claimed: JudgedClaims) -> Line:
-    kernels = found.kernels
-    own, given = kernels.get("optimized"), kernels.get("input_kernel")
-    verdict = _verdict(own) if own else f"not measured: {'; '.join(found.reasons)}"
-    (reproduced, holds), difference = _claimed(source, claimed, layout.number(found.problem))
-    wrong = f"input kernel {_verdict(given)}" if given and given.verdict != "correct" else ""
-    remark = "; ".join(filter(None, (difference, wrong)))
-    timed = own if own and own.verdict == "correct" and source.timed and not found.no_measurement else None
-    speedup, parity = timed.speedup if timed else {}, found.parity
-    return Line(
-        source, found.problem, "", verdict, published=_published(source, published, folder=found.problem),
-        protocol=parity.speedup[0] if timed and parity and parity.measurement else None,
-        measured=_cell(speedup.get("compile")), best=_cell(speedup.get("best_same_class")),
-        ms=timed.ms if timed else None, reproduced=reproduced, holds=holds, remark=remark,
-    )  # fmt: skip
-
-
-def _published(
-    source: Source, published: list[Claim], *, problem: str = "", solution: str = "", folder: str = ""
-) -> str:
+def _published(source: Source, published: list[Claim], problem: str, solution: str = "") -> str:
     """The published speedups of a problem: of the arm itself, or of both arms where none of them ran."""
-    number = layout.number(folder) if folder else None
-    found = {
+    number = layout.number(problem)
+    mine = {
         claim.variant: claim for claim in published
         if claim.study == STUDY.get(source.verb) and claim.measure == "speedup" and source.timed
-        and (claim.number == number if folder else claim.problem == problem)
+        and (claim.number == number if number is not None else claim.problem == problem)
     }  # fmt: skip
-    chosen = [found[solution]] if solution in found else list(found.values())
+    chosen = [mine[solution]] if solution in mine else list(mine.values())
     return " / ".join(f"{claim.value:.2f}x" for claim in chosen)
 
 
-def section(sources: list[Source], every: list[Line], published: list[Claim]) -> Section:
-    """What a reader looks at first."""
-    if every:
-        tables, text = [_table(sources, every, published)], _text(every, published)
-        figures = _figure(sources, every)
-        if any(each and each.unconfirmed for line in every for each in (line.measured, line.best)):
-            text.append("?: faster by the solution's own clock, which the judge's clock cannot confirm; 1x in means.")
-    else:
-        figures, text = [], []
-        cases = [case for s in sources for case in s.report.cases]
-        tables = [_cases(cases)] if cases else [_fixtures(sources)]
-    return elements.section("summary", "Summary", text=text, figures=figures, tables=tables, opened=True)
-
-
-def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> Table:
+def _table(of: list[Source], lines: list[_Line], published: list[Claim]) -> Table:
     """One line a solution. What is the same in all lines stands in the caption and has no column."""
-    overs = list(dict.fromkeys(line.over for line in every if line.measured))
-    machines = ", ".join(dict.fromkeys(_hardware(line.source) for line in every if line.measured))
-    solutions = {line.solution for line in every if line.solution}
-    columns = ["problem", "solution", "bundle", (_published_title(every, published), "text"),
-               ("published protocol here", "ratio"), ("reproduced as published", "verdict"), ("measured", "ratio"),
-               "over", ("holds as judged", "verdict"), ("against 1x", cells.BAR), ("over best torch", "ratio"),
-               ("verdict", "verdict"), "remark", ("relative L2 error", "scientific"), "precision"]  # fmt: skip
-    timed = bool(overs)
-    order = list(dict.fromkeys(line.problem for line in every))
-    rows = [
-        [named(line.problem), line.solution if len(solutions) > 1 else None,
-         line.source.letter if len(sources) > 1 else None, line.published if timed else None, line.protocol,
-         line.reproduced or None, line.measured, line.over if len(overs) > 1 and line.measured else None,
-         line.holds or None, line.measured, line.best, line.verdict, line.remark or None,
-         None if timed else line.rel_l2, None if timed else line.klass]
-        for line in sorted(every, key=lambda each: order.index(each.problem))
-    ]  # fmt: skip
+    overs = list(dict.fromkeys(_BASELINES[_OVER[line.source.verb]] for line in lines if line.measured))
+    several = len({line.solution for line in lines if line.solution}) > 1
+    columns = [("problem", "text", 0), ("name", "text", 5), ("solution", "text", 0), ("bundle", "text", 0),
+               (_published_title(lines, published), "text", 5), ("published protocol here", "ratio", 7),
+               ("reproduced as published", "verdict", 8), ("measured", "ratio", 0), ("over", "text", 0),
+               ("holds as judged", "verdict", 6), ("against 1x", BAR), ("over best torch", "ratio", 1),
+               ("ms", "ms", 2), ("verdict", "verdict", 0), ("KernelBench", "text", 4),
+               ("remark", "text", 9), ("relative L2 error", "scientific", 2), ("precision", "text", 1)]  # fmt: skip
+    order = list(dict.fromkeys(line.problem for line in lines))
+    rows: list[list[Cell]] = []
+    for line in sorted(lines, key=lambda line: order.index(line.problem)):
+        measured, untimed = line.measured, line.correct if not overs else []
+        errors = [each.verdict.rel_l2 for each in untimed if each.verdict and each.verdict.rel_l2 is not None]
+        classes = [each.verdict.precision_class for each in untimed if each.verdict]
+        ms = line.timed[0].time_ms if len(line.timed) == 1 else None
+        rows.append(
+            [
+                *_id_and_name(line.problem),
+                line.solution if several or not line.group.name else None,
+                line.source.letter if len(of) > 1 else None,
+                line.published if overs else None,
+                line.protocol,
+                line.reproduced or None,
+                measured,
+                _BASELINES[_OVER[line.source.verb]] if len(overs) > 1 and measured else None,
+                line.holds or None,
+                measured,
+                line.best,
+                ms.value if ms else None,
+                line.verdict,
+                line.kernelbench,
+                line.remark or None,
+                max(errors, default=None),
+                classes[0] if classes else None,
+            ]
+        )
     caption = "Verdict of every solution"
-    if timed:
+    if overs:
+        machines = ", ".join(dict.fromkeys(_hardware(line.source) for line in lines if line.measured))
         caption = "Speedup of every solution" + (f" over {overs[0]}" if len(overs) == 1 else "")
         caption += f", measured on {machines}, with its 95 % interval"
     table = elements.table("summary", caption, columns, rows)
-    scale = _scale([line.measured for line in every if line.measured])
-    heads = [head.model_copy(update=scale) if head.kind == cells.BAR else head for head in table.columns]
+    low, high = _scale([measured for line in lines if (measured := line.measured)])
+    heads = [head.model_copy(update={"low": low, "high": high}) if head.kind == BAR else head for head in table.columns]
     return table.model_copy(update={"columns": heads})
 
 
-def _published_title(every: list[Line], published: list[Claim]) -> str:
-    """`published, L4`: with the machine, where all figures are of one."""
-    studies = {STUDY.get(line.source.verb) for line in every if line.published}
+def _published_title(lines: list[_Line], published: list[Claim]) -> str:
+    """`published (L4)`: with the machine, where all figures are of one."""
+    studies = {STUDY.get(line.source.verb) for line in lines if line.published}
     machines = {claim.hard["gpu_name"] for claim in published if claim.study in studies}
-    return f"published, {machines.pop()}" if len(machines) == 1 else "published"
+    return f"published ({machines.pop()})" if len(machines) == 1 else "published"
 
 
 def _hardware(source: Source) -> str:
     return source.machine.removeprefix("NVIDIA ")
 
 
-def _scale(found: list[Quantity]) -> dict[str, float]:
+def _scale(measured: list[Quantity]) -> tuple[float, float]:
     """The ends of the bars' logarithmic axis, which holds 1."""
-    high = max([NARROWEST, *(each.ci95[1] for each in found)])
-    low = min([1.0, *(each.ci95[0] for each in found)])
-    return {"low": min(low, high**-0.15), "high": high}
+    high = max([_NARROWEST, *(each.ci95[1] for each in measured)])
+    low = min([1.0, *(each.ci95[0] for each in measured)])
+    return min(low, high**-0.15), high
 
 
-def _text(every: list[Line], published: list[Claim]) -> list[str]:
-    """What `published` and `solution` mean here."""
-    found = []
-    names = {line.solution for line in every}
-    for study, verb in (("agent", "run"), ("artifact", "benchmark")):
-        of = [line for line in every if line.source.verb == verb]
-        claim = next((c for c in published if c.study == study and c.measure == "speedup"), None)
-        if claim is None or not any(line.measured for line in of) or not any(line.published for line in of):
-            continue
-        machine = claim.hard["gpu_name"]
-        if study == "agent":
-            figures = "" if names & set(ARMS) else ", without and with the knowledge base"
-            found.append(f"Published: an AI agent's kernels over eager, one run on an {machine}{figures}.")
-        else:
-            found.append(f"Published: the study's optimised kernels over torch.compile, on an {machine}.")
-    labels = {
-        f"{arm.name}: {arm.label}." for line in every for arm in line.source.report.arms
-        if arm.label and not arm.control
-    }  # fmt: skip
-    found += sorted(f"Measured, {label}" for label in labels)
-    if any(s.report.parameters.get("shipped") for s in {line.source.letter: line.source for line in every}.values()):
-        found.append("Measured, optimised kernels: those that ship with repro, not the published ones.")
-    return [" ".join(found)] if found else []
+def _text(lines: list[_Line], published: list[Claim]) -> list[str]:
+    """What the columns mean here."""
+    solutions = [each for line in lines for each in line.repeats]
+    unconfirmed = any(each and each.unconfirmed for line in lines for each in (line.measured, line.best))
+    late = any(not each.converged for line in lines for each in line.timed)
+    text = [
+        " ".join([*_of_published(lines, published), *_of_measured(lines)]),
+        _UNCONFIRMED if unconfirmed else "",
+        correctness.sentence([each.verdict for each in solutions if each.verdict]),
+        "The 95 % interval of some medians was still wider than ±0.5 % when the time budget ended: the run log names "
+        "their rows." if late else "",
+    ]  # fmt: skip
+    return [sentence for sentence in text if sentence]
 
 
-def _figure(sources: list[Source], every: list[Line]) -> list[Figure]:
+def _of_published(lines: list[_Line], published: list[Claim]) -> list[str]:
+    names = {line.solution for line in lines}
+    shown = {line.source.verb for line in lines if line.measured} & {
+        line.source.verb for line in lines if line.published
+    }
+    machines = {claim.study: claim.hard["gpu_name"] for claim in published}
+    figures = "" if names & set(_ARMS) else ", without and with the knowledge base"
+    sentences = {
+        "run": f"Published: an AI agent's kernels over eager, one run on an {machines.get('agent')}{figures}.",
+        "benchmark": f"Published: the study's optimised kernels over torch.compile, on an {machines.get('artifact')}.",
+    }
+    return [sentence for verb, sentence in sentences.items() if verb in shown]
+
+
+def _of_measured(lines: list[_Line]) -> list[str]:
+    groups = {
+        group.name: group.label
+        for line in lines
+        for group in sources.groups(line.source)
+        if group.label and not group.control
+    }
+    sentences = sorted(f"Measured, {name}: {label}." for name, label in groups.items())
+    if any(line.source.parameters.get("shipped") for line in lines):
+        sentences.append("Measured, optimised kernels: those that ship with repro, not the published ones.")
+    return sentences
+
+
+def _figure(of: list[Source], lines: list[_Line]) -> list[Figure]:
     """Speedup over the best torch baseline of every solution, as points with intervals. A torch control is itself such
     a baseline and has no point."""
-    every = [line for line in every if not line.torch_control]
-    solutions = {line.solution for line in every if line.solution}
-    rows: dict[str, list[Point]] = {}
-    for line in every:
-        if line.best:
-            label = named(line.problem) + (f" {line.solution}" if len(solutions) > 1 and line.solution else "")
-            low, high = line.best.ci95
-            rows.setdefault(label, []).append(Point(series=line.source.letter, value=line.best.value, low=low,
-                                                    high=high, unconfirmed=line.best.unconfirmed))  # fmt: skip
-    if not rows:
-        return []
-    told = [
-        f"{label} " + ", ".join(
-            f"{p.value:.3g}x" + (" (unconfirmed)" if p.unconfirmed else "")
-            + (f" in {p.series}" if len(sources) > 1 else "") for p in points
-        )
-        for label, points in rows.items()
-    ]  # fmt: skip
-    legend = {s.letter: f"{s.letter}: {s.verb}, {s.machine}, {s.stack}" for s in sources
-              if any(line.best and line.source is s for line in every)}  # fmt: skip
-    every_row = [ForestRow(label=label, points=points, band=None) for label, points in rows.items()]
+    lines = [line for line in lines if line.best and not line.group.torch_control]
+    several = len({line.solution for line in lines if line.solution}) > 1
+    points: dict[str, list[Point]] = {}
+    for line in lines:
+        best = line.best
+        assert best is not None
+        label = _named(line.problem) + (f" {line.solution}" if several and line.solution else "")
+        low, high = best.ci95
+        points.setdefault(label, []).append(Point(series=line.source.letter, value=best.value, low=low, high=high,
+                                                  unconfirmed=best.unconfirmed))  # fmt: skip
+    alt = "; ".join(
+        f"{label} " + ", ".join(_spoken(p, several=len(of) > 1) for p in mine) for label, mine in points.items()
+    )
+    legend = {
+        source.letter: f"{source.letter}: {source.verb}, {source.machine}, {sources.stack(source)}"
+        for source in of
+        if any(line.source is source for line in lines)
+    }
+    rows = [ForestRow(label=label, points=mine, band=None) for label, mine in points.items()]
     return [Figure(
         id="forest", kind="forest", title="Speedup over the best torch baseline",
-        alt=f"Speedup over the best torch baseline of the same precision, with its 95 % interval: {'; '.join(told)}.",
-        data=Forest(rows=every_row, series=legend, line=1.0, x=""),
-    )]  # fmt: skip
+        alt=f"Speedup over the best torch baseline of the same precision, with its 95 % interval: {alt}.",
+        data=Forest(rows=rows, series=legend, line=1.0, x=""),
+    )] * bool(rows)  # fmt: skip
 
 
-def _cases(every: list[CaseOutcome]) -> Table:
-    """The self-test by suite, and every case that the judge got wrong."""
-    suites: dict[str, list[CaseOutcome]] = {}
-    for case in every:
-        suites.setdefault(case.case.partition("/")[0], []).append(case)
+def _spoken(point: Point, *, several: bool) -> str:
+    unconfirmed = " (unconfirmed)" if point.unconfirmed else ""
+    return f"{point.value:.3g}x{unconfirmed}" + (f" in {point.series}" if several else "")
+
+
+def _why(source: Source) -> Iterator[Item]:
+    """Negative controls, one line each; of every other solution why it is wrong or has no times, and what to do."""
+    for group in sources.groups(source):
+        if group.control:
+            verdicts = [verdict.verdict for verdict in group.verdicts]
+            refused = sum(verdict in ("incorrect", "rejected") for verdict in verdicts)
+            expected = "as expected" if refused == len(verdicts) else "expected: all of them"
+            text = f"negative control {group.name}: {refused} of {len(verdicts)} refused, {expected}"
+            yield Item(tone=_all_or(refused, len(verdicts)), text=text)
+            continue
+        for each in group.solutions:
+            name = f"{each.row.problem} {'' if group.name else variant_file(each)}".rstrip()
+            if source.verb == "benchmark":
+                name = f"{each.row.problem}, {artifacts.KERNELS.get(each.name, each.name)}"
+            yield from _faults(f"{name} #{each.row.repeat}" if each.row.repeat else name, each)
+
+
+def _faults(name: str, each: Implementation) -> Iterator[Item]:
+    verdict = each.verdict
+    assert verdict is not None
+    if each.result.no_measurement:
+        yield Item(tone="open", text=f"{name}: times are no measurement: {each.result.no_measurement}")
+    for label in sorted(set(verdict.labels) & set(wording.FINDINGS)):
+        yield Item(tone="open", text=f"{name}: {label}: {wording.FINDINGS[label]}")
+    if verdict.verdict != "correct":
+        advice = wording.remedy(verdict.reasons[0]) if verdict.reasons else ""
+        text = f"{name}: {wording.sentence(verdict)}. {advice}".rstrip()
+        yield Item(tone=elements.tone(wording.word(verdict)), text=text)
+
+
+def _lost(source: Source) -> Iterator[Item]:
+    """Why rows were not measured: one line a reason."""
+    rows: dict[str, list[str]] = {}
+    for row, why in sources.not_measured(source).items():
+        rows.setdefault(why, []).append(row)
+    for why, names in rows.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        yield Item(tone="open", text=f"{names[0]}{more}: not measured: {why}")
+    yield from (Item(tone="open", text=f"{note}.") for note in study.unused(source))
+
+
+def _suites(of: list[Source]) -> Table:
+    """The self-test by suite."""
+    cases, skipped = _cases(of), _skipped(of)
+    words = list(dict.fromkeys(case.outcome for case in cases if not case.complaints))
     rows: list[list[Cell]] = []
-    for suite, cases in suites.items():
-        wrong = [case for case in cases if case.complaints]
-        rows.append([suite, len(cases), len(cases) - len(wrong), f"wrong: {len(wrong)}" if wrong else "as expected"])
-        rows += [[case.case, None, None, f"wrong: {'; '.join(case.complaints)}"] for case in wrong]
-    columns = ["cases", ("judged", "integer"), ("as expected", "integer"), ("verdict", "verdict")]
-    return elements.table("summary", "What the judge said of kernels whose verdict is known", columns, rows)
+    for suite in sorted({name.partition("/")[0] for name in [*skipped, *(case.case for case in cases)]}):
+        mine = [case for case in cases if case.case.startswith(f"{suite}/")]
+        counts = Counter(case.outcome for case in mine if not case.complaints)
+        wrong = len(mine) - counts.total()
+        rows.append([suite, len(mine), *(counts[word] for word in words), wrong,
+                     sum(name.startswith(f"{suite}/") for name in skipped),
+                     f"wrong: {wrong}" if wrong else "as expected"])  # fmt: skip
+    columns = ["suite", *((title, "integer", 0) for title in ("cases", *words, "wrong", "skipped")),
+               ("verdict", "verdict", 1)]  # fmt: skip
+    return elements.table("suites", "What the judge said of kernels whose verdict is known", columns, rows)
 
 
-def _fixtures(sources: list[Source]) -> Table:
-    rows = [
-        [named(f.problem), f.margin, f.best_cheat, f.build_s, f"refused: {f.refused}" if f.refused else "usable"]
-        for source in sources
-        for f in source.report.fixtures
-    ]
-    columns = ["problem", ("margin", "quantity"), "best cheat", ("seconds", "seconds"), ("verdict", "verdict")]
-    caption = "Margin: the best cheat's error over the worst honest kernel's, each as a multiple of its limit"
-    return elements.table("summary", caption, columns, rows)
+def _complaints(of: list[Source]) -> Iterator[Item]:
+    """Every case that the judge got wrong, and why cases were skipped."""
+    for case in _cases(of):
+        if case.complaints:
+            yield Item(tone="bad", text=f"{case.case} ({case.problem}): {'; '.join(case.complaints)}")
+    for why, count in Counter(_skipped(of).values()).items():
+        yield Item(tone="open", text=f"{count} skipped: {why}")

@@ -35,11 +35,11 @@ BASELINES = ("eager", "compile")
 _OF_A_RESULT = ("ceilings", "timing", "trials", "margin", "wall_s")
 KERNEL_WORDS = {"input_kernel": "input", "optimized": "optimised"}
 # Suffix of the id of the row with a folder's rounds.
-_ROUNDS = "/rounds"
+ROUNDS = "/rounds"
 # Suffix of the id of the row with the profiles of a folder's kernels, and the longest that its job may take, seconds:
 # for each kernel a run of both dtypes and one of each alone, 120 s each, two more where the counters' permission must
 # be found out, and their starts.
-_PROFILE, _PROFILE_S = "/profile", 1080.0
+PROFILE, _PROFILE_S = "/profile", 1080.0
 # Five problems must end within four minutes, 48 s each. Without the timing, a problem takes 12 to 15 s on an H200:
 # start, fixture, workers, trials, torch.compile. Timing takes its budget, and up to twice as long again if a ratio
 # stays open: 15 s. max-autotune compiles during the trials; the wait for it after them has its own bound.
@@ -80,7 +80,7 @@ def _rounds_row(run: Run, artifact: Artifact) -> Row:
     files = {"input_kernel": artifact.path / KERNELS["input_kernel"]}
     files |= {f"round_{r.number}": r.path / KERNEL for r in artifact.rounds}
     plan = record.Planned(
-        row=f"{artifact.name}{_ROUNDS}",
+        row=f"{artifact.name}{ROUNDS}",
         problem=artifact.name,
         number=artifact.number,
         rounds={"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}},
@@ -93,7 +93,7 @@ def _rounds_row(run: Run, artifact: Artifact) -> Row:
 
 def _profile_row(run: Run, artifact: Artifact) -> Row:
     """Return the row with the profiles of a folder's kernels, which nothing else depends on."""
-    row_id = f"{artifact.name}{_PROFILE}"
+    row_id = f"{artifact.name}{PROFILE}"
     files = {name: artifact.path / file for name, file in KERNELS.items()}
     missing = [file.name for file in files.values() if not file.exists()]
 

@@ -99,7 +99,7 @@ class Screen:
         kept = fitting(columns, lines, self.width)
         if caption:
             self.title(caption)
-        self.console.print(_drawn(columns, lines, kept, self.width))
+        self.console.print(_drawn(columns, lines, kept))
         if left_out := [column.title for at, column in enumerate(columns) if at not in kept]:
             self.line(f"Wider terminals also show {', '.join(left_out)}.", "dim")
         self.console.print()
@@ -135,29 +135,18 @@ def shortest(path: Path | str) -> str:
         return str(path)
 
 
-def _bounds(columns: Sequence[Column], rows: Sequence[Sequence[Text]], at: int) -> tuple[int, int]:
-    """How narrow a column may become, and how wide it is: numbers and names stay whole."""
-    widest = max([len(columns[at].title), *(row[at].cell_len for row in rows)])
-    fixed = columns[at].number or columns[at].whole
-    return widest if fixed else min(widest, max(columns[at].least, len(columns[at].title))), widest
-
-
-def shared(columns: Sequence[Column], rows: Sequence[Sequence[Text]], kept: list[int], width: int) -> dict[int, int]:
-    """The width of every column that is kept: its least, and what is left from the first to the last. Empty where even
-    that is too wide."""
-    bounds = {at: _bounds(columns, rows, at) for at in kept}
-    left = width - GAP * (len(kept) - 1) - sum(least for least, _ in bounds.values())
-    widths = {}
-    for at, (least, widest) in bounds.items():
-        more = min(left, widest - least)
-        widths[at], left = least + more, left - more
-    return widths if left >= 0 else {}
+def _least(columns: Sequence[Column], rows: Sequence[Sequence[Text]], at: int) -> int:
+    """How narrow a column may become: numbers and names stay whole."""
+    column = columns[at]
+    widest = max([len(column.title), *(row[at].cell_len for row in rows)])
+    return widest if column.number or column.whole else min(widest, max(column.least, len(column.title)))
 
 
 def fitting(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
     """Which columns a table of this width holds: numbers and names whole, texts at least as wide as said."""
     kept = [at for at, _ in enumerate(columns)]
-    while sum(_bounds(columns, rows, at)[0] for at in kept) + GAP * (len(kept) - 1) > width:
+    least = [_least(columns, rows, at) for at in kept]
+    while sum(least[at] for at in kept) + GAP * (len(kept) - 1) > width:
         optional = [at for at in kept if columns[at].priority]
         if not optional:
             break
@@ -171,15 +160,14 @@ def _filled(columns: Sequence[Column], rows: list[list[Text]]) -> tuple[list[Col
     return [columns[at] for at in filled], [[row[at] for at in filled] for row in rows]
 
 
-def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[Text]], kept: list[int], width: int) -> Table:
+def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[Text]], kept: list[int]) -> Table:
     """The table of the columns that are kept."""
-    widths = shared(columns, rows, kept, width)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
     for at in kept:
         column = columns[at]
         fixed = column.number or column.whole
         table.add_column(column.title, justify="right" if column.number else "left", no_wrap=fixed,
-                         overflow="fold" if at == 0 or not fixed else "ellipsis", width=widths.get(at))  # fmt: skip
+                         overflow="fold" if at == 0 or not fixed else "ellipsis")  # fmt: skip
     for row in rows:
         table.add_row(*(row[at] for at in kept))
     return table

@@ -14,6 +14,7 @@ from conftest import rows
 from inspect_ai.log import read_eval_log
 
 from repro import config
+from repro.analysis import records
 from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.records.row import Sitting
@@ -39,7 +40,7 @@ def record(bundle: Bundle, name: str) -> dict[str, Any]:
 
 def studied(bundle: Bundle) -> Any:
     """What a report says of the study."""
-    return study.build(bundle, list(bundle.records().values()))
+    return study.build(records.source(bundle, "A"))
 
 
 def verdicts(bundle: Bundle) -> list[Any]:
@@ -66,9 +67,9 @@ def test_three_arms_are_sat_judged_logged_and_reported(results: Path) -> None:
     (call,) = (bundle.path / "agents/L1_36/with_kb/0/attempt-1/knowledge.jsonl").read_text().splitlines()
     assert json.loads(call)["tool"] == "search_knowledge" and json.loads(call)["hits"]
     told = studied(bundle)
-    assert list(told.arms) == ["baseline", "with_kb", "placebo"] and told.controls["tf32"].judged_correct == 2
+    assert list(told.arms) == ["baseline", "with_kb", "placebo"] and told.controls["tf32"].verdicts["correct"] == 2
     assert told.arms["baseline"].usd == pytest.approx(2 * 2 * (100 * 5 + 10 * 25) / 1e6)
-    assert "search_knowledge 2" in markdown.section(study.section(told))
+    assert "search_knowledge 2" in "".join(map(markdown.section, study.sections([records.source(bundle, "A")])))
     (log,) = (bundle.path / "logs").glob("*.eval")
     read = read_eval_log(str(log))
     assert read.status == "success" and len(read.samples or []) == 6

@@ -224,8 +224,8 @@ def test_a_speedup_compares_on_another_gpu_and_a_time_does_not(tool: Tool) -> No
         (time,) = outcomes[name]
         assert time["verdict"] == "NOT-COMPARABLE" and "an absolute figure of another machine" in time["reason"]
         assert time["measured"] is not None, "told all the same"
-    row = line_with(done.out, SPEEDUP)
-    assert "✓ 2.31x [2.3" in row and "pinned: torch 2.9.1+cu128, Triton 3.5.1" in row
+    line_with(done.out, SPEEDUP, "2.31", "✓ holds")
+    assert "Speedups over torch.compile: NVIDIA H200, pinned: torch 2.9.1+cu128, Triton 3.5.1" in done.out
     assert found["counts"]["as_judged"]["REPRODUCED"] == 1
     assert "claims: 1 of 1 hold as judged (" in done.out.splitlines()[-1]
 
@@ -288,7 +288,8 @@ def test_every_stack_has_its_verdict(tool: Tool) -> None:
     first, second = outcomes[SPEEDUP]
     assert (first["verdict"], first["stack"]["pinned"]) == ("REPRODUCED", True)
     assert (second["verdict"], second["stack"]["pinned"]) == ("DIFFERS", False)
-    assert "off-pin: torch 2.11.0+cu130, Triton 3.6.0" in line_with(done.out, SPEEDUP, "✗ 1.42x")
+    line_with(done.out, SPEEDUP, "2 (off-pin)", "1.41", "does not hold")
+    assert "2 (off-pin) is NVIDIA H200, off-pin: torch 2.11.0+cu130, Triton 3.6.0" in done.out
     assert "lies outside [2.079, 2.541] x" in second["reason"]
 
 
@@ -377,7 +378,7 @@ def test_a_claim_can_be_reproduced_as_published_and_not_hold_as_judged(tool: Too
     words = "by the published protocol, which leaves gradients on, torch.compile takes 2.03 times as long"
     assert found["difference"] == words
     done, _, _ = judged(tool, path)
-    line_with(done.out, "36 RMSNorm", "2.31x", "✓ 2.31x", "✗ 1.13x")
+    line_with(done.out, "36 RMSNorm", "2.31x", "✓ reproduced 2.31x", "✗ does not hold 1.13x")
     line_with(done.out, "36 RMSNorm: " + words)
     last = done.out.splitlines()[-1]
     assert "claims: 1 of 1 reproduced as published (18 not comparable), 0 of 1 hold as judged" in last

@@ -80,7 +80,7 @@ def test_rows_are_compared_with_intervals(tool: Tool) -> None:
     assert (second["speedup"]["eager"]["word"], second["speedup"]["compile"]["word"]) == ("SAME", "SLOWER")
     assert second["time_ms"]["word"] == "SAME" and rows["82_conv", "compile"]["time_ms"]["word"] == "FASTER"
     assert found["verdict_changes"] == found["only_a"] == found["only_b"] == found["unmeasured"] == []
-    assert "FASTER" in line_with(done.out, "36_RMSNorm", "optimized", "compile", "1.25x [", "1.667x [", "1.333 [")
+    assert "FASTER" in line_with(done.out, "36 RMSNorm", "optimized", "compile", "1.25 [", "1.667 [", "1.333 [")
     assert "no verdicts changed" in done.out and "Nothing but the machine's state differs." in done.out
 
 
@@ -98,7 +98,7 @@ def test_rows_missing_from_one_bundle_are_named_with_the_reason(tool: Tool) -> N
     assert reasons["04_Matrix", "eager"] == compare.ABSENT
     assert {o["row"] for o in found["only_b"]} == {"82_conv"}
     assert found["unmeasured"] == [{"row": "77", "a": "failed: no memory", "b": "failed: no time"}]
-    line_with(done.out, "43_Pool", "optimized", "signal SIGKILL")
+    line_with(done.out, "43 Pool", "optimized", "signal SIGKILL")
     line_with(done.out, "77", "no memory", "no time")
     assert sum("not all of its rows" in caveat for caveat in found["caveats"]) == 2
 
@@ -123,7 +123,7 @@ def test_a_changed_verdict_is_named_and_strict_exits_with_it(tool: Tool) -> None
     assert done.code == 3
     (change,) = found["verdict_changes"]
     assert change["verdict"] == ["correct", "incorrect"] and change["variant"] == "optimized"
-    line_with(done.out, "36_RMSNorm", "optimized", "correct", "incorrect", "relative L2 error 1 over the limit 0.02")
+    line_with(done.out, "36 RMSNorm", "optimized", "correct", "incorrect", "relative L2 error 1 over the limit 0.02")
     assert rows["36_RMSNorm", "optimized"]["time_reason"].startswith("B: incorrect")
     assert tool.within("compare", a, b).code == 0
     assert tool.within("compare", b, a, "--strict").code == 0, "what became correct is no failure"
@@ -204,7 +204,7 @@ def test_rows_that_did_not_converge_are_marked(tool: Tool) -> None:
     a = folder_of(tool.folder / "a", times)
     done, found, rows = rows_of(tool, a, folder_of(tool.folder / "b", times, status="not_converged"))
     assert rows["36_RMSNorm", "optimized"]["converged"] == [True, False]
-    line_with(done.out, "36_RMSNorm", "optimized *")
+    line_with(done.out, "36 RMSNorm", "optimized *")
     assert any("had not converged" in caveat for caveat in found["caveats"])
 
 
@@ -345,5 +345,5 @@ def test_an_interval_of_no_width_may_be_a_rounding_off() -> None:
 def test_solutions_of_one_row_are_distinguished(tool: Tool) -> None:
     found = records.read(artifacts(tool.folder / "a"))
     names = ("input_kernel", "optimized", "eager", "compile")
-    assert {key for key in found.records if key[0] == "36"} == {("36", name) for name in names}
+    assert {key for key in found.implementations if key[0] == "36"} == {("36", name) for name in names}
     assert found.unmeasured.keys() == {"82", "4"} and "holds no kernel" in found.unmeasured["4"]

@@ -19,7 +19,7 @@ from repro.fingerprint import series
 from repro.records.job import Job, Outcome
 from repro.records.result import Observed
 from repro.records.row import Planned
-from repro.report import clocks
+from repro.report import machines
 from repro.runs.rows import Row, keep
 
 OBSERVE = """
@@ -194,14 +194,14 @@ def test_the_report_tells_what_was_sampled(tmp_path):
     windows = {"job": slowed, "timing": timing}
     done = [SimpleNamespace(row="r", result=Observed(telemetry={"windows": windows}))]
     source = SimpleNamespace(letter="A", done=done, bundle=SimpleNamespace(path=tmp_path))
-    assert clocks.throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
-    text = json.dumps(clocks.section([source]).to_json())
+    assert machines.throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
+    text = json.dumps(machines.clocks([source]).to_json())
     assert '"median": 1500.0' in text and "sw_power_cap 50%" in text and "21.0" in text and '"not throttled"' in text
     done[0].result.telemetry["windows"]["timing"] = slowed
-    assert clocks.throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
-    assert '"throttled"' in json.dumps(clocks.section([source]).to_json())
+    assert machines.throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
+    assert '"throttled"' in json.dumps(machines.clocks([source]).to_json())
     done[0].result = Observed()
-    assert clocks.throttled(source) == "throttling was not recorded."
+    assert machines.throttled(source) == "throttling was not recorded."
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from conftest import ROOT, manifest, rows
 from repro.bundle import storage, verify
 from repro.bundle.write import Bundle
 from repro.records.verdict import Ratio
-from repro.report import document, gpus, output, parts
+from repro.report import document, machines, output, sources
 
 PUBLISHED = [ROOT / "artifacts" / "results" / name for name in ("h100-pinned", "h200-pinned")]
 
@@ -42,14 +42,14 @@ def mixed(tmp_path: Path) -> Path:
 
 def test_tables_of_a_mixed_bundle_are_grouped_by_gpu(mixed: Path) -> None:
     bundle = Bundle.open(mixed)
-    found = parts.parts(bundle)
+    found = sources.parts(bundle)
     assert len(found) == 2 and sorted(name for part in found for name in part.manifest["plan"]) == sorted(
         bundle.manifest["plan"]
     )
     whole = document.build([bundle])
-    machines = [source.machine for source in whole.sources]
-    assert [source.letter for source in whole.sources] == ["A", "B"] and len(set(machines)) == 2
-    assert sum(report["planned"] for report in whole.to_json()["reports"]) == len(bundle.manifest["plan"])
+    kinds = {source.machine for source in whole.sources}
+    assert [source.letter for source in whole.sources] == ["A", "B"] and len(kinds) == 2
+    assert whole.headline.planned == len(bundle.manifest["plan"])
     output.into(bundle, ["md"])
     assert "report" not in verify.verify(mixed).failed
 
@@ -57,7 +57,7 @@ def test_tables_of_a_mixed_bundle_are_grouped_by_gpu(mixed: Path) -> None:
 def test_a_bundle_of_one_kind_stays_whole() -> None:
     for stack in PUBLISHED:
         bundle = Bundle.open(newest(stack))
-        assert parts.parts(bundle) == [bundle]
+        assert sources.parts(bundle) == [bundle]
 
 
 def aa(low: float, high: float) -> Ratio:
@@ -65,7 +65,7 @@ def aa(low: float, high: float) -> Ratio:
 
 
 def test_every_gpu_has_its_control_and_a_disturbed_one_is_named() -> None:
-    assert [gpus.verdict(cover, 20) for cover in (20, 18, 15, 3)] == ["undisturbed"] * 2 + ["disturbed"] * 2
+    assert [machines.disturbed(cover, 20) for cover in (20, 18, 15, 3)] == ["undisturbed"] * 2 + ["disturbed"] * 2
     quiet, loud = aa(0.99, 1.01), aa(1.05, 1.09)
 
     class Told:
@@ -75,7 +75,7 @@ def test_every_gpu_has_its_control_and_a_disturbed_one_is_named() -> None:
             for name, found in [("g1", quiet)] * 6 + [("g2", loud)] * 6
         ]
 
-    (table,) = gpus.section([Told()]).tables
+    (table,) = machines.gpus([Told()]).tables
     assert [(row[0], row[-1]) for row in table.rows] == [("g1", "undisturbed"), ("g2", "disturbed")]
     Told.done = Told.done[:6]
-    assert not gpus.section([Told()]).tables, "one GPU needs no table"
+    assert not machines.gpus([Told()]).tables, "one GPU needs no table"

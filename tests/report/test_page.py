@@ -1,16 +1,12 @@
 """Reports of several bundles side by side, through `repro report` as a user runs it, and in a browser.
 
-The renderers are held to tests/golden; REPRO_WRITE_GOLDEN=1 writes those files anew. AXE_CORE=axe.min.js also runs
-axe-core on the page.
+AXE_CORE=axe.min.js also runs axe-core on the page. What reports of recorded bundles say: test_snapshots.py.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -23,42 +19,22 @@ from typing import Any
 
 import pytest
 from browser import Browser, executable
-from conftest import CPU, Tool, manifest, strict_json
-from markupsafe import escape
+from conftest import Tool, manifest, strict_json
 from sampled import seen
 from test_artifacts import published
 from test_claims import THEIRS, theirs
 from test_report import bundle_of, result, study
 
-from repro import config
-from repro.cli import main
+from repro.bundle.write import Bundle
 from repro.errors import PrerequisiteError
 from repro.problems import catalogue
-from repro.report import cells, latex, markdown, page, plots
+from repro.report import elements, latex, markdown, page
 from repro.report.document import Document
-from repro.report.elements import Cell, Figure, Quantity
+from repro.report.elements import Cell, Quantity
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 CHECKS = Path(__file__).parents[1] / "page_checks.js"
 NEWER = {"torch": "2.11.0+cu130", "triton": "3.6.0"}
 FILES = ("report.json", "report.md", "report.html", "report.tex")
-# Of a cell's markup what is words and numbers.
-SHAPELESS = r'<wbr>|</?(?:code|b)>|data-sort="[^"]*"|\\[_%#]|[^<>✓✗○\\&]+(?![^<>]*>)'
-# The markup of a table and of a figure, as it is around every one of them.
-TABLE = re.compile(
-    r'<div class="table">\n<div class="scroll" role="region" aria-labelledby="([^"]+)-caption" tabindex="0">\n'
-    r'<table id="\1-table">\n<caption id="\1-caption"><span>([^\n]*)</span></caption>\n<thead>\n<tr>\n'
-    r'((?:<th scope="col"[^\n]*</th>\n)*)</tr>\n</thead>\n<tbody>\n(.*?)</tbody>\n</table>\n</div>\n</div>\n',
-    re.DOTALL,
-)
-LATEX = re.compile(
-    r"{\\scriptsize\\setlength{\\tabcolsep}{3pt}\\sloppy\n\\begin{longtable}{(.+)}\n\\caption{(.+)}\\label{tab:(.+)}\\\\\n"
-    r"\\toprule\n(.+) \\\\\n\\midrule\n\\endhead\n((?:.+\n)*?.+)\\bottomrule\n\\end{longtable}}\n"
-)
-FIGURE = re.compile(
-    r'<figure id="(.+)-figure">\n<svg></svg>\n<figcaption><details><summary>(.+), in words</summary><p>(.+)</p>'
-    r"</details></figcaption>\n</figure>\n"
-)
 HOSTILE = "<script>alert(1)</script>&_%$#{x}~^|`"
 
 
@@ -90,73 +66,6 @@ def rows_of(whole: dict[str, Any], name: str, table: str) -> list[dict[str, Any]
     return [dict(zip((c["title"] for c in found["columns"]), row, strict=True)) for row in found["rows"]]
 
 
-def lines_of(told: str) -> set[str]:
-    """The lines of a text of markdown as HTML and as LaTeX have them."""
-    page = (re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(line))) for line in told.splitlines())
-    return {f"<p>{line}</p>" for line in page} | {
-        re.sub("`([^`]+)`", r"\\texttt{\1}", re.sub("([_%#&$])", r"\\\1", line)) for line in told.splitlines()
-    }
-
-
-def steady(text: str, told: str = "") -> str:
-    """Without what differs from run to run, and what has a golden file or a source file of its own.
-
-    Of the rows of tables, in HTML or LaTeX, those stay that have a cell which differs from all before it in more than
-    words and numbers: markdown has the words. The number of all rows, and a hash of their shapes, stand after them.
-    What TABLE, LATEX and FIGURE match is written as `<<table` and `<<figure`, which no page holds;
-    of a line that stands in the markdown, `told`, the first words stay, and `<<`.
-    """
-    shapes, lines = set[str](), lines_of(told)
-    text = "\n".join(f"{line[:28]}<<" if len(line) > 40 and line in lines else line for line in text.split("\n"))
-
-    def shortened(table: re.Match[str]) -> str:
-        rows, every = list[str](), list[str]()
-        for row in re.findall(r"<tr>.*?</tr>\n|[^\n]+ \\\\\n", table[2], re.DOTALL):
-            cells = re.findall(r"<t[hd].*?</t[hd]>|[^\n]+ \\\\\n", row)
-            found = [re.sub(SHAPELESS, "", cell) for cell in cells]
-            rows += [row] if set(found) - shapes else []
-            shapes.update(found)
-            every.append("".join(found))
-        return f"{table[1]}{''.join(rows)}{len(every)} {hashlib.sha256(repr(every).encode()).hexdigest()[:6]}{table[3]}"
-
-    def framed(table: re.Match[str]) -> str:
-        head = re.sub(r'<th scope="col"(?: class="(\w+)")?>(.*)</th>', r"<\1>\2", table[3])
-        return f"<<table {table[1]}\n{table[2]}\n{head}{table[4]}\n"
-
-    bodies = r"(<tbody>\n|\\midrule\n(?:\\endhead\n)?)(.*?)(</tbody>|\\bottomrule)"
-    text = re.sub(bodies, shortened, text, flags=re.DOTALL)
-    text = re.sub(r"<style>.*?</style>", "<style></style>", text, flags=re.DOTALL)
-    text = re.sub(r"<script>.*?</script>", "<script></script>", text, flags=re.DOTALL)
-    text = re.sub(r"<svg .*?</svg>", "<svg></svg>", text, flags=re.DOTALL)
-    text = TABLE.sub(framed, text)
-    text = LATEX.sub(r"<<table \3 \1\n\2\n\4\n\5\n", text)
-    text = FIGURE.sub(r"<<figure \1\n\2\n\3\n", text)
-    text = re.sub(r'(?<= data-sort=")([\d.]{5})[^"]*', r"\1", text)
-    text = re.sub(r"sha256-[\w+/=]+", "(hash)", text)
-    text = re.sub(r"\b[0-9a-f]{64}\b", "(sha256)", text)
-    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "(time)", text)
-    return re.sub(r"^\|[-:|]+\|$", "|---|", re.sub(r" {2,}", "  ", text), flags=re.MULTILINE)
-
-
-def golden(name: str, text: str) -> None:
-    """Holds a text to its golden file: a change of it is made on purpose, and is seen in review."""
-    file = GOLDEN / name
-    if os.environ.get("REPRO_WRITE_GOLDEN") == "1":
-        file.write_text(text)
-    assert text == file.read_text(), "if this is meant: REPRO_WRITE_GOLDEN=1 python -m pytest tests/report/test_page.py"
-
-
-@pytest.mark.parametrize("name", ["report.html", "report.tex", "report.md"])
-def test_every_renderer_is_the_golden_one(drawn: Path, name: str) -> None:
-    told = "" if name == "report.md" else (drawn / "report.md").read_text()
-    golden(f"document.{name.partition('.')[2]}", steady((drawn / name).read_text(), told))
-
-
-def test_a_figure_is_the_golden_one(drawn: Path) -> None:
-    (figure,) = section(document(drawn), "claims")["figures"]
-    golden("forest.svg", plots.svg(Figure.model_validate(figure)))
-
-
 @pytest.mark.slow
 def test_every_file_is_drawn_from_the_json_alone(drawn: Path) -> None:
     """The same data gives the same bytes, figures among them."""
@@ -180,23 +89,6 @@ def test_the_tables_are_latex(drawn: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-def test_claims_have_a_group_of_columns_for_every_stack(drawn: Path) -> None:
-    whole = document(drawn)
-    rows = {row["claim"]: row for row in rows_of(whole, "claims", "claims")}
-    row = rows["artifact-speedup/36_RMSNorm"]
-    verdicts = {title: value for title, value in row.items() if title.endswith("holds as judged")}
-    assert sorted(verdicts.values()) == ["does not hold", "holds"]
-    assert sorted(verdicts) == ["1 (pinned): holds as judged", "2 (off-pin): holds as judged"]
-    assert row["1 (pinned): tolerated"] == "2.079 to 2.541"
-    measured = row["1 (pinned): as judged"]
-    low, high = measured["ci95"]
-    assert low <= measured["value"] <= high and measured["value"] == pytest.approx(8.135 / 3.525)
-    assert "claims: 1 of 2 hold as judged" in whole["headline"]["text"]
-    (figure,) = section(whole, "claims")["figures"]
-    bands = [r["band"] for r in figure["data"]["rows"]]
-    assert bands and all(low < 1 < high for low, high in bands)
-
-
 def test_nothing_empty_is_drawn(tool: Tool) -> None:
     """No section, table or column without content, and no sentence about claims that nothing tested."""
     done = tool.within("report", study(tool.folder / "a").path, "-o", "out", "--format", "md")
@@ -206,7 +98,7 @@ def test_nothing_empty_is_drawn(tool: Tool) -> None:
     assert names[0] == "summary" and not {"claims", "clocks", "parity", "convergence"} & set(names)
     assert not any("claim" in card["label"].lower() for card in whole["cards"])
     for section in whole["sections"]:
-        assert section["text"] or section["figures"] or section["tables"]
+        assert section["text"] or section["items"] or section["figures"] or section["tables"]
         for table in section["tables"]:
             assert table["rows"], table["id"]
             filled = [any(row[at] not in (None, "") for row in table["rows"]) for at in range(len(table["columns"]))]
@@ -228,47 +120,37 @@ def test_every_trace_has_its_convergence(drawn: Path) -> None:
     assert len(found["tables"][0]["rows"]) == 4
 
 
-def test_every_row_has_its_command_its_reason_and_its_hashes(drawn: Path) -> None:
+def test_every_row_has_its_reason_and_its_hashes(drawn: Path) -> None:
     whole = document(drawn)
-    parser, commands = main.parser(), rows_of(whole, "again", "again")
-    for row in commands:
-        words = shlex.split(row["command"])
-        assert words[0] == "repro"
-        args = parser.parse_args(words[1:])
-        assert isinstance(args, argparse.Namespace)
-    planned = sum(report["planned"] for report in whole["reports"])
     log = rows_of(whole, "log", "log")
-    assert len(commands) == len(log) == planned
+    assert len(log) == whole["headline"]["planned"]
     assert "the container ran out of memory" in {row["notes, skips and reasons"] for row in log}
     assert {row["file"] for row in rows_of(whole, "files", "files")} >= {"rows.jsonl"}
 
 
-def test_a_command_asks_for_what_its_run_asked(tool: Tool) -> None:
-    """Quick, with parity, at a budget of its own: and nothing that is so by itself."""
-    from repro.records.options import Options
-
-    options = Options(timing_budget_s=7.0, compile_timeout_s=20.0, parity=True).on("cuda").to_json()
-    path = theirs(tool.folder / "a", parameters={"options": options})
-    assert tool.within("report", path, "-o", "out", "--format", "md").code == 0
-    (row,) = rows_of(document(tool.folder / "out"), "again", "again")
-    asked = "repro benchmark 36 --artifacts theirs --size full --device cuda --engine docker"
-    assert row["command"] == f"{asked} --parity --budget-s 7"
+def test_the_command_of_a_run_stands_beside_its_bundle(tool: Tool) -> None:
+    bundle = Bundle.open(theirs(tool.folder / "a"))
+    bundle.manifest["argv"] = ["benchmark", "36", "--artifacts", "a folder"]
+    bundle.finish("complete")
+    assert tool.within("report", bundle.path, "-o", "out", "--format", "md").code == 0
+    (row,) = rows_of(document(tool.folder / "out"), "bundles", "bundles")
+    assert row["command"] == "repro benchmark 36 --artifacts 'a folder'"
 
 
-@pytest.mark.slow
-def test_a_command_of_a_report_measures_its_row_again(judge_tool: Tool) -> None:
-    """A solution that the bundle kept, judged once more from there."""
-    solution = config.ARTIFACTS_DIR / "oracle" / "L1_36_RMSNorm.py"
-    assert judge_tool("evaluate", solution, *CPU, "--no-timing").code == 0
-    (bundle,) = judge_tool.bundles()
-    assert judge_tool("report", bundle, "-o", "out", "--format", "md").code == 0
-    (row,) = rows_of(document(judge_tool.folder / "out"), "again", "again")
-    words = shlex.split(row["command"])[1:]
-    words[1] = str(judge_tool.results / words[1])
-    again = judge_tool(*words, "--json", "again.json")
-    assert again.code == 0, again.err
-    (entry,) = strict_json((judge_tool.folder / "again.json").read_text())["results"]
-    assert (entry["problem"], entry["verdict"]) == ("L1_36", "correct") and entry["time_ms"] is None
+def test_claims_have_a_line_for_every_stack(drawn: Path) -> None:
+    whole = document(drawn)
+    rows = {row["stack"]: row for row in rows_of(whole, "claims", "claims")
+            if row["claim"] == "artifact-speedup/36_RMSNorm"}  # fmt: skip
+    assert {stack: row["holds as judged"] for stack, row in rows.items()} == {
+        "1 (pinned)": "holds", "2 (off-pin)": "does not hold"}  # fmt: skip
+    row = rows["1 (pinned)"]
+    assert row["tolerated"] == "2.079 to 2.541"
+    low, high = row["as judged"]["ci95"]
+    assert low <= row["as judged"]["value"] <= high and row["as judged"]["value"] == pytest.approx(8.135 / 3.525)
+    assert "claims: 1 of 2 hold as judged" in "; ".join(whole["headline"]["parts"])
+    (figure,) = section(whole, "claims")["figures"]
+    bands = [r["band"] for r in figure["data"]["rows"]]
+    assert bands and all(low < 1 < high for low, high in bands)
 
 
 class Page(HTMLParser):
@@ -364,10 +246,10 @@ def test_wrong_use_is_one_line(tool: Tool, args: tuple[str, ...], words: str) ->
 def test_times_of_the_cpu_are_shown_nowhere(tool: Tool) -> None:
     assert tool.within("report", study(tool.folder / "a", "cpu").path, "-o", "out").code == 0
     whole = document(tool.folder / "out")
-    assert "times are not a measurement" in whole["headline"]["text"]
+    assert "times are not a measurement" in whole["headline"]["parts"]
     assert not {"speedups", "roofline"} & {section["id"] for section in whole["sections"]}
     titles = [column["title"] for column in section(whole, "summary")["tables"][0]["columns"]]
-    assert titles == ["problem", "verdict", "relative L2 error", "precision"]
+    assert titles == ["problem", "name", "verdict", "relative L2 error", "precision"]
 
 
 def test_bundles_of_other_kernels_are_not_passed_off_as_the_same(tool: Tool) -> None:
@@ -425,7 +307,7 @@ def test_what_is_not_installed_is_a_missing_prerequisite(
      ("verdict", "DIFFERS", "✗\u00a0DIFFERS"), ("verdict", "BLOCKED", "○\u00a0BLOCKED"), ("integer", 12345, "12,345")],
 )  # fmt: skip
 def test_cells(kind: str, cell: Cell, text: str) -> None:
-    assert cells.text(kind, cell) == text
+    assert elements.written(kind, cell) == text
 
 
 # In a browser

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Tool, manifest, strict_json
+from conftest import ROOT, Tool, manifest
 
 from repro import config
 from repro.analysis import claims as verdicts
 from repro.analysis import published as claims
-from repro.analysis import statistics
+from repro.analysis import records, statistics
 from repro.analysis.statistics import Observation
 from repro.bundle.write import Bundle
 from repro.records.agent import AgentRecord
-from repro.report import document, markdown, model
+from repro.report import document, markdown, study
 from repro.studies.agent import design
 from repro.studies.agent.design import Budgets, Design
 from repro.system import jsonio
@@ -79,15 +79,15 @@ def published() -> list[Observation]:
 def test_the_published_table_gives_its_own_numbers() -> None:
     """1.80x and 2.11x, ratio 1.17, 95 % interval 0.94 to 1.47 by Student's t, sign-flip p 0.145; counted apart."""
     seen = published()
-    assert statistics.arm(seen, "baseline")["fail_is_1"] == pytest.approx(1.803, abs=5e-4)
-    assert statistics.arm(seen, "with_kb")["fail_is_1"] == pytest.approx(2.114, abs=5e-4)
+    assert statistics.arm(seen, "baseline").overall.fail_is_1 == pytest.approx(1.803, abs=5e-4)
+    assert statistics.arm(seen, "with_kb").overall.fail_is_1 == pytest.approx(2.114, abs=5e-4)
     found = statistics.paired(seen, "baseline", "with_kb")
-    assert found is not None and found["n"] == 10
-    assert found["ratio"] == pytest.approx(1.172, abs=5e-4)
-    assert found["t_ci95"] == [pytest.approx(0.94, abs=5e-3), pytest.approx(1.47, abs=6e-3)]
-    assert found["sign_flip"] == {"p": pytest.approx(0.145, abs=1e-3), "exact": True}
-    assert found["ci95"] == [pytest.approx(0.94, abs=0.03), pytest.approx(1.47, abs=0.03)]
-    assert found["needed"] == {"1.10": pytest.approx(84, abs=1), "1.17": pytest.approx(31, abs=1)}
+    assert found is not None and found.n == 10
+    assert found.ratio == pytest.approx(1.172, abs=5e-4)
+    assert found.t_ci95 == [pytest.approx(0.94, abs=5e-3), pytest.approx(1.47, abs=6e-3)]
+    assert found.sign_flip == (pytest.approx(0.145, abs=1e-3), True)
+    assert found.ci95 == [pytest.approx(0.94, abs=0.03), pytest.approx(1.47, abs=0.03)]
+    assert found.needed == {"1.10": pytest.approx(84, abs=1), "1.17": pytest.approx(31, abs=1)}
 
 
 def simulated(generator: np.random.Generator, gain: float, n: int, repeats: int) -> list[Observation]:
@@ -111,7 +111,8 @@ def test_intervals_hold_the_true_gain_as_often_as_they_say(n: int, repeats: int)
         found = statistics.paired(simulated(generator, 1.3, n, repeats), "baseline", "with_kb")
         assert found is not None
         for name in held:
-            held[name] += found[name][0] <= 1.3 <= found[name][1]
+            low, high = getattr(found, name)
+            held[name] += low <= 1.3 <= high
     assert all(0.91 <= count / 200 <= 0.99 for count in held.values()), held
 
 
@@ -123,37 +124,36 @@ def test_detectable_gains_are_found_in_four_of_five_studies() -> None:
     for _ in range(400):
         told = statistics.paired(simulated(generator, gain, 10, 1), "baseline", "with_kb")
         assert told is not None
-        found += told["t_ci95"][0] > 1
+        assert told.t_ci95 is not None
+        found += told.t_ci95[0] > 1
     assert found / 400 == pytest.approx(0.8, abs=0.06)
 
 
 def test_without_a_gain_the_sign_flip_is_significant_as_often_as_chance() -> None:
     generator = np.random.default_rng(3)
-    values = [statistics.sign_flip(list(generator.normal(0, 0.3, 8)))["p"] for _ in range(400)]
+    values = [statistics.sign_flip(list(generator.normal(0, 0.3, 8))).p for _ in range(400)]
     assert np.mean(np.asarray(values) <= 0.05) == pytest.approx(0.05, abs=0.03)
 
 
 def test_sign_flips_are_counted_one_by_one_and_sampled_alike() -> None:
-    assert statistics.sign_flip([0.1, 0.2, 0.4]) == {"p": 0.25, "exact": True}
-    assert statistics.sign_flip([0.3, -0.3])["p"] == 1.0
+    assert statistics.sign_flip([0.1, 0.2, 0.4]) == (0.25, True)
+    assert statistics.sign_flip([0.3, -0.3]).p == 1.0
     values = list(np.random.default_rng(4).normal(0.15, 0.3, 12))
     exact = statistics.sign_flip(values)
-    sampled = statistics.sign_flip([*values, 0.0])  # a thirteenth that changes nothing
-    assert exact["exact"] and not sampled["exact"]
-    assert sampled["p"] == pytest.approx(exact["p"], abs=0.005)
+    sampled = statistics.sign_flip([*values, *[0.0] * 5])  # five more that change nothing
+    assert exact.exact and not sampled.exact
+    assert sampled.p == pytest.approx(exact.p, abs=0.005)
 
 
 def test_failures_stay_in_the_denominator() -> None:
     """One of two repeats failed: 4x and nothing are 2x where a failure is 1x, 4x among the correct, half in fast_p."""
     seen = [Observation("a", "x", 0, 4.0), Observation("a", "x", 1, None), Observation("b", "x", 0, None)]
     found = statistics.arm(seen, "x")
-    assert found["problems"]["a"] == {
-        "fail_is_1": pytest.approx(2.0), "correct_only": pytest.approx(4.0), "correct": 1, "n": 2
-    }  # fmt: skip
-    assert found["problems"]["b"]["fail_is_1"] == 1.0 and found["problems"]["b"]["correct_only"] is None
-    assert found["fail_is_1"] == pytest.approx(math.sqrt(2))
-    assert found["fast_p"] == {"1": 0.25, "1.5": 0.25, "2": 0.25}
-    assert (found["correct"], found["n"]) == (1, 3)
+    assert found.problems["a"] == (pytest.approx(2.0), pytest.approx(4.0), 1, 2)
+    assert found.problems["b"] == (1.0, None, 0, 1)
+    assert found.overall.fail_is_1 == pytest.approx(math.sqrt(2))
+    assert found.fast_p == {1.0: 0.25, 1.5: 0.25, 2.0: 0.25}
+    assert (found.overall.correct, found.overall.n) == (1, 3)
 
 
 def test_repeats_are_no_further_problems() -> None:
@@ -161,7 +161,7 @@ def test_repeats_are_no_further_problems() -> None:
     seen = [Observation(p, arm, r, v) for p, base, v_ in (("a", 1.0, 2.0), ("b", 1.0, 1.0)) for r in range(10)
             for arm, v in (("baseline", base), ("with_kb", v_))]  # fmt: skip
     found = statistics.paired(seen, "baseline", "with_kb")
-    assert found is not None and found["n"] == 2 and found["t_ci95"][0] < 0.1
+    assert found is not None and found.n == 2 and found.t_ci95 is not None and found.t_ci95[0] < 0.1
 
 
 # -- the report
@@ -212,26 +212,24 @@ def measured_bundle(folder: Path, *, upstream: str) -> Bundle:
 
 def test_the_report_tells_arms_uncertainty_costs_and_the_published_table(tmp_path: Path) -> None:
     bundle = measured_bundle(tmp_path, upstream="anthropic")
-    report = model.build(bundle).to_json()
-    told = report["study"]
-    base, other = told["arms"]["baseline"], told["arms"]["with_kb"]
-    lost = base["problems"]["L1_82"]["fail_is_1"]
-    assert other["problems"]["L1_82"] == {"fail_is_1": 1.0, "correct_only": None, "correct": 0, "n": 1}
-    assert base["fail_is_1"] / other["fail_is_1"] == pytest.approx((2 * lost) ** (1 / 10))
-    (found,) = told["comparisons"]
-    assert found["ratio"] == pytest.approx(other["fail_is_1"] / base["fail_is_1"]) and found["down"] == 2
-    assert base["usd"] == pytest.approx(5.0) and base["tokens"]["input"] == 100
+    told = study.build(records.source(bundle, "A"))
+    assert told is not None
+    base, other = (told.arms[name].speeds for name in ("baseline", "with_kb"))
+    lost = base.problems["L1_82"].fail_is_1
+    assert other.problems["L1_82"] == (1.0, None, 0, 1)
+    assert base.overall.fail_is_1 / other.overall.fail_is_1 == pytest.approx((2 * lost) ** (1 / 10))
+    (found,) = told.comparisons
+    assert found.ratio == pytest.approx(other.overall.fail_is_1 / base.overall.fail_is_1) and found.down == 2
+    assert told.arms["baseline"].usd == pytest.approx(5.0)
     text = markdown.render(document.build([bundle]))
     for words in ("<summary>Agent study<", "Published (1x NVIDIA L4, another machine", "Threat that remains", "fast_p",
                   "sign-flip p", "agent sdk, model claude-opus-4-5-20251101"):  # fmt: skip
         assert words in text, words
     assert "Scripted" not in text
-    assert strict_json(jsonio.dumps(report))["study"]["published"]["comparison"]["n"] == 10
+    assert "with_kb over baseline: 1.17x on 10 problems" in text
 
 
 def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
-    from repro.analysis import records
-
     bundle = measured_bundle(tmp_path, upstream="replay")
     text = markdown.render(document.build([bundle]))
     assert "Scripted: replies come from a file" in text and "no model was paid" in text

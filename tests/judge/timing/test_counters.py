@@ -27,7 +27,7 @@ from repro.judge.processes import launcher as launch
 from repro.judge.timing import counters
 from repro.problems import catalogue
 from repro.records import reading
-from repro.report import results
+from repro.report import artifacts
 from repro.studies import artifact_study
 
 RANGE = "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
@@ -107,7 +107,7 @@ def test_every_metric_that_is_used_is_collected() -> None:
     command = counters._command("ncu", "/scratch")
     collected = command[command.index("--metrics") + 1].split(",")
     assert collected == list(METRIC.values()) and len(set(collected)) == len(counters.METRICS)
-    assert {*counters._SUMMED, *counters._LARGEST, *results.SHARES} <= counters.METRICS.keys()
+    assert {*counters._SUMMED, *counters._LARGEST, *artifacts.SHARES} <= counters.METRICS.keys()
     told = " ".join(command)
     for words in (
         "--profile-from-start off",
@@ -385,7 +385,7 @@ def test_on_the_cpu_every_profile_says_that_there_is_no_gpu(judge_tool: Tool) ->
     assert list(found) == [NAME, f"{NAME}/profile"] and found[f"{NAME}/profile"]["profile"] is True
     assert judge_tool("verify", bundle).code == 0
     read = records.read(Bundle.open(bundle))
-    assert {record.row for record in read.records.values()} == {NAME} and not read.unmeasured
+    assert {each.row.row for each in read.implementations.values()} == {NAME} and not read.unmeasured
 
 
 @pytest.mark.slow
@@ -422,9 +422,7 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
     )
     line = artifact_study.summary(reading.row(found))
     assert line == "input bfloat16 3 ms at 80 % of DRAM; optimised float32: not run: it was killed after 120 s"
-    profiles = artifact_study.profiles(reading.row(found))
-    report = SimpleNamespace(artifacts=[SimpleNamespace(problem=NAME, profiles=profiles)])
-    section = results.profiles([SimpleNamespace(letter="A", report=report)])
+    section = artifacts.profiles([SimpleNamespace(letter="A", profiles={36: reading.row(found)})])
     (table,) = section.tables
     lines = [dict(zip([head.title for head in table.columns], line, strict=True)) for line in table.rows]
     assert lines[0]["ms"] == 3 and lines[0]["DRAM"] == 0.8 and lines[0]["DRAM GB/s"] == pytest.approx(1500)

@@ -14,7 +14,7 @@ from repro.judge.timing import published_protocol
 from repro.judge.timing.published_protocol import TRIALS
 from repro.problems import catalogue
 from repro.records.verdict import Verdict
-from repro.report import parity
+from repro.report import correctness
 
 CLIPS = config.ROOT / "tests/adversarial/B12_clips_inputs.py"
 HEAD = "import os\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def __init__(self, *args):\n"
@@ -76,11 +76,11 @@ def test_fast_p_counts_correct_solutions_that_are_faster() -> None:
 
     entries = [entry(True, 3.0, "correct", 1.5), entry(True, 1.2, "incorrect", 9.0), entry(False, None, "correct", 0.5),
                entry(True, 1.1, "correct", 1.1, "UNCONFIRMED")]  # fmt: skip
-    found = parity.fast(entries)
+    found = correctness.fast(entries)
     assert found["kernelbench"] == {"0": 0.75, "1": 0.75, "2": 0.25}
     assert found["judge"] == {"0": 0.75, "1": 0.25, "2": 0.0}
-    assert parity.sentence(entries).endswith("verdicts differ on 2 of 4")
-    assert parity.fast([entries[0].model_copy(update={"kernelbench": None})]) == {}
+    assert correctness.sentence(entries).endswith("verdicts differ on 2 of 4")
+    assert correctness.fast([entries[0].model_copy(update={"kernelbench": None})]) == {}
 
 
 @pytest.mark.slow

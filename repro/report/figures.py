@@ -21,14 +21,20 @@ from typing import TYPE_CHECKING
 
 from repro.artifacts import figure as traces
 from repro.errors import PrerequisiteError
-from repro.report import cells, elements, search_tree, timeline
-from repro.report.elements import Bars, Convergence, Forest, ForestRow, Reached, Roofline, Timeline, Tree
-from repro.report.palette import BAND, COLOURS, GRID, INK, PAPER, VARIABLES
+from repro.report import elements
+from repro.report.elements import Bars, Candidate, Convergence, Forest, ForestRow, Reached, Roofline, Tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axis import Axis
 
+# Okabe and Ito's colours, which every common colour vision distinguishes; markers and hatches differ too.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+INK, PAPER, GRID, BAND = "#000000", "#ffffff", "#dddddd", "#c8d4e3"
+# Each colour is a CSS variable of the page with itself as its fallback.
+VARIABLES = {INK: "ink", PAPER: "paper", GRID: "grid", BAND: "band", "#777777": "grey"} | {
+    colour: f"series-{at}" for at, colour in enumerate(COLOURS)
+}
 MARKERS = ("o", "s", "D", "^", "v", "P")
 HATCHES = ("", "///", "---", "xxx", "\\\\\\", "|||")
 # As wide as a phone shows at full size: on a larger screen text grows with the figure.
@@ -60,9 +66,8 @@ def _ready() -> None:
 
 def every(figures: list[elements.Figure], pool: ProcessPoolExecutor | None) -> dict[str, str]:
     """Return figure id -> its SVG. Raises PrerequisiteError without matplotlib."""
-    longest_first = sorted(figures, key=lambda figure: figure.kind != "timeline")
-    drawn = (pool.map if pool else map)(svg, longest_first)
-    return {figure.id: text for figure, text in zip(longest_first, drawn, strict=True)}
+    drawn = (pool.map if pool else map)(svg, figures)
+    return {figure.id: text for figure, text in zip(figures, drawn, strict=True)}
 
 
 def svg(figure: elements.Figure) -> str:
@@ -70,47 +75,34 @@ def svg(figure: elements.Figure) -> str:
 
     Raises PrerequisiteError without matplotlib.
     """
-    title = textwrap.fill(figure.title, TITLE)
     match figure.data:
-        case Tree() as tree:
-            return search_tree.svg(figure, tree)
         case Convergence() as trace:
-            text = traces.svg(trace.facts)
-        case Timeline() as clocks:
-            text = _drawn(figure, lambda drawn: timeline.draw(drawn, clocks, title), timeline.height_in(clocks))
+            return _embedded(traces.svg(trace.facts), figure)
         case Forest() as forest:
-            told = sum(len(textwrap.wrap(name, LEGEND)) for name in forest.series.values())
-            height_in = FRAME_IN + ROW_IN * len(forest.rows) + LEGEND_IN * told
-            text = _axes(figure, lambda axes: _forest(axes, forest), height_in)
+            legend = sum(len(textwrap.wrap(name, LEGEND)) for name in forest.series.values())
+            height_in = FRAME_IN + ROW_IN * len(forest.rows) + LEGEND_IN * legend
+            text = _drawn(figure, lambda axes: _forest(axes, forest), height_in)
         case Bars() as bars:
-            text = _axes(figure, lambda axes: _bars(axes, bars), FRAME_IN + ROW_IN * len(bars.groups) * 1.7)
+            text = _drawn(figure, lambda axes: _bars(axes, bars), FRAME_IN + ROW_IN * len(bars.groups) * 1.7)
         case Roofline() as roofline:
-            text = _axes(figure, lambda axes: _roofline(axes, roofline), 4.6)
+            text = _drawn(figure, lambda axes: _roofline(axes, roofline), 4.6)
+        case Tree() as tree:
+            return _spoken(_embedded(_drawn(figure, lambda axes: _tree(axes, tree), 3.6), figure), tree.points)
     return _embedded(text, figure)
 
 
-def _axes(figure: elements.Figure, draw: Callable[[Axes], None], height_in: float) -> str:
-    """A figure of one axes, with its title."""
-
-    def whole(drawn: Figure) -> None:
-        axes = drawn.add_subplot()
-        draw(axes)
-        drawn.suptitle(
-            textwrap.fill(figure.title, TITLE), fontsize=11
-        )  # over the figure: over narrow axes its end is cut off
-        axes.set_axisbelow(True)
-
-    return _drawn(figure, whole, height_in)
-
-
-def _drawn(figure: elements.Figure, draw: Callable[[Figure], None], height_in: float) -> str:
+def _drawn(figure: elements.Figure, draw: Callable[[Axes], None], height_in: float) -> str:
+    """A figure of one axes, with its title over the figure: over narrow axes its end is cut off."""
     matplotlib = traces.plotting()
     with matplotlib.rc_context(
         {"svg.hashsalt": "repro", "svg.fonttype": "none", "font.size": 10, "hatch.linewidth": 0.5}
     ):
         drawn = matplotlib.figure.Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         canvas = matplotlib.backends.backend_svg.FigureCanvasSVG(drawn)
-        draw(drawn)
+        axes = drawn.add_subplot()
+        draw(axes)
+        drawn.suptitle(textwrap.fill(figure.title, TITLE), fontsize=11)
+        axes.set_axisbelow(True)
         out = io.StringIO()
         canvas.print_svg(out, metadata={"Title": figure.title, "Date": None, "Creator": "repro"})
     return out.getvalue()
@@ -129,7 +121,7 @@ def _embedded(text: str, figure: elements.Figure) -> str:
     head, _, rest = body.partition(">")
     head = re.sub(r'\s(width|height|role|aria-label|aria-labelledby)="[^"]*"', "", head)
     name = figure.id
-    used = set(re.findall(r"#([^)\"]+)[)\"]", rest))
+    used = set(re.findall(r"#([^)\"]+)[)\"]", rest)) | set(re.findall(r'"(says-\d+)"', rest))
     rest, before = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", rest), ""
     while before != rest:  # groups without a name
         before, rest = rest, re.sub(r"<g>\n((?:(?!</?g\b).)*)</g>\n", r"\1", rest, flags=re.DOTALL)
@@ -152,15 +144,20 @@ def _label(name: str) -> str:
 
 def _ratio_axis(axes: Axes, label: str) -> None:
     """A logarithmic axis with plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
     axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    axes.xaxis.set_major_locator(LogLocator(subs=next(subs for least, subs in TICKS if high / low > least)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    _plain_ticks(axes.xaxis, axes.get_xlim(), "{x:g}x")
     axes.minorticks_off()
     axes.set_xlabel(label)
     axes.grid(axis="x", color=GRID, linewidth=0.6)
+
+
+def _plain_ticks(axis: Axis, ends: tuple[float, float], form: str) -> None:
+    """Ticks of a logarithmic axis as plain numbers, as many as its range needs."""
+    from matplotlib.ticker import LogLocator
+
+    low, high = ends
+    axis.set_major_locator(LogLocator(subs=next(subs for least, subs in TICKS if high / low > least)))
+    axis.set_major_formatter(form)
 
 
 def _rows(axes: Axes, labels: list[str]) -> None:
@@ -211,7 +208,7 @@ def _values(axes: Axes, rows: list[ForestRow]) -> None:
     """The number above each point; `?` where the judge's clock cannot confirm it."""
     for at, row in enumerate(rows):
         for point in row.points:
-            told = cells.text("ratio", point.value) + (" ?" if point.unconfirmed else "")
+            told = elements.written("ratio", point.value) + (" ?" if point.unconfirmed else "")
             axes.annotate(told, (point.value, at), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
 
 
@@ -229,7 +226,7 @@ def _bars(axes: Axes, data: Bars) -> None:
                   hatch=hatch, linewidth=0.4, label=f"over {name}")  # fmt: skip
         axes.errorbar(values, at, xerr=errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
         for y, value, row in zip(at, values, found, strict=True):
-            told = cells.text("ratio", value) + (" ?" if row[1].unconfirmed else "")
+            told = elements.written("ratio", value) + (" ?" if row[1].unconfirmed else "")
             end = row[1].ci95[1] if value >= 1 else 1
             axes.annotate(told, (end, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axvline(1, color=INK, linewidth=1)
@@ -296,3 +293,51 @@ def _labelled(axes: Axes, points: list[Reached]) -> None:
 
 def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
+
+
+# -- the tree of a search
+
+
+def _tree(axes: Axes, tree: Tree) -> None:
+    """Round to the right, time upwards on a logarithmic axis; the step line is the best so far.
+
+    Points of one round stand side by side. A point without a text is a dot of a screened candidate.
+    """
+    rounds = range(max(point.round for point in tree.points) + 1)
+    places: dict[str, tuple[float, float]] = {}
+    for number in rounds:
+        mine = [point for point in tree.points if point.round == number]
+        for at, point in enumerate(mine):
+            places[point.id] = number + 0.6 * ((at + 0.5) / len(mine) - 0.5), point.time_ms
+    pairs = [(places[point.parent], places[point.id]) for point in tree.points if point.parent in places]
+    links = [[value for (one, other) in pairs for value in (one[axis], other[axis], math.nan)] for axis in (0, 1)]
+    axes.plot(*links, color=COLOURS[0], alpha=0.3, linewidth=1)
+    axes.step(
+        [at - 0.4 for at in (*tree.best, max(tree.best) + 1)],
+        [*tree.best.values(), list(tree.best.values())[-1]],
+        where="post",
+        color=COLOURS[2],
+        linewidth=1.2,
+    )
+    silent = [places[point.id] for point in tree.points if not point.text]
+    axes.plot([x for x, _ in silent], [y for _, y in silent], ".", color=COLOURS[1], markersize=4)
+    for at, point in enumerate(tree.points):
+        if point.text:
+            colour = COLOURS[2] if point.best else COLOURS[0] if point.accepted else COLOURS[1]
+            size = 8 if point.accepted else 6 if point.full else 4
+            axes.plot(*places[point.id], "o", color=colour, markersize=size, gid=f"says-{at}")
+    axes.set_yscale("log")
+    _plain_ticks(axes.yaxis, axes.get_ylim(), "{x:.5g}")
+    axes.minorticks_off()
+    axes.set_xticks(list(rounds))
+    axes.set_xlabel("round")
+    axes.set_ylabel("ms" + (", not a measurement" if tree.stamp else ""))
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _spoken(text: str, points: list[Candidate]) -> str:
+    """The tree with what each point says under the pointer."""
+    return re.sub(
+        r'<g id="[^"]*says-(\d+)">', lambda at: f"<g><title>{html.escape(points[int(at[1])].text)}</title>", text
+    )

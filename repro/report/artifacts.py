@@ -1,0 +1,162 @@
+"""Sections of the artifact study: the published protocol, the rounds of searches, profiles, published traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from repro.analysis.records import Source, medians
+from repro.artifacts import figure, layout, trace
+from repro.records.benchmark import Round
+from repro.records.row import Row
+from repro.report import elements
+from repro.report.elements import Cell, Convergence, Figure, Head, Item, Quantity, Section
+from repro.studies import artifact_study
+
+KERNELS = {"input_kernel": "input kernel", "optimized": "optimised kernel"}
+_PROTOCOL = (
+    "Published protocol: mean of `do_bench(warmup=500, rep=100)` (milliseconds), all variants in one process on shared "
+    "inputs, nothing verified, times as that process reports them. Ours: median device time of verified calls, cold "
+    "L2, inputs that no call saw before. The published script's grad mode is not known; here it is torch's default, "
+    "enabled. A speedup is over torch.compile, or over eager where that is absent."
+)
+_UNMEASURED = "The published protocol ran too. Its times here are not a measurement; `benchmark --json` holds them."
+_VARIANTS = {"eager": "eager", "compile": "compile", "input_kernel": "input", "optimized": "optimised"}
+# Shares that a profile shows, by their columns.
+SHARES = {"dram_pct": "DRAM", "sm_pct": "SM", "compute_memory_pct": "compute-memory", "tensor_pct": "tensor",
+          "warps_pct": "occupancy", "l1_hit_pct": "L1 hit"}  # fmt: skip
+_TRACE = ("round", ("ms", "ms"), ("running best, ms", "ms"))
+
+
+def _kernels(source: Source) -> list[Row]:
+    """The rows of a benchmark with an artifact's own kernels."""
+    return [row for row in source.done if row.judged and artifact_study.own(row)] if source.verb == "benchmark" else []
+
+
+def published_speedup(times_ms: Mapping[str, float | None]) -> float | None:
+    """The published script's speedup: torch.compile, else eager, over the optimised kernel."""
+    base, own = times_ms.get("compile") or times_ms.get("eager"), times_ms.get("optimized")
+    return base / own if base and own else None
+
+
+def items(source: Source) -> Iterator[Item]:
+    """The rounds of each search in one line, and how many profiles there are."""
+    for row in source.rounds.values():
+        yield Item(tone="", text=f"rounds of {_number(row)}: {_counted(artifact_study.rounds(row))}")
+    profiles = [profile for row in source.profiles.values() for profile in artifact_study.profiles(row)]
+    taken = sum(profile.state == "profiled" for profile in profiles)
+    if profiles:
+        yield Item(tone="", text=f"profiles: {taken} of {len(profiles)} taken")
+
+
+def _number(row: Row) -> str:
+    return row.problem.partition("_")[0]
+
+
+def _counted(every: list[Round]) -> str:
+    """`8 of 8 correct, fastest 5, 3.67x [3.67, 3.67] over input`."""
+    rounds = [each for each in every if each.round]
+    text = f"{sum(each.verdict == 'correct' for each in rounds)} of {len(rounds)} correct"
+    fastest = [each for each in rounds if each.best][-1:]
+    for each in fastest:
+        gain = _over_input(each)
+        text += f", fastest {each.round}" + (f", {elements.written('ratio', gain)} over input" if gain else "")
+    return text
+
+
+def _over_input(each: Round) -> Quantity | None:
+    ratio = each.over_input
+    return Quantity(value=ratio.ratio, ci95=ratio.ci95) if ratio else None
+
+
+def parity(sources: list[Source]) -> Section:
+    """The published protocol's times beside ours, where `--parity` took them: one line an artifact."""
+    rows: list[list[Cell]] = []
+    missing: list[list[Cell]] = []
+    unmeasured = False
+    for source in sources:
+        for row in _kernels(source):
+            assert row.judged is not None
+            theirs, ours = row.judged.parity, medians(row.judged)
+            if theirs is None or row.judged.no_measurement or not theirs.measurement:
+                unmeasured |= theirs is not None
+                continue
+            pairs = [ms for name in _VARIANTS for ms in (theirs.times_ms.get(name), ours.get(name))]
+            speeds = [published_speedup(theirs.times_ms), published_speedup(ours)]
+            rows.append([row.problem, source.letter, *pairs, *speeds])
+            missing += [[row.problem, source.letter, name, why] for name, why in theirs.reasons.items()]
+    columns: list[Head] = ["problem", "bundle"]
+    columns += [(f"{name} ms, {of}", "ms") for name in _VARIANTS.values() for of in ("published protocol", "ours")]
+    columns += [(f"speedup, {of}", "ratio", 1) for of in ("published protocol", "ours")]
+    tables = [
+        elements.table("parity", "Times by both protocols", columns, rows),
+        elements.table("parity-missing", "Variants without a time", ["problem", "bundle", "variant", "why"], missing),
+    ]
+    text = [_PROTOCOL] if rows else [_UNMEASURED] if unmeasured else []
+    return elements.section("parity", "By the published protocol", text=text, tables=tables)
+
+
+def rounds(sources: list[Source]) -> Section:
+    """Every kernel of a search's rounds, where `benchmark --rounds` judged them: one line a kernel."""
+    rows: list[list[Cell]] = []
+    for source in sources:
+        for row in source.rounds.values():
+            rows += [
+                [row.problem, source.letter, str(each.round) if each.round else "input", each.why or each.verdict,
+                 each.time_ms.median if each.time_ms else None, each.published_protocol_ms, each.published_ms,
+                 _over_input(each), "best so far" if each.best else None]
+                for each in artifact_study.rounds(row)
+            ]  # fmt: skip
+    columns = ["problem", "bundle", ("round", "text", 0), ("verdict", "verdict"), ("ms", "ms", 1),
+               ("published protocol here, ms", "ms"), ("published, ms", "ms", 2), ("over input kernel", "ratio", 1),
+               "running best"]  # fmt: skip
+    text = "Each round's kernel was judged and timed here, beside its input kernel. Published times are its trace's."
+    table = elements.table("measured-rounds", "Rounds of every search", columns, rows)
+    return elements.section("measured-rounds", "Rounds", text=[text] if rows else [], tables=[table])
+
+
+def profiles(sources: list[Source]) -> Section:
+    """Hardware counters of every kernel, where `benchmark --profile` read them: one line a kernel and dtype."""
+    rows: list[list[Cell]] = []
+    for source in sources:
+        for row in source.profiles.values():
+            for each in artifact_study.profiles(row):
+                totals = each.totals
+                rate, ns = totals["dram_bytes_per_s"], totals["duration_ns"]
+                shares = [None if (share := totals[key]) is None else share / 100 for key in SHARES]
+                state = each.state.replace("_", " ") + (f": {each.why}" if each.why else "")
+                rows.append([
+                    row.problem, source.letter, artifact_study.KERNEL_WORDS[each.kernel], each.dtype,
+                    None if ns is None else ns / 1e6, None if rate is None else rate / 1e9, *shares, state,
+                ])  # fmt: skip
+    columns = ["artifact", "bundle", ("kernel", "text", 0), ("dtype", "text", 0), ("ms", "ms"),
+               ("DRAM GB/s", "quantity"), *((title, "percent") for title in SHARES.values()),
+               ("state", "text", 1)]  # fmt: skip
+    text = (
+        "One call of each kernel under Nsight Compute, cold caches, clocks as the machine runs them; all launches "
+        "together. Shares are of what the GPU can sustain, weighted by duration. The figures are the profiled "
+        "process's own and decide nothing."
+    )
+    table = elements.table("profiles", "Hardware counters", columns, rows)
+    return elements.section("profiles", "Profiles", text=[text] if rows else [], tables=[table])
+
+
+def convergence(folder: Path) -> Section:
+    """One convergence figure an artifact that has a trace. folder: in the published layout. Raises UsageError where it
+    is none."""
+    figures, tables, without = [], [], []
+    for artifact in layout.find(folder):
+        if not trace.times(artifact):
+            without.append(artifact.name)
+            continue
+        facts = trace.summary(artifact)
+        name = f"convergence-{artifact.name}"
+        figures.append(Figure(id=name, kind="convergence", title=f"Convergence of {artifact.name}",
+                              alt=figure.alt(facts), data=Convergence(facts=facts)))  # fmt: skip
+        rows = [[str(each.round), each.time_ms, each.running_best_ms] for each in facts.rounds]
+        tables.append(elements.table(name + "-rounds", f"Rounds of {artifact.name}", _TRACE, rows))
+    text = []
+    if figures:
+        text.append("Times of the rounds as their traces have them: published figures, not measured here.")
+        text += [f"No trace: {', '.join(without)}."] if without else []
+    return elements.section("convergence", "Convergence", text=text, figures=figures, tables=tables)

@@ -1,0 +1,258 @@
+"""Sections on speed: every correct solution's time and speedups, and how near it is to what the GPU can do."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from repro.analysis import records
+from repro.analysis.records import Implementation, Source
+from repro.errors import UsageError
+from repro.problems import catalogue
+from repro.records import wording
+from repro.report import elements, sources
+from repro.report.elements import Bars, Cell, Figure, Head, Quantity, Reached, Roofline, Section
+from repro.report.sources import Solution
+
+_BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
+# Baselines whose times stand beside a solution's, as columns name them.
+_TIMED = {"eager": "eager", "compile": "compile", "reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune"}
+# The ceiling of a class's arithmetic: what tf32 holds also fits fp16.
+_CEILING = {"fp32": "fp32_tflop_s", "tf32": "tf32_tflop_s", "bf16": "bf16_tflop_s"}
+# Key of a solution -> letter -> the solution in that bundle.
+_ByKey = dict[tuple[str, str], dict[str, Implementation]]
+
+
+def section(of: list[Source]) -> Section:
+    """Every correct solution's time and speedups, one group of columns a bundle; bars."""
+    tables, figures, text = [], [], []
+    for verb in records.VERBS:
+        group = [source for source in of if source.verb == verb]
+        solutions = _by_key(group)
+        text += _untimed(group, solutions) + _controls(group)
+        columns: list[Head] = [("row", "text", 0), ("solution", "text", 1)]
+        for source in group:
+            columns += _columns(f"{source.letter} " if len(group) > 1 else "")
+        rows = [
+            [*_labels(mine.values()), *(cell for source in group for cell in _cells(source, mine.get(source.letter)))]
+            for mine in solutions.values()
+        ]
+        legend = "; ".join(f"{s.letter} is {s.machine}, {sources.stack(s)}, {s.started[:16]}" for s in group)
+        caption = f"Times and speedups of `{verb}` with 95 % intervals" + (f": {legend}" if len(group) > 1 else "")
+        tables.append(elements.table(f"speedups-{verb}", caption, columns, rows))
+        figures += [bars for source in group for bars in _bars(source, solutions)]
+        if any(each.word("best_same_class") == "UNCONFIRMED" for mine in solutions.values() for each in mine.values()):
+            text.append(
+                "UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm. Figures show "
+                "it hollow or with a `?`."
+            )
+    if not figures:  # nothing correct was timed: the summary says so
+        return elements.section("speedups", "Speedups")
+    return elements.section("speedups", "Speedups", text=dict.fromkeys(text), figures=figures, tables=tables)
+
+
+def _by_key(group: list[Source]) -> _ByKey:
+    """Return every solution but negative controls, in the order of the bundles."""
+    solutions: _ByKey = {}
+    for source in group:
+        for each in source.solutions:
+            if not each.row.control:
+                solutions.setdefault(each.key, {})[source.letter] = each
+    return solutions
+
+
+def _labels(mine: Iterable[Implementation]) -> list[Cell]:
+    first = next(iter(mine))
+    return [first.row.row, first.name]
+
+
+def _columns(start: str) -> list[Head]:
+    return [
+        (f"{start}ms", "ms", 2),
+        *((f"{start}{name} ms", "ms", 6) for name in _TIMED.values()),
+        (f"{start}over eager", "ratio", 3),
+        (f"{start}over compile", "ratio", 4),
+        (f"{start}over best", "ratio", 2),
+        (f"{start}best", "text", 5),
+        (f"{start}word", "verdict", 3),
+        (f"{start}own kernels", "percent", 7),
+    ]
+
+
+def _cells(source: Source, each: Implementation | None) -> list[Cell]:
+    """The cells of one bundle's group of columns."""
+    if each is None or not each.timed:
+        return [*[None] * 9, _word(source, each), None]
+    time, verdict = each.time_ms, each.verdict
+    assert time is not None and verdict is not None
+    beside = (source.implementations.get((each.key[0], name)) for name in _TIMED)
+    return [
+        Quantity(value=time.value, ci95=[time.low, time.high]),
+        *(baseline.time_ms.value if baseline and baseline.time_ms else None for baseline in beside),
+        *(elements.speedup(verdict.speedup.get(over)) for over in _BASELINES),
+        each.best or None, each.word("best_same_class"), verdict.own_kernel_share,
+    ]  # fmt: skip
+
+
+def _word(source: Source, each: Implementation | None) -> str | None:
+    """Why a solution has no time."""
+    if each is None:
+        return None
+    if each.outcome != "correct":
+        return wording.VERDICTS[each.outcome]
+    return "no measurement" if each.why_not and not source.why_not else None
+
+
+def _controls(group: list[Source]) -> list[str]:
+    """How the A/A controls came out: eager against eager in another process."""
+    text = []
+    for source in group:
+        controls = [row.judged.timing.aa for row in source.rows.values() if row.judged and row.judged.timing.aa]
+        if source.timed and controls:
+            cover = sum(aa.ci95[0] <= 1 <= aa.ci95[1] for aa in controls)
+            widest = max((aa.ci95[1] - aa.ci95[0]) / 2 for aa in controls)
+            furthest = max(abs(aa.ratio - 1) for aa in controls)
+            text.append(f"A/A control of {source.letter}: {cover} of {len(controls)} intervals hold 1, the widest ±"
+                        f"{100 * widest:.2f} %, the furthest ratio {100 * furthest:.2f} % from 1.")  # fmt: skip
+    return text
+
+
+def _untimed(group: list[Source], solutions: _ByKey) -> list[str]:
+    """Bundles that are no measurement, and rows of others whose own times are none, by reason."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for source in group:
+        mine = [each[source.letter] for each in solutions.values() if source.letter in each]
+        for each in mine if not source.why_not else []:
+            if each.why_not:
+                rows.setdefault((source.letter, each.why_not), []).append(each.row.row)
+    return [f"{source.letter}: no time is shown: {source.why_not}." for source in group if source.why_not] + [
+        f"{letter}: no time of {', '.join(dict.fromkeys(names))} is shown: {why}."
+        for (letter, why), names in rows.items()
+    ]
+
+
+def _label(each: Implementation) -> str:
+    """Row and, where a row has several solutions, which one."""
+    return f"{each.row.row} {each.name}" if each.key[1] else each.row.row
+
+
+def _bars(source: Source, solutions: _ByKey) -> list[Figure]:
+    timed = [each for mine in solutions.values() if (each := mine.get(source.letter)) and each.timed and each.verdict]
+    every = {name: [elements.speedup(each.verdict.speedup.get(over)) if each.verdict else None for each in timed]
+             for over, name in _BASELINES.items()}  # fmt: skip
+    series = {name: values for name, values in every.items() if any(values)}
+    if not series:
+        return []
+    lines = []
+    for at, each in enumerate(timed):
+        spoken = [f"{speed.value:.3g}x{' (unconfirmed)' * speed.unconfirmed} over {name}"
+                  for name, values in series.items() if (speed := values[at])]  # fmt: skip
+        lines.append(f"{_label(each)} {', '.join(spoken)}")
+    return [Figure(
+        id=f"bars-{source.verb}-{source.letter}",
+        kind="bars",
+        title=f"Speedups of {source.letter}: {source.machine}, {sources.stack(source)}",
+        alt=f"Bars of speedup with 95 % intervals, from 1, logarithmic: {'; '.join(lines)}.",
+        data=Bars(groups=[_label(each) for each in timed], series=series, x="speedup"),
+    )]  # fmt: skip
+
+
+# -- roofline
+
+
+def _work(problem: str) -> tuple[int, int] | None:
+    """Compulsory bytes and operations of a shipped problem at full size, None where they are not known."""
+    try:
+        loaded = catalogue.load(problem)
+    except UsageError:
+        return None
+    if loaded.work is None:
+        return None
+    elements = loaded.work.read_elements + loaded.work.written_elements
+    return elements * catalogue.ITEMSIZE[loaded.dtype], loaded.work.flop
+
+
+@dataclass(frozen=True)
+class _Near:
+    """How near a solution's time is to what its GPU was measured to reach. size: compulsory bytes; flop: operations."""
+
+    of: Solution
+    klass: str
+    size: int
+    flop: int
+    ms: float
+    copy_gb_s: float
+    peak_tflop_s: float | None
+
+    @property
+    def gb_s(self) -> float:
+        return self.size / self.ms / 1e6
+
+    @property
+    def tflop_s(self) -> float:
+        return self.flop / self.ms / 1e9
+
+    @property
+    def cells(self) -> list[Cell]:
+        of_class = self.tflop_s / self.peak_tflop_s if self.peak_tflop_s else None
+        return [self.of.row.problem, self.of.variant, self.of.source.letter, self.klass, self.ms, self.size / 1e6,
+                self.flop / 1e9, self.gb_s, self.gb_s / self.copy_gb_s, self.tflop_s, of_class,
+                self.of.verdict.floor_fraction]  # fmt: skip
+
+
+def _near(of: Solution) -> list[_Near]:
+    """How near a solution's time is to what its GPU was measured to reach; nothing where that cannot be said."""
+    verdict, ceilings, needed = of.verdict, of.result.ceilings, _work(of.verdict.problem)
+    measurable = verdict.verdict == "correct" and verdict.measurement and of.source.timed and not of.row.control
+    if not (measurable and verdict.time_ms and verdict.precision_class and ceilings and needed):
+        return []
+    peak = getattr(ceilings, _CEILING[verdict.precision_class])
+    return [_Near(of, verdict.precision_class, *needed, verdict.time_ms.median, ceilings.copy_tb_s * 1e3, peak)]
+
+
+def roofline(of: list[Source]) -> Section:
+    """Achieved bytes and operations a second against the ceilings that were measured in the same job."""
+    figures: list[Figure] = []
+    rows: list[list[Cell]] = []
+    for source in of:
+        near = [each for solution in sources.solutions(source) for each in _near(solution)]
+        rows += [each.cells for each in near]
+        figures += [_roof(source, near)] if near else []
+    columns = [("problem", "text", 0), ("solution", "text", 1), "bundle", ("class", "text", 3), ("ms", "ms", 2),
+               ("MB", "quantity"), ("GFLOP", "quantity"), ("GB/s", "quantity", 2), ("of copy", "percent", 2),
+               ("TFLOP/s", "quantity", 3), ("of class", "percent", 3), ("of floor", "percent", 1)]  # fmt: skip
+    text = [
+        "Bytes are the compulsory traffic and operations the plain algorithm's, as problems/suites.toml counts them. "
+        "Ceilings are this GPU's, measured in the same job by copies and matrix products: none is from a data sheet. "
+        "Memory that is only read is faster than a copy, so that `of copy` may pass 100 %; a faster algorithm may pass "
+        "100 % of its class. `of floor` is the least time that the ceilings allow over the time measured."
+    ]
+    table = elements.table("roofline", "Achieved against measured ceilings", columns, rows)
+    return elements.section("roofline", "Distance from the hardware", text=text if rows else [], figures=figures,
+                            tables=[table])  # fmt: skip
+
+
+def _roof(source: Source, near: list[_Near]) -> Figure:
+    points = [Reached(label=_short(each.of), x=each.flop / each.size, y=each.tflop_s,
+                      series=each.of.verdict.solution if source.verb == "benchmark" else "solutions")
+              for each in near if each.flop > 0]  # fmt: skip
+    peaks: dict[str, list[float]] = {}
+    for each in near:
+        if each.peak_tflop_s:
+            peaks.setdefault(each.klass, []).append(each.peak_tflop_s)
+    roofs = {klass: statistics.median(peaks[klass]) for klass in sorted(peaks)}
+    copy = statistics.median(each.copy_gb_s for each in near)
+    reached = "; ".join(f"{p.label} {p.series} {p.y:.3g} TFLOP/s at {p.x:.3g} FLOP a byte" for p in points)
+    over = ", ".join(f"{klass} {value:.3g} TFLOP/s" for klass, value in roofs.items())
+    return Figure(
+        id=f"roofline-{source.letter}",
+        kind="roofline",
+        title=f"Roofline of {source.letter}: {source.machine}, {sources.stack(source)}",
+        alt=f"Measured ceilings: copy {copy:.4g} GB/s, {over}. Solutions: {reached}.",
+        data=Roofline(points=points, copy_tb_s=copy / 1e3, roofs=roofs),
+    )
+
+
+def _short(of: Solution) -> str:
+    return of.row.problem.split("_")[0] if of.row.number is not None else of.verdict.problem.partition("@")[0]
