@@ -34,7 +34,9 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
         return _clean(screen)
     report = doctor.examine(doctor.Setting(args.engine, args.device, args.gpus, args.results))
     if args.json or screen.verbose:
-        report |= _machine(args, screen, progress)
+        held = any(check["check"] == "lease" and check["status"] == "warn" for check in report["checks"])
+        busy = {"fingerprint": None, "why": "another run holds the GPU"}  # a job would wait for its end
+        report |= busy if held else _machine(args, screen, progress)
     output.write_json(args.json, report)
     doctor.draw(report, screen)
     return 0 if report["ready"] else 1
