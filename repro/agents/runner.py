@@ -12,7 +12,7 @@ from inspect_ai.log import EvalLog
 from repro.agents import brief, knowledge, models, sandbox, task
 from repro.agents.study import Study, finished, read, row_id
 from repro.bundle.write import Bundle
-from repro.errors import EngineError, UsageError
+from repro.errors import EngineError, PrerequisiteError, UsageError
 from repro.problems import catalogue
 from repro.records.row import Planned
 from repro.runs import fixtures
@@ -25,6 +25,8 @@ from repro.studies.agent.agent import Agent
 from repro.studies.agent.design import Design, Pace, Unit
 
 LOGS = "logs"
+#: Runs where agents do.
+LOOK = "import shutil; print(shutil.which('claude') or '')"
 
 
 def run(run: Run, plan: Design, only: list[str], pace: Pace, *, controls: Sequence[Agent] = ()) -> Bundle:
@@ -33,27 +35,17 @@ def run(run: Run, plan: Design, only: list[str], pace: Pace, *, controls: Sequen
     Raises PrerequisiteError before anything starts if a fixture is refused, or if a key, the CLI or a knowledge server
     is missing; Interrupted; EngineError.
     """
-    if run.options.trust != "audited":
-        raise UsageError("an agent's study is judged with --trust audited", "--trust dev is only for the agent itself")
     engine, progress = run.engine, run.progress
     wanted = catalogue.suite("agent", size=run.size, only=only)
     order = design.units(plan, [problem.id for problem in wanted])
-    for arm in plan.arms:
-        knowledge.check(plan.knowledge(arm))
+    _check(run, plan)
     rates = next(iter(plan.prices.get("models", {}).values()), None)
     model = models.opened(plan.upstream, plan.model, rates, pace.jobs)
     fixtures.ensure(run, wanted)
     for unit in order:
         brief.files(plan, unit, run.size, engine.device, run.results)
-    rows = [Row(Planned(row=row_id(unit, name)), None) for unit in order for name in _keys(unit, run.size)]
     more = [study.row(run, problem, arm, 0)[0] for problem in wanted for arm in controls]
-    parameters = run.parameters() | {
-        "agent": plan.agent,
-        "arms": {arm: plan.label(arm) for arm in plan.arms} | {arm.name: arm.label for arm in controls},
-        "repeats": plan.repeats,
-        "study": design.config(plan, order).to_json(),
-    }
-    bundle = run.open("run", [*rows, *more], parameters)
+    bundle = _opened(run, plan, order, more, controls)
     begin = time.monotonic()
     done = [name for name in bundle.manifest["plan"] if bundle.done(name)]
     schedule = Schedule(engine, bundle, progress, evaluation.summary, done, jobs=pace.jobs)
@@ -71,13 +63,38 @@ def run(run: Run, plan: Design, only: list[str], pace: Pace, *, controls: Sequen
             max_samples=pace.jobs, retry_on_error=pace.retries, fail_on_error=False, log_model_api=False,
             ctl_server=False, acp_server=False, score_display=False,
         )[0]  # fmt: skip
-        _explain(found, log, left)
+        _explain(found, log)
 
     work: list[Callable[[], None]] = [partial(_judge, found, unit) for unit in ended]
     work += [sittings] * bool(left) + [partial(schedule.measure, [row]) for row in late]
     schedule.run(work, 1)
     progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
     return bundle
+
+
+def _check(run: Run, plan: Design) -> None:
+    """Raise UsageError or PrerequisiteError for what a sitting would lack."""
+    if run.options.trust != "audited":
+        raise UsageError("an agent's study is judged with --trust audited", "--trust dev is only for the agent itself")
+    for arm in plan.arms:
+        knowledge.check(plan.knowledge(arm))
+    if plan.agent == "claude-code" and not run.engine.look(LOOK).strip():
+        raise PrerequisiteError(
+            "Claude Code is not installed where agents run", f"no `claude` in the PATH of the engine {run.engine.name}",
+            "Build the image with it: make image CLAUDE_CODE=ADDRESS (docs/agent-study.md), or choose --agent sdk.",
+        )  # fmt: skip
+
+
+def _opened(run: Run, plan: Design, order: list[Unit], more: list[Row], controls: Sequence[Agent]) -> Bundle:
+    """Return the bundle of a study. more: the rows of its controls."""
+    rows = [Row(Planned(row=row_id(unit, name)), None) for unit in order for name in _keys(unit, run.size)]
+    parameters = run.parameters() | {
+        "agent": plan.agent,
+        "arms": {arm: plan.label(arm) for arm in plan.arms} | {arm.name: arm.label for arm in controls},
+        "repeats": plan.repeats,
+        "study": design.config(plan, order).to_json(),
+    }
+    return run.open("run", [*rows, *more], parameters)
 
 
 def _keys(unit: Unit, size: str) -> list[str]:
@@ -97,7 +114,7 @@ def _judge(found: Study, unit: Unit) -> None:
     found.judge(unit)
 
 
-def _explain(found: Study, log: EvalLog, units: list[Unit]) -> None:
+def _explain(found: Study, log: EvalLog) -> None:
     """Keep a failed row for what Inspect could not even begin. Raises EngineError if it could begin nothing."""
     if log.status == "error" and log.error is not None:
         raise EngineError("Inspect failed", log.error.message.strip().splitlines()[-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -242,6 +243,9 @@ def foresee(args: argparse.Namespace) -> None:
     kind, _ = upstream(args)
     named = arms(args)
     pace(args)
+    if importlib.util.find_spec("inspect_ai") is None:
+        remedy = "Use `make run`, which installs it, or `pip install '.[agents]'` in a checkout."
+        raise PrerequisiteError("agents are run by Inspect", "the package inspect_ai is not installed", remedy)
     if args.kb not in KNOWLEDGE and not args.kb.startswith(("http://", "https://")):
         raise UsageError(f"no knowledge base {args.kb}", f"there are {', '.join(KNOWLEDGE)}, or an address http(s)://…")
     # Inspect asks for the keys of other providers itself.
