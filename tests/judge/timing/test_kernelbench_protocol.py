@@ -15,6 +15,7 @@ from repro.judge.timing.published_protocol import TRIALS
 from repro.problems import catalogue
 from repro.records.verdict import Verdict
 from repro.report import correctness
+from repro.studies import self_test
 
 CLIPS = config.ROOT / "tests/adversarial/B12_clips_inputs.py"
 HEAD = "import os\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def __init__(self, *args):\n"
@@ -85,10 +86,11 @@ def test_fast_p_counts_correct_solutions_that_are_faster() -> None:
 
 @pytest.mark.slow
 def test_evaluate_shows_both_verdicts_on_a_cheat_that_kernelbench_accepts(tool: Tool) -> None:
-    problem = next(line for line in CLIPS.read_text().splitlines() if "problem" in line).split('"')[1]
-    done = tool(
-        "evaluate", CLIPS, "--problem", problem, "--parity", "kernelbench", "--no-timing", *CPU, "--json", "found.json"
-    )
+    (case,) = self_test.cases(["adversarial"], [CLIPS.stem])
+    file = tool.folder / CLIPS.name
+    file.write_bytes(case.source())
+    asked = ("--problem", case.header.problem, "--parity", "kernelbench", "--no-timing", *CPU, "--json", "found.json")
+    done = tool("evaluate", file, *asked)
     assert done.code == 0, done.err
     found = strict_json((tool.folder / "found.json").read_text())
     (entry,) = found["results"]
