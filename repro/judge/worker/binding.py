@@ -154,7 +154,8 @@ def _refuse(parameter: Parameter, value: Any, values: _Values) -> None:
     """Raise TypeError for a parameter without a value, or with several."""
     name = f"parameter {parameter.name!r} of kernel_function"
     if value is _UNKNOWN:
-        remedy = f"Rename it, or give it a default; values have these names: {_listed(sorted(values))}"
+        known = sorted(name for name, one in values.items() if not isinstance(one, _Several))
+        remedy = f"Rename it, or give it a default; values have these names: {_listed(known)}"
         raise TypeError(f"{name} is no input and no value of the model. {remedy}")
     if isinstance(value, _Several):
         raise TypeError(f"{name} could be {_listed(value.full_names)}: use the full name of each that you need")
