@@ -32,7 +32,7 @@ from repro.records.job import Job, Outcome
 device, gpu, *kinds = sys.argv[1:]
 batch = Batch("local", device, {}, frozenset(kinds), [Job("f", "fingerprint", device=device)], 100.0)
 for message in batch.run(gpu):
-    told = (message.status, bool(message.node), message.fingerprint["values"]["visible_devices"]["value"]) \\
+    told = (message.status, bool(message.node), message.fingerprint.value("visible_devices")) \\
         if isinstance(message, Outcome) else message
     print(told, flush=True)
 """
