@@ -398,6 +398,13 @@ class _Line:
         return self.group.source
 
     @property
+    def distance(self) -> tuple[float | None, str | None]:
+        """Its largest relative L2 error, and its precision class."""
+        verdicts = [each.verdict for each in self.correct if each.verdict]
+        errors = (verdict.rel_l2 for verdict in verdicts if verdict.rel_l2 is not None)
+        return max(errors, default=None), verdicts[0].precision_class if verdicts else None
+
+    @property
     def kernelbench(self) -> str | None:
         """What KernelBench's protocol says of it."""
         words = (correctness.kernelbench(each.verdict) for each in self.repeats if each.verdict)
@@ -551,33 +558,8 @@ def _table(of: list[Source], lines: list[_Line], published: list[Claim]) -> Tabl
                ("ms", "ms", 2), ("verdict", "verdict", 0), ("KernelBench", "text", 4),
                ("remark", "text", 9), ("relative L2 error", "scientific", 2), ("precision", "text", 1)]  # fmt: skip
     order = list(dict.fromkeys(line.problem for line in lines))
-    rows: list[list[Cell]] = []
-    for line in sorted(lines, key=lambda line: order.index(line.problem)):
-        measured, untimed = line.measured, line.correct if not overs else []
-        errors = [each.verdict.rel_l2 for each in untimed if each.verdict and each.verdict.rel_l2 is not None]
-        classes = [each.verdict.precision_class for each in untimed if each.verdict]
-        ms = line.timed[0].time_ms if len(line.timed) == 1 else None
-        rows.append(
-            [
-                *_id_and_name(line.problem),
-                line.solution if several or not line.group.name else None,
-                line.source.letter if len(of) > 1 else None,
-                line.published if overs else None,
-                line.protocol,
-                line.reproduced or None,
-                measured,
-                _BASELINES[_OVER[line.source.verb]] if len(overs) > 1 and measured else None,
-                line.holds or None,
-                measured,
-                line.best,
-                ms.value if ms else None,
-                line.verdict,
-                line.kernelbench,
-                line.remark or None,
-                max(errors, default=None),
-                classes[0] if classes else None,
-            ]
-        )
+    rows = [_cells(line, overs, several=several, lettered=len(of) > 1)
+            for line in sorted(lines, key=lambda line: order.index(line.problem))]  # fmt: skip
     caption = "Verdict of every solution"
     if overs:
         machines = ", ".join(dict.fromkeys(_hardware(line.source) for line in lines if line.measured))
@@ -587,6 +569,18 @@ def _table(of: list[Source], lines: list[_Line], published: list[Claim]) -> Tabl
     low, high = _scale([measured for line in lines if (measured := line.measured)])
     heads = [head.model_copy(update={"low": low, "high": high}) if head.kind == BAR else head for head in table.columns]
     return table.model_copy(update={"columns": heads})
+
+
+def _cells(line: _Line, overs: list[str], *, several: bool, lettered: bool) -> list[Cell]:
+    """A line as the cells of the table. overs: the baselines of all lines; without one, distances stand for times."""
+    measured, (rel_l2, precision) = line.measured, line.distance if not overs else (None, None)
+    ms = line.timed[0].time_ms if len(line.timed) == 1 else None
+    return [
+        *_id_and_name(line.problem), line.solution if several or not line.group.name else None,
+        line.source.letter if lettered else None, line.published if overs else None, line.protocol, line.reproduced,
+        measured, _BASELINES[_OVER[line.source.verb]] if len(overs) > 1 and measured else None, line.holds, measured,
+        line.best, ms.value if ms else None, line.verdict, line.kernelbench, line.remark, rel_l2, precision,
+    ]  # fmt: skip
 
 
 def _published_title(lines: list[_Line], published: list[Claim]) -> str:
