@@ -37,12 +37,10 @@ def guarded(source: KernelSource, kernel: str, suffix: str, edits: list[Edit], g
     more: further arguments of the launch, which the copy alone must not need.
     """
     launch, function = source.only_launch(kernel), source.kernels[kernel]
-    decorator = min(function.decorator_list, key=source.start)
-    begin, end = source.start(decorator) - 1, source.end(function)  # the decorator's `@`
     new = source.fresh(f"{kernel}_{suffix}")
-    text = source.between(edits, begin, end).replace(f"def {kernel}(", f"def {new}(", 1)
+    text = source.between(edits, source.top(function), source.end(function)).replace(f"def {kernel}(", f"def {new}(", 1)
     placed = [
-        Edit(end, end, f"\n\n\n{text}"),
+        source.after(function, f"\n\n\n{text}"),
         source.replace(launch.callee, f"({new} if {guard} else {kernel})"),
     ]
     if more:
@@ -64,11 +62,6 @@ def copied(source: KernelSource, name: str, suffix: str, edits: list[Edit], guar
 def chosen(launch: Launch) -> bool:
     """Return whether a launch chooses between kernels already."""
     return isinstance(launch.call.func, ast.Subscript) and isinstance(launch.call.func.value, ast.IfExp)
-
-
-def first_statement(source: KernelSource, statement: ast.stmt) -> int:
-    """Return where the line of a kernel's first statement begins, so that its indentation moves with it."""
-    return source.text.encode().rfind(b"\n", 0, source.start(statement)) + 1
 
 
 def statement_of(launch: Launch) -> ast.Expr:

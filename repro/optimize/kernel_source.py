@@ -165,6 +165,31 @@ class KernelSource:
         changed = self.apply(edits).encode()
         return changed[begin : end + len(changed) - len(self.text.encode())].decode()
 
+    def after(self, node: ast.expr | ast.stmt | ast.arg, text: str) -> Edit:
+        """Return the edit that adds text behind a node."""
+        return Edit(self.end(node), self.end(node), text)
+
+    def line(self, statement: ast.stmt) -> int:
+        """Return where the line of a statement begins, so that its indentation moves with it."""
+        return self.text.encode().rfind(b"\n", 0, self.start(statement)) + 1
+
+    def before(self, statement: ast.stmt, *lines: str) -> Edit:
+        """Return the edit that adds lines before a statement, indented as it is."""
+        text = "".join(f"{' ' * statement.col_offset}{line}\n" for line in lines)
+        return Edit(self.line(statement), self.line(statement), text)
+
+    def above(self, kernel: Function, text: str) -> Edit:
+        """Return the edit that adds text above a kernel and its decorators."""
+        return Edit(self.top(kernel), self.top(kernel), text)
+
+    def top(self, kernel: Function) -> int:
+        """Return where a kernel's decorators begin."""
+        return min(map(self.start, kernel.decorator_list)) - 1  # the decorator's `@`
+
+    def parameter(self, kernel: Function, *declared: str) -> Edit:
+        """Return the edit that adds parameters to a kernel."""
+        return self.after(kernel.args.args[-1], "".join(f", {text}" for text in declared))
+
     # -- kernels
 
     @functools.cached_property

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from repro.optimize import rewrites_passes, rewrites_tiles
-from repro.optimize.guards import chosen, copied, every_kernel, first_statement, guarded, statement_of
+from repro.optimize.guards import chosen, copied, every_kernel, guarded, statement_of
 from repro.optimize.kernel_source import (
     GRID,
     MEMORY,
@@ -335,9 +335,7 @@ def _several_blocks(source: KernelSource, name: str) -> str:
     text = _looped(source, name, loop, programs, f"{turns}: tl.constexpr", f"triton.cdiv({{first}}, {count})",
                    f"{turns}={count}")  # fmt: skip
     changed = KernelSource(text)
-    statement = statement_of(changed.only_launch(name))
-    begin = first_statement(changed, statement)
-    return changed.apply([Edit(begin, begin, f"{' ' * statement.col_offset}{count} = 4\n")])
+    return changed.apply([changed.before(statement_of(changed.only_launch(name)), f"{count} = 4")])
 
 
 @every_kernel
@@ -371,18 +369,16 @@ def _looped(
     require("the launch chooses between kernels", not chosen(launch))
     require("the kernel has parameters with defaults", not _defaults(kernel))
     parts, body = source.grid_parts(launch), body_of(kernel)
-    first = first_statement(source, body[0])
+    first = source.line(body[0])
     moved = KernelSource(source.text).apply([source.replace(call, "program") for call in ids]).encode()
     grown = len(moved) - len(source.text.encode())
     block = moved[first : source.end(kernel) + grown].decode()
     lines = [*loop, f"    if program < {programs}:"]
     text = "\n".join(f"    {line}" for line in lines) + "\n"
     text += "\n".join(f"        {line}" if line.strip() else line for line in block.split("\n"))
-    last = kernel.args.args[-1]
-    added = ", ".join(filter(None, (programs, parameter)))
     edits = [
         Edit(first, source.end(kernel), text),
-        Edit(source.end(last), source.end(last), f", {added}"),
+        source.parameter(kernel, *filter(None, (programs, parameter))),
         source.replace(launch.grid, f"({grid.format(first=f'({parts[0]})')}, {''.join(p + ', ' for p in parts[1:])})"),
         append_arguments(source, launch, ", ".join(filter(None, (f"{programs}={parts[0]}", argument)))),
     ]
@@ -408,10 +404,9 @@ def _flattened(source: KernelSource, name: str) -> str:
     edits = [source.replace(call, f"(tl.program_id(0) // {width})") for call in zero]
     edits += [source.replace(call, f"(tl.program_id(0) % {width})") for call in one]
     edits += [source.replace(call, "tl.program_id(1)") for call in two]
-    last = kernel.args.args[-1]
     rest = "".join(f", {p}" for p in parts[2:])
     edits += [
-        Edit(source.end(last), source.end(last), f", {width}"),
+        source.parameter(kernel, width),
         source.replace(launch.grid, f"(({parts[0]}) * ({parts[1]}){rest or ','})"),
         append_arguments(source, launch, f"{width}={parts[1]}"),
     ]
@@ -456,8 +451,7 @@ def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
         for kernel in source.kernels.values():
             for loop, call in _ranges(kernel):
                 if _innermost(loop) and (not needed or calls(loop, *needed)):
-                    last = source.end(call.args[-1])
-                    edits += [source.replace(call.func, "tl.range"), Edit(last, last, f", {option}")]
+                    edits += [source.replace(call.func, "tl.range"), source.after(call.args[-1], f", {option}")]
         if not edits:
             raise NotApplicable("there is no such loop")
         return source.apply(edits)
@@ -499,11 +493,10 @@ def _widened(
         case _:
             raise NotApplicable("the accumulator does not begin with zeros of a known shape")
     sizes.insert(int(axis), width)
-    after, indent = source.end(loop), " " * loop.col_offset
     return [
         source.replace(shape, f"[{', '.join(sizes)}]"),
         source.replace(total, source.of(operand(total, 0, "input"))),
-        Edit(after, after, f"\n{indent}{acc} = tl.sum({acc}, axis={axis})"),
+        source.after(loop, f"\n{' ' * loop.col_offset}{acc} = tl.sum({acc}, axis={axis})"),
     ]
 
 
@@ -537,10 +530,9 @@ def _register_tile(source: KernelSource, name: str) -> str:
     between = source.text.encode()[source.end(first) : source.start(second)].decode()
     lines += [between.strip("\n").rstrip()]
     lines += _tiled(source, second, inside, repeated[1])
-    last = kernel.args.args[-1]
     edits = [
-        Edit(first_statement(source, first), source.end(second), "\n".join(lines)),
-        Edit(source.end(last), source.end(last), f", {tile}: tl.constexpr"),
+        Edit(source.line(first), source.end(second), "\n".join(lines)),
+        source.parameter(kernel, f"{tile}: tl.constexpr"),
     ]
     return copied(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", f"{tile}=triton.next_power_of_2({count})")
 

@@ -10,7 +10,7 @@ import copy
 import itertools
 from dataclasses import dataclass
 
-from repro.optimize.guards import chosen, every_kernel, first_statement, statement_of
+from repro.optimize.guards import chosen, every_kernel, statement_of
 from repro.optimize.kernel_source import (
     Edit,
     Function,
@@ -68,12 +68,11 @@ def split_rows(source: KernelSource, name: str) -> str:
         row = f"({at} * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)" if at else "tl.program_id(0).to(tl.int64)"
         return f"{parts} + ({row} * {split} + {part}) * {block} + tl.arange(0, {block})"
 
-    begin = source.start(min(kernel.decorator_list, key=source.start)) - 1
-    last, text, launches = kernel.args.args[-1], "", ""
+    text, launches = "", ""
     lead = " " * statement.col_offset
     for at, loop in enumerate(loops):
         mine = "tl.program_id(1)"
-        edits = [Edit(source.end(last), source.end(last), f", {parts}, {split}: tl.constexpr")]
+        edits = [source.parameter(kernel, parts, f"{split}: tl.constexpr")]
         for before, (vector, joined) in enumerate(vectors[:at]):
             other, indent = loops[before], " " * loops[before].col_offset
             joint = joined.format("tl.load(" + place(before, "part") + ")")
@@ -84,7 +83,9 @@ def split_rows(source: KernelSource, name: str) -> str:
             store = f"\n{' ' * loop.col_offset}tl.store({place(at, mine)}, {vectors[at][0]})"
             edits.append(Edit(source.end(loop), source.end(kernel), store))
         own = source.fresh(f"{name}_pass_{at}")
-        text += "\n\n\n" + source.between(edits, begin, source.end(kernel)).replace(f"def {name}(", f"def {own}(", 1)
+        text += "\n\n\n" + source.between(edits, source.top(kernel), source.end(kernel)).replace(
+            f"def {name}(", f"def {own}(", 1
+        )
         call = [
             source.replace(launch.callee, own),
             source.replace(length.value, size),
@@ -99,7 +100,7 @@ def split_rows(source: KernelSource, name: str) -> str:
         f"device={tensor}.device, dtype=torch.float32)"
     )
     return source.apply([
-        Edit(source.end(kernel), source.end(kernel), text),
+        source.after(kernel, text),
         source.replace(statement, made + launches),
     ])  # fmt: skip
 
@@ -192,7 +193,7 @@ def joined_passes(source: KernelSource, name: str) -> str:
         same = [ast.unparse(x) for x in (one.target, one.iter)] == [ast.unparse(x) for x in (other.target, other.iter)]
         text = _joined(source, kernel, one, body[first + 1 : second], other) if same else None
         if text is not None:
-            return source.apply([Edit(first_statement(source, one), source.end(other), text)])
+            return source.apply([Edit(source.line(one), source.end(other), text)])
     raise NotApplicable("no pass for a maximum is followed by one that adds up exponentials")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from repro.optimize.guards import chosen, copied, every_kernel, first_statement, statement_of
+from repro.optimize.guards import chosen, copied, every_kernel, statement_of
 from repro.optimize.kernel_source import (
     ADDING,
     GRID,
@@ -89,14 +89,12 @@ def split_reduction(source: KernelSource, name: str) -> str:
     end, at = source.of(range_of(loop).args[1]), f"tl.program_id({len(parts)})"
     chunk = f"tl.cdiv(tl.cdiv({end}, {parameter}), {block}) * {block}"
     address = address_of(stores[0])
-    last = kernel.args.args[-1]
     passed = next((v for v in launch.call.args if ast.unparse(v) == output), None)
     passed = needed(passed, "the output is not passed by its place")
-    begin = first_statement(source, statement)
     indent = " " * statement.col_offset
     before = (
-        f"{indent}{count} = {SPLITS}\n"
-        f"{indent}{partial} = torch.empty(({count}, {output}.numel()), device={output}.device, dtype=torch.float32)\n"
+        f"{count} = {SPLITS}",
+        f"{partial} = torch.empty(({count}, {output}.numel()), device={output}.device, dtype=torch.float32)",
     )
     after = f"\n{indent}{adder}[(triton.cdiv({output}.numel(), 256),)](\n{indent}    {partial}, {output}, "
     after += f"{output}.numel(), PARTS={count}, BLOCK=256,\n{indent})"
@@ -104,15 +102,14 @@ def split_reduction(source: KernelSource, name: str) -> str:
         source.replace(range_of(loop), f"range({at} * ({chunk}), tl.minimum(({at} + 1) * ({chunk}), {end}), {block})"),
         source.replace(address, f"{source.of(address)} + {at}.to(tl.int64) * {size}"),
         source.replace(value, total),
-        Edit(source.end(last), source.end(last), f", {size}, {parameter}: tl.constexpr"),
-        Edit(begin, begin, before),
+        source.parameter(kernel, size, f"{parameter}: tl.constexpr"),
+        source.before(statement, *before),
         source.replace(passed, partial),
         source.replace(launch.grid, f"({', '.join(parts)}, {count})"),
         append_arguments(source, launch, f"{size}={output}.numel(), {parameter}={count}"),
-        Edit(source.end(statement), source.end(statement), after),
+        source.after(statement, after),
+        source.above(kernel, ADDER.format(name=adder)),
     ]
-    decorator = min(kernel.decorator_list, key=source.start)
-    edits.append(Edit(source.start(decorator) - 1, source.start(decorator) - 1, ADDER.format(name=adder)))
     return source.apply(edits)
 
 
@@ -183,11 +180,9 @@ def grouped_order(source: KernelSource, name: str) -> str:
     require("it is no product over a grid of two dimensions", two, not calls(kernel, "num_programs"))
     source.own_ids(name)
     first, second = source.fresh("tile_0"), source.fresh("tile_1")
-    begin = first_statement(source, body_of(kernel)[0])
-    indent = " " * body_of(kernel)[0].col_offset
-    line = f"{indent}{second}, {first} = tl.swizzle2d(\n{indent}    tl.program_id(1), tl.program_id(0), "
-    line += f"tl.num_programs(1), tl.num_programs(0), {GROUP}\n{indent})\n"
-    edits = [Edit(begin, begin, line)]
+    begin = body_of(kernel)[0]
+    order = f"    tl.program_id(1), tl.program_id(0), tl.num_programs(1), tl.num_programs(0), {GROUP}"
+    edits = [source.before(begin, f"{second}, {first} = tl.swizzle2d(", order, ")")]
     edits += [source.replace(c, new) for axis, new in (("0", first), ("1", second)) for c in ids[axis]]
     return source.apply(edits)
 
@@ -226,30 +221,23 @@ def _packed(
     offset = ast.unparse(_without_pointer(whole, pointer))
     rows = source.fresh("PACKED_ROWS")
     packed, distance = source.fresh("packed"), source.fresh("apart")
-    indent = " " * statement_of(launch).col_offset
     # the distance is the product of the tensor's last dimensions, which the wrapper knows from its shape
     before = (
-        f"{indent}{distance} = {tensor}[0, 0].numel() if {tensor}.dim() > 2 else 1\n"
-        f"{indent}{packed} = {tensor}.numel() <= {SMALL_WEIGHT} and {tensor}.is_contiguous() and {distance} > 1\n"
-        f"{indent}if {packed}:\n"
-        f"{indent}    {tensor} = {tensor}.reshape(-1, {distance}).t().contiguous()\n"
+        f"{distance} = {tensor}[0, 0].numel() if {tensor}.dim() > 2 else 1",
+        f"{packed} = {tensor}.numel() <= {SMALL_WEIGHT} and {tensor}.is_contiguous() and {distance} > 1",
+        f"if {packed}:",
+        f"    {tensor} = {tensor}.reshape(-1, {distance}).t().contiguous()",
     )
     helper = source.fresh("packed_offset")
-    text = PACKED.format(name=helper)
-    last = kernel.args.args[-1]
     edits = [
         source.replace(address_of(load), f"{pointer} + {helper}({offset}, {apart}, {rows})"),
-        Edit(source.end(last), source.end(last), f", {rows}: tl.constexpr"),
+        source.parameter(kernel, f"{rows}: tl.constexpr"),
     ]
     changed = copied(source, kernel.name, "packed", edits, packed, f"{rows}={tensor}.numel() // {distance}")
     again = KernelSource(changed)
     statement = statement_of(_launch_of(again, kernel.name))
-    begin = first_statement(again, statement)
-    decorator = min(again.kernels[kernel.name].decorator_list, key=again.start)
-    return again.apply([
-        Edit(begin, begin, before),
-        Edit(again.start(decorator) - 1, again.start(decorator) - 1, text),
-    ])  # fmt: skip
+    text = PACKED.format(name=helper)
+    return again.apply([again.before(statement, *before), again.above(again.kernels[kernel.name], text)])
 
 
 def _launch_of(source: KernelSource, kernel: str) -> Launch:
@@ -327,15 +315,14 @@ def hoisted(source: KernelSource, name: str) -> str:
             if free and not free & varying and lanewise(node, *CONSTANT):
                 text = source.of(node)
                 fresh = source.fresh(f"invariant_{len(lines)}")
-                lines.append(f"{' ' * loop.col_offset}{fresh} = {text}\n")
+                lines.append(f"{fresh} = {text}")
                 edits.append(source.replace(node, fresh))
         moved = [statement for statement in loop.body if _invariant(kernel, statement, varying)]
         for statement in moved:
-            lines.append(f"{' ' * loop.col_offset}{source.of(statement)}\n")
-            edits.append(Edit(first_statement(source, statement), source.end(statement) + 1, ""))
+            lines.append(source.of(statement))
+            edits.append(Edit(source.line(statement), source.end(statement) + 1, ""))
         if edits and len(moved) < len(loop.body):
-            begin = first_statement(source, loop)
-            return source.apply([*edits, Edit(begin, begin, "".join(lines))])
+            return source.apply([*edits, source.before(loop, *lines)])
     raise NotApplicable("no loop repeats a computation")
 
 
@@ -398,18 +385,15 @@ def descriptors(source: KernelSource, name: str) -> str:
         guards.append(described_tile.guard)
         made.append(f"{names[-1]}=TensorDescriptor({tensor}, {described_tile.shape}) if {described} else None")
     require("no load is of a whole tile of a matrix that the launch names", edits)
-    last = kernel.args.args[-1]
-    edits.append(Edit(source.end(last), source.end(last), "".join(f", {name}" for name in names)))
+    edits.append(source.parameter(kernel, *names))
     changed = KernelSource(copied(source, kernel.name, "tiles", edits, described, ", ".join(made)))
     statement = statement_of(_launch_of(changed, kernel.name))
-    begin, indent = first_statement(changed, statement), " " * statement.col_offset
     wide = f"(not {tensor}.is_cuda or torch.cuda.get_device_capability({tensor}.device)[0] >= 9)"
-    terms = "".join(f"{indent}    and {guard}\n" for guard in guards)
-    lines = f"{indent}{described} = (\n{indent}    {wide}\n{terms}{indent})\n"
+    lines = (f"{described} = (", f"    {wide}", *(f"    and {guard}" for guard in guards), ")")
     top = min(node.lineno for node in changed.tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     place = len("".join(changed.text.splitlines(keepends=True)[: top - 1]).encode())
     line = "from triton.tools.tensor_descriptor import TensorDescriptor\n"
-    return changed.apply([Edit(begin, begin, lines), Edit(place, place, line)])
+    return changed.apply([changed.before(statement, *lines), Edit(place, place, line)])
 
 
 class _Described(NamedTuple):
@@ -446,12 +430,11 @@ def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> Ker
     So a knob turns it everywhere.
     """
     statement, edits = statement_of(launch), list[Edit]()
-    begin, indent = first_statement(source, statement), " " * statement.col_offset
     for block in sorted(blocks):
         passed = source.passed(launch, block)
         if isinstance(passed, ast.Constant):
             local = source.fresh(block.lower())
-            edits += [Edit(begin, begin, f"{indent}{local} = {source.of(passed)}\n"), source.replace(passed, local)]
+            edits += [source.before(statement, f"{local} = {source.of(passed)}"), source.replace(passed, local)]
     return KernelSource(source.apply(edits))
 
 
@@ -536,7 +519,7 @@ def skipped(source: KernelSource, name: str) -> str:
         idle = _idle(kernel, loop, mask)
         test = f"if tl.max({mask}.to(tl.int32)) > 0:"
         if idle and test not in source.text:
-            begin, end, indent = first_statement(source, idle[0]), source.end(idle[-1]), " " * idle[0].col_offset
+            begin, end, indent = source.line(idle[0]), source.end(idle[-1]), " " * idle[0].col_offset
             lines = source.text.encode()[begin:end].decode().split("\n")
             moved = "\n".join(f"    {line}" if line.strip() else line for line in lines)
             return source.apply([Edit(begin, end, f"{indent}{test}\n{moved}")])
@@ -632,11 +615,8 @@ def residue_order(source: KernelSource, name: str) -> str:
         if strides is None:
             continue
         helper = source.fresh("residue_order")
-        decorator = min(kernel.decorator_list, key=source.start)
-        at, indent = source.end(statement), " " * statement.col_offset
-        line = f"\n{indent}{lanes} = {helper}({lanes}, {', '.join(sizes)}, {', '.join(strides)})"
-        top = source.start(decorator) - 1
-        return source.apply([Edit(at, at, line), Edit(top, top, RESIDUES.format(name=helper))])
+        line = f"\n{' ' * statement.col_offset}{lanes} = {helper}({lanes}, {', '.join((*sizes, *strides))})"
+        return source.apply([source.after(statement, line), source.above(kernel, RESIDUES.format(name=helper))])
     raise NotApplicable("no block of positions is taken apart into three coordinates that strides divide")
 
 
@@ -856,16 +836,12 @@ def turned_operand(source: KernelSource, name: str) -> str:
         if not passed:
             continue
         matrix, step, rest = map(source.of, passed)
-        indent, begin = " " * statement_of(launch).col_offset, first_statement(source, statement_of(launch))
         turned, copy = source.fresh("turned"), source.fresh(f"turned_{matrix}")
-        lines = (
-            f"{indent}{turned} = {matrix}.dim() == 2 and {matrix}.is_contiguous() "
-            f"and ({step}, {rest}) == ({matrix}.shape[1], 1)\n"
-            f"{indent}{copy} = {matrix}.t().contiguous() if {turned} else {matrix}\n"
-        )
+        whole = f"{matrix}.dim() == 2 and {matrix}.is_contiguous() and ({step}, {rest}) == ({matrix}.shape[1], 1)"
+        lines = (f"{turned} = {whole}", f"{copy} = {matrix}.t().contiguous() if {turned} else {matrix}")
         new = (copy, f"1 if {turned} else {step}", f"{matrix}.shape[0] if {turned} else {rest}")
         edits = [source.replace(node, text) for node, text in zip(passed, new, strict=True)]
-        return source.apply([Edit(begin, begin, lines), *edits])
+        return source.apply([source.before(statement_of(launch), *lines), *edits])
     raise NotApplicable("no product in TF32 reads a matrix across its rows, by two strides")
 
 
