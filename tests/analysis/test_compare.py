@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, ROOT, Done, Tool, strict_json
+from conftest import ROOT, Done, Tool, strict_json
 from pydantic import ValidationError
 from test_report import artifacts, bundle_of, result, study
 from test_terminal import line_with
@@ -253,17 +253,6 @@ def test_the_published_stacks_are_compared(tool: Tool) -> None:
     versions = {d["name"] for d in found["fingerprints"][0]["differences"] if d["class"] == "version"}
     assert {"torch", "triton", "cudnn"} <= versions
     assert found["a"]["stacks"][0].startswith("pinned: ") and found["b"]["stacks"][0].startswith("off-pin: ")
-
-
-@pytest.mark.slow
-def test_a_judged_bundle_of_the_cpu_is_compared_with_itself(judge_tool: Tool) -> None:
-    """A bundle that the judge itself left, not one made up here."""
-    solution = next((ROOT / "artifacts" / "oracle").glob("L1_36_*.py"))
-    assert judge_tool("evaluate", solution, *CPU).code == 0
-    (bundle,) = [path for path in judge_tool.bundles() if path.name.endswith("evaluate")]
-    done, found, _ = rows_of(judge_tool, bundle, bundle)
-    assert done.code == 0 and found["rows"][0]["verdict"] == ["correct", "correct"]
-    assert "CPU" in found["caveats"][0] and all(row["time_ms"] is None for row in found["rows"])
 
 
 def test_wrong_use_is_one_line(tool: Tool) -> None:

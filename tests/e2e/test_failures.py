@@ -450,6 +450,8 @@ def test_solutions_named_like_baselines_are_timed_against_the_baselines(judge_to
         assert result["results"][0]["verdict"] == "correct" and result["results"][0]["speedup"]["eager"]
         assert set(result["baselines"]) == {"eager", "eager_fp32"}
         assert len(result["samples_ms"]) == 3
+        assert result["telemetry"]["sampler"]["status"] == "off: the run used the CPU"
+        assert result["dynamic"]["before"]["load_1m"]["value"] >= 0 and "after" in result["dynamic"]
 
 
 # -- fixtures and problems that cannot judge
@@ -600,36 +602,6 @@ def fill(folder: Path) -> Path:
     return ballast
 
 
-@pytest.mark.slow
-def test_full_disk_exits_2_and_keeps_its_rows_for_a_resume(judge_tool: Tool) -> None:
-    """The disk of the results is full after the first row; then space is freed and the command resumed."""
-    tool = judge_tool
-    solutions = tool.folder / "solutions"
-    solutions.mkdir()
-    for number in range(4):
-        (solutions / f"L1_36_{number}.py").write_text(GOOD)
-    fixtures = tool.results / "fixtures"
-    fixtures.rename(tool.folder / "fixtures")
-    with small_disk(tool.results, "size=1m"):
-        shutil.copytree(tool.folder / "fixtures", fixtures)
-        process = tool.start("evaluate", solutions, *JUDGE)
-        wait_for("the first row", lambda: lines(tool), process)
-        ballast = fill(tool.results)
-        full = tool.finish(process)
-        bundle = tool.bundles()[0]
-        kept = [strict_json(line) for line in (bundle / "rows.jsonl").read_text().split("\n")[:-1]]
-        ballast.unlink()
-        again = tool("evaluate", solutions, *JUDGE, "--resume")
-        found, facts, count = rows(bundle), manifest(bundle), len(tool.bundles())
-    assert full.code == 2
-    assert "No space left" in full.complaint and "--resume" in full.complaint
-    assert 1 <= len(kept) < 4 and all(row["status"] == "done" for row in kept)
-    assert again.code == 0, again.err
-    assert count == 1 and facts["status"] == "complete"
-    assert list(found) == facts["plan"]
-    assert all(found[row["row"]] == row for row in kept)
-
-
 def test_read_only_results_exit_1(judge_tool: Tool) -> None:
     put(judge_tool, L1_36=GOOD)
     with small_disk(judge_tool.folder / "read_only", "ro"):
@@ -736,10 +708,12 @@ def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool:
     tool.finish(process)
     assert manifest(bundle)["status"] == "running"
 
+    (tool.folder / "quick" / "notes.md").write_text("")  # a file that came meanwhile
     again = tool(*command, "--resume")
     assert again.code == 0, again.err
     found, facts = rows(bundle), manifest(bundle)
     assert tool.bundles() == [bundle] and facts["status"] == "complete"
+    assert facts["unused_files"] == {"quick": ["notes.md"]}
     assert list(found) == facts["plan"] == ["L1_36/quick/0", "L1_36/unhurried/0"]
     assert found["L1_36/quick/0"] == first["L1_36/quick/0"], "it was measured before"
     assert [row["result"]["results"][0]["verdict"] for row in found.values()] == ["correct", "error"]
@@ -784,24 +758,6 @@ def test_killed_tool_takes_its_job_and_worker_with_it(judge_tool: Tool) -> None:
     assert not left, "the next run would be timed against these"
 
 
-@pytest.mark.slow
-def test_two_runs_in_one_results_folder_do_not_mix(judge_tool: Tool) -> None:
-    """The same command twice at the same time, the second with --resume while the first still works."""
-    put(judge_tool, L1_36=GOOD, L1_82=CONV)
-    command = ("evaluate", "L1_36.py", "L1_82.py", *JUDGE)
-    first = judge_tool.start(*command)
-    wait_for("the first bundle", judge_tool.bundles, first)
-    second = judge_tool.start(*command, "--resume")
-    done = [judge_tool.finish(first), judge_tool.finish(second)]
-    assert [each.code for each in done] == [0, 0], done
-    bundles = judge_tool.bundles()
-    assert len(bundles) == 2, "--resume took over a bundle that another process was writing"
-    for bundle in bundles:
-        assert manifest(bundle)["status"] == "complete"
-        written = [strict_json(line)["row"] for line in (bundle / "rows.jsonl").read_text().splitlines()]
-        assert written == ["L1_36/L1_36", "L1_82/L1_82"]
-
-
 def _hanging_job(results: Path, engine: Any) -> Any:
     problem = catalogue.load("L1_36", size="smoke")
     submission = evaluation.Submission("hang", HANG.encode(), "ModelNew")
@@ -838,47 +794,6 @@ def owned(process: subprocess.Popen[str], *listing: str) -> list[str]:
     """The first word of each line that belongs to a command."""
     text = ask_docker(*listing, "--filter", "label=repro.owner")
     return [line.split()[0] for line in text.splitlines() if f"-{process.pid}-" in line]
-
-
-class Proxy:
-    """A unix socket that leads to the engine until it is cut: an engine that goes away, with the real one untouched."""
-
-    def __init__(self, path: Path) -> None:
-        self.address = f"unix://{path}"
-        self._path, self._open = path, []
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                engine = socket.socket(socket.AF_UNIX)
-                engine.connect(ask_docker("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").strip()[7:])
-                self._open += [client, engine]
-                for pair in ((client, engine), (engine, client)):
-                    threading.Thread(target=self._copy, args=pair, daemon=True).start()
-
-    @staticmethod
-    def _copy(source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-
-    def cut(self) -> None:
-        """Ends the listener and every connection, those that follow a container's output in the middle of a message."""
-        self._path.unlink()
-        for client in self._open[::2]:
-            with contextlib.suppress(OSError):
-                client.sendall(b"20\r\n\1\0\0")
-        for end in (self._listener, *self._open):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
 
 
 @scenario
@@ -977,54 +892,6 @@ def test_missing_image_exits_1(image: None, tool: Tool) -> None:
     done = tool("run", *DOCKER, REPRO_IMAGE="repro-of-no-one")
     assert done.code == 1
     assert "no image 'repro-of-no-one'" in done.complaint and "make image" in done.complaint
-
-
-@scenario
-def docker_gone(tool: Tool) -> SimpleNamespace:
-    """The engine goes away in the later job of two; then it is back, and the command resumed."""
-    put(tool, L1_36=GOOD)
-    late = "import time\ntime.sleep(10)\n"  # both begin together where two jobs fit
-    put(tool, L1_82=late + CONV)
-    proxy = Proxy(tool.folder / "docker.sock")
-    command = ("evaluate", "L1_36.py", "L1_82.py", *DOCKER)
-    process = tool.start(*command, DOCKER_HOST=proxy.address)
-    wait_for("the first row", lambda: lines(tool), process)
-    wait_for("the second container alone", lambda: len(containers(process)) == 1, process)
-    time.sleep(1)  # by now the tool follows its output
-    proxy.cut()
-    gone = tool.finish(process)
-    (bundle,) = tool.bundles()
-    found = SimpleNamespace(gone=gone, rows=rows(bundle), status=manifest(bundle)["status"])
-    found.again = tool(*command, "--resume")
-    found.bundles, found.after, found.final = tool.bundles(), rows(bundle), manifest(bundle)
-    found.garbage = garbage(process, "--all")
-    found.gc = tool("doctor", "--clean")
-    found.left = garbage(process, "--all")
-    return found
-
-
-@pytest.mark.docker
-def test_engine_that_goes_away_exits_2_and_keeps_the_rows(docker_gone: Any) -> None:
-    assert docker_gone.gone.code == 2
-    assert "went away" in docker_gone.gone.complaint
-    assert "with --resume: the rows measured before are in" in docker_gone.gone.complaint
-    assert docker_gone.rows["L1_36/L1_36"]["status"] == "done"
-    assert docker_gone.rows["L1_82/L1_82"]["status"] == "lost"
-    assert docker_gone.status == "incomplete"
-
-
-@pytest.mark.docker
-def test_resume_after_the_engine_is_back_finishes(docker_gone: Any) -> None:
-    assert docker_gone.again.code == 0, docker_gone.again.err
-    assert len(docker_gone.bundles) == 1 and docker_gone.final["status"] == "complete"
-    assert docker_gone.after["L1_36/L1_36"] == docker_gone.rows["L1_36/L1_36"]
-    assert docker_gone.after["L1_82/L1_82"]["result"]["results"][0]["verdict"] == "correct"
-
-
-@pytest.mark.docker
-def test_gc_removes_what_a_lost_engine_kept(docker_gone: Any) -> None:
-    assert docker_gone.garbage, "the container could not be removed, so it must still be there"
-    assert docker_gone.gc.code == 0 and not docker_gone.left
 
 
 @scenario

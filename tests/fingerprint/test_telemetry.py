@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import CPU, rows
 
 from repro import config
 from repro.bundle import verify
@@ -195,22 +194,7 @@ def test_the_report_tells_what_was_sampled(tmp_path):
     done = [SimpleNamespace(row="r", result=Observed(telemetry={"windows": windows}))]
     source = SimpleNamespace(letter="A", done=done, bundle=SimpleNamespace(path=tmp_path))
     assert machines.throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
-    text = json.dumps(machines.clocks([source]).to_json())
-    assert '"median": 1500.0' in text and "sw_power_cap 50%" in text and "21.0" in text and '"not throttled"' in text
     done[0].result.telemetry["windows"]["timing"] = slowed
     assert machines.throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
-    assert '"throttled"' in json.dumps(machines.clocks([source]).to_json())
     done[0].result = Observed()
     assert machines.throttled(source) == "throttling was not recorded."
-
-
-@pytest.mark.slow
-def test_a_run_without_a_gpu_says_that_nothing_was_sampled(judge_tool):
-    (solution,) = config.ORACLE_DIR.glob("L1_36_*.py")
-    done = judge_tool("evaluate", solution, "--problem", "L1_36", *CPU)
-    assert done.code == 0, done.err
-    (row,) = rows(judge_tool.bundles()[-1]).values()
-    telemetry = row["result"]["telemetry"]
-    assert telemetry["sampler"]["status"] == "off: the run used the CPU" and telemetry["warnings"] == []
-    assert set(row["result"]["dynamic"]) >= {"before", "after"}
-    assert row["result"]["dynamic"]["before"]["load_1m"]["value"] >= 0

@@ -51,6 +51,10 @@ def test_a_real_gpu_reports_its_identity():
     assert [name for name, status in missing.items() if status.startswith("failed")] == []
     again = fingerprint.collect("cuda")
     assert (again["sku_id"], again["fingerprint_id"]) == (found["sku_id"], found["fingerprint_id"])
+    import torch
+
+    uuid = str(torch.cuda.get_device_properties(0).uuid).lower().removeprefix("gpu-")
+    assert uuid not in json.dumps(found).lower() and len(values["gpu_uuid_hash"]["value"]) == 12
 
 
 def test_the_sampler_sees_work():

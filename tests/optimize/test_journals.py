@@ -6,16 +6,13 @@ import hashlib
 import random
 import shutil
 import socket
-import subprocess
-import sys
 import tarfile
-import time
 from pathlib import Path
 from typing import Any
 
 import documents
 import pytest
-from conftest import CLEAN_ENV, CPU, ROOT, Tool, alive
+from conftest import ROOT, Tool
 from test_loop import ToldJudge, ended, options, search
 
 from repro import config
@@ -28,7 +25,6 @@ from repro.optimize.state import INPUT, Program, State
 from repro.problems import catalogue
 from repro.records.search import Selected
 from repro.report import search as report
-from repro.system.procfs import descendants
 
 # Searches of input kernels on a GPU ship beside them.
 RUNS = sorted(config.ARTIFACTS_DIR.glob("*/search*.tar.xz"))
@@ -130,29 +126,6 @@ def test_a_run_killed_at_twenty_random_points_resumes_to_the_same_state(tmp_path
         loop = search(Journal.resume(folder), ToldJudge, Search(), chosen=options(rounds=3))
         assert loop.run().best == state.best
         assert (folder / journal.FILE).read_bytes() == whole, cut
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_search_that_is_killed_leaves_no_process_and_a_readable_journal(judge_tool: Tool) -> None:
-    command = [sys.executable, "-m", "repro", "optimize", "L1_36", *CPU, "--rounds", "1", "--screen", "2",
-               "--finalists", "1", "--results", str(judge_tool.results)]  # fmt: skip
-    process = subprocess.Popen(command, cwd=ROOT, env=CLEAN_ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 300
-    while time.monotonic() < until:  # until the session of the judge has answered once
-        files = list(judge_tool.results.glob(f"*/{journal.FILE}"))
-        if files and '"checked"' in files[0].read_text():
-            break
-        assert process.poll() is None
-        time.sleep(0.1)
-    started = descendants(process.pid)
-    assert started
-    process.kill()
-    process.wait()
-    while any(alive(pid) for pid in started) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert [pid for pid in started if alive(pid)] == []
-    assert Journal.resume(files[0].parent).replays
 
 
 def test_a_search_whose_input_kernel_is_incorrect_has_a_page_without_a_tree(tmp_path: Path) -> None:

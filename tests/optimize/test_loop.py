@@ -241,23 +241,6 @@ def test_a_replay_with_other_times_or_kernels_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_any_line_resumes_to_the_same_journal(tmp_path: Path) -> None:
-    state, _ = ended(tmp_path / "run", rounds=2)
-    whole = (tmp_path / "run" / journal.FILE).read_bytes()
-    lines = whole.splitlines(keepends=True)
-    for kept in range(1, len(lines), max(1, len(lines) // 6)):  # test_journals.py cuts at twenty random points
-        folder = tmp_path / f"killed-{kept}"
-        (folder / "kernels").mkdir(parents=True)
-        for file in (tmp_path / "run" / "kernels").glob("*.py"):
-            (folder / "kernels" / file.name).write_bytes(file.read_bytes())
-        (folder / journal.FILE).write_bytes(b"".join(lines[:kept]) + lines[kept][: len(lines[kept]) // 2])
-        judge = ToldJudge()
-        loop = search(Journal.resume(folder), lambda j=judge: j, Search(), chosen=options(rounds=2))
-        assert loop.run().best == state.best
-        assert (folder / journal.FILE).read_bytes() == whole, kept
-
-
-@pytest.mark.slow
 def test_a_run_with_other_options_is_not_resumed_and_a_replay_is_no_run(tmp_path: Path) -> None:
     problem = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
     ended(tmp_path / "2-optimize-L1_82@bf16")

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from browser import Browser, executable
-from conftest import Tool, manifest, strict_json
+from conftest import Tool, strict_json
 from sampled import seen
 from test_artifacts import published
 from test_claims import THEIRS, theirs
@@ -203,16 +203,6 @@ def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool: Tool) -> N
     assert len(rows_of(document(tool.folder / "out"), "correctness", "correctness")) == 13
 
 
-@pytest.mark.slow
-def test_a_bundle_takes_its_own_page_and_still_verifies(tool: Tool) -> None:
-    path = study(tool.folder / "a").path
-    done = tool("report", path, "--format", "html,tex")
-    assert done.code == 0, done.err
-    assert {"report.html", "report.tex", "report.md", "report.json"} <= manifest(path)["files"].keys()
-    checked = tool.within("verify", path)
-    assert "planned against done" in checked.out and "report.html" not in checked.out, checked.out
-
-
 def test_a_folder_of_its_own_leaves_the_bundles_as_they_were(tool: Tool) -> None:
     path = study(tool.folder / "a").path
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
@@ -241,15 +231,6 @@ def test_wrong_use_is_one_line(tool: Tool, args: tuple[str, ...], words: str) ->
     (tool.folder / "taken").write_text("a file")
     done = tool.within("report", study(tool.folder / "a").path, *args)
     assert done.code == 1 and words in done.complaint
-
-
-def test_times_of_the_cpu_are_shown_nowhere(tool: Tool) -> None:
-    assert tool.within("report", study(tool.folder / "a", "cpu").path, "-o", "out").code == 0
-    whole = document(tool.folder / "out")
-    assert "times are not a measurement" in whole["headline"]["parts"]
-    assert not {"speedups", "roofline"} & {section["id"] for section in whole["sections"]}
-    titles = [column["title"] for column in section(whole, "summary")["tables"][0]["columns"]]
-    assert titles == ["problem", "name", "verdict", "relative L2 error", "precision"]
 
 
 def test_bundles_of_other_kernels_are_not_passed_off_as_the_same(tool: Tool) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLEAN_ENV, ROOT, Tool, manifest, rows, small_fingerprint
+from conftest import CLEAN_ENV, ROOT, manifest, rows, small_fingerprint
 
 from repro.bundle.write import Bundle
 from repro.engines import choose, registry, resources
@@ -353,56 +352,6 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path: Path) -> None:
     assert len(found) == 3
 
 
-HANGING = """
-import pathlib, sys
-from repro.engines import resources
-from repro.engines.local import LocalEngine
-from repro.errors import ReproError
-from repro.fixtures import store
-from repro.problems import catalogue
-from repro.records.options import Options
-from repro.runs.loop import Run
-from repro.runs.progress import Progress
-from repro.records.row import Planned
-from repro.runs.rows import Row
-from repro.studies import evaluation
-
-results = pathlib.Path(sys.argv[1])
-engine = LocalEngine(gpus="none", device="cpu")
-engine.gpus = resources.leases(["GPU-a", "GPU-b"])
-problem = catalogue.load("L1_36", size="smoke")
-hang = b"import time\\nopen('hangs', 'w').close()\\ntime.sleep(600)\\n"
-run = Run(engine, results, Progress(), Options(timing=False))
-given = [evaluation.Submission("hang", hang, "ModelNew")]
-rows = [Row(Planned(row=n), evaluation.job(run, n, problem, given)) for n in ("a", "b", "c")]
-bundle = run.open("evaluate", rows, {})
-try:
-    run.execute(rows, bundle, lambda row: "")
-except ReproError as error:
-    print(error)
-    sys.exit(error.exit_code)
-"""
-
-
-@pytest.mark.slow
-def test_ctrl_c_leaves_no_process_folder_or_lease_of_two_real_jobs(judge_tool: Tool) -> None:
-    tool = judge_tool
-    env = CLEAN_ENV | {"TMPDIR": str(tool.tmp), "REPRO_STATE": str(tool.tmp / "state")}
-    process = subprocess.Popen(
-        ["env", "--default-signal=INT", sys.executable, "-c", HANGING, str(tool.results)],
-        cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while len(list(tool.tmp.rglob("hangs"))) < 2:
-        assert time.monotonic() < deadline and process.poll() is None, "two solutions at once"
-        time.sleep(0.1)
-    assert not free(tool.tmp / "state")
-    os.killpg(process.pid, signal.SIGINT)
-    done = tool.finish(process)
-    assert done.code == 130 and "interrupted: 0 of 3 rows" in done.out and "unfinished: a, b, c" in done.out
-    assert not tool.processes() and not list(tool.tmp.glob("repro-*")) and free(tool.tmp / "state")
-
-
 def test_a_measured_row_whose_files_changed_is_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle = Run(Simulated(), tmp_path, Progress()).open("evaluate", planned(2), {})
     for row in ("row0", "row1"):
@@ -447,38 +396,6 @@ def test_users_of_a_machine_share_its_leases(open_folder: Path) -> None:
 
 
 # -- killed
-
-WRITER = """
-import pathlib, sys
-sys.path += [{tests!r}]
-from test_schedule import Simulated, planned
-from repro.runs.loop import Run
-from repro.runs.progress import Progress
-
-run = Run(Simulated(job_s=0.01), pathlib.Path(sys.argv[1]), Progress(quiet=True), resume=True)
-bundle = run.open("evaluate", planned(400), {{}})
-print("begun", flush=True)
-run.execute(planned(400), bundle, lambda row: "", together=7)
-"""
-
-
-@pytest.mark.slow
-def test_two_gpus_killed_at_random_points_and_resumed_measure_every_row_once(tmp_path: Path) -> None:
-    dice = random.Random(2611)
-    program = WRITER.format(tests=str(ROOT / "tests" / "runs"))
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
-    command = [sys.executable, "-c", program, str(tmp_path / "results")]
-    for _ in range(8):
-        with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None and process.stdout.readline() == "begun\n"
-            time.sleep(dice.uniform(0, 0.2))
-            process.kill()
-    assert subprocess.run(command, cwd=ROOT, env=env, check=False).returncode == 0
-    (path,) = (tmp_path / "results").iterdir()
-    written = [json.loads(line)["row"] for line in (path / "rows.jsonl").read_text().splitlines()]
-    assert len(manifest(path)["attempts"]) == 9 and manifest(path)["status"] == "complete"
-    assert len(written) == len(set(written)) and sorted(written) == sorted(manifest(path)["plan"])
-
 
 # -- work of other kinds
 

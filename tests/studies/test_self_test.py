@@ -340,15 +340,6 @@ def test_a_few_cases_are_as_they_must_be(judge_tool: Tool) -> None:
     assert not judge_tool.processes() and not list(judge_tool.tmp.glob("repro-*"))
 
 
-@pytest.mark.slow
-def test_cases_that_cannot_run_on_the_cpu_are_named(judge_tool: Tool) -> None:
-    """Beside a case that can; where no case can run, nothing is wrong and nothing is claimed."""
-    done = judge_tool(*SELF_TEST, "A12_persisting_l2", "B07_none", "--json", "out.json")
-    assert done.code == 0, done.err
-    assert "1 case: 1 caught, 0 wrong; 1 skipped" in done.out.splitlines()[-1]
-    assert "1 skipped: needs a GPU" in done.out
-
-
 def test_no_case_of_that_name_is_wrong_use(tool: Tool) -> None:
     done = tool(*SELF_TEST, "nothing_of_that_name")
     assert done.code == 1 and "no case of the self-test is left" in done.complaint

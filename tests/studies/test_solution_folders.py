@@ -3,10 +3,7 @@ the claims; and the torch controls beside it."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ from test_compare import H200, on
 from test_report import bundle_of, result
 from test_terminal import line_with
 
-from repro import config
 from repro.analysis import records
 from repro.bundle.write import Bundle
 from repro.cli import main
@@ -264,52 +260,6 @@ def test_the_bundle_says_where_the_solutions_came_from_and_nothing_of_an_agent(r
     assert out.count(wording.FROM_FOLDER) >= 3 and wording.FROM_FOLDER in text and "eval_results.json" in text
     done = tool("verify", bundle)
     assert done.code == 0, done.out
-
-
-@pytest.mark.slow
-def test_interrupted_and_resumed_it_ends_with_its_plan(tool: Tool, smoke_results: Path) -> None:
-    """Meanwhile a further file lies in the folder, and the missing solution was added: its row alone is judged anew."""
-    shutil.copytree(smoke_results, tool.results, ignore=shutil.ignore_patterns("*-fixtures"))
-    placed(tool.folder / "a", **{"L1_36.py": RMS_NORM})
-    command = ("run", *CPU, "--no-timing", *THREE[:4], "--solutions", "a=a")
-    process = tool.start(*command)
-    deadline = time.monotonic() + 200
-    while not (tool.bundles() and (tool.bundles()[-1] / "rows.jsonl").exists()):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    assert tool.finish(process).code == 130
-    bundle = tool.bundles()[-1]
-    first = rows(bundle)
-    placed(tool.folder / "a", **{"L1_82.py": ZEROS, "notes.md": ""})
-    done = tool(*command, "--resume")
-    assert done.code == 0, done.err
-    found = rows(bundle)
-    assert tool.bundles()[-1] == bundle and found["L1_36/a/0"] == first["L1_36/a/0"]
-    assert wording.word(Verdict.model_validate(found["L1_82/a/0"]["result"]["results"][0])) == "wrong"
-    assert manifest(bundle)["unused_files"] == {"a": ["notes.md"]}
-
-
-# Cheap ones of the suite, because Triton's interpreter takes minutes for others.
-FEW = ["L1_36", "L1_82", "L2_37"]
-
-
-@pytest.mark.slow
-def test_two_folders_of_solutions_are_judged_at_smoke_size(tool: Tool) -> None:
-    """The shipped solutions, and as a KernelBench run the problems' own Models beside one shipped solution. The second
-    folder lacks a problem; its row says so."""
-    for problem in map(catalogue.load, FEW):
-        (solution,) = config.ORACLE_DIR.glob(f"{problem.id}_*.py")
-        placed(tool.folder / "a", **{solution.name: solution.read_text()})
-        if problem.id != "L1_82":
-            name = f"level_{problem.id[1]}_problem_{int(problem.id[3:])}_sample_0_kernel.py"
-            own = problem.path.read_text() + "\n\nclass ModelNew(Model):\n    pass\n"
-            placed(tool.folder / "b", **{name: solution.read_text() if problem.id == "L2_37" else own})
-    words = [word for problem in FEW for word in ("--problem", problem)]
-    words += ["--no-timing", "--solutions", "a=a", "--solutions", "b=b"]
-    done = tool("run", *CPU, *words)
-    assert done.code == 0, done.err
-    assert "a: 3 of 3 correct · b: 2 of 3 correct (1 missing)" in done.out.splitlines()[-1]
 
 
 # -- the report and the claims of a run on a GPU
