@@ -400,4 +400,4 @@ def test_occupancy_follows_from_registers_and_shared_memory() -> None:
 
 def test_a_contest_gets_no_second_budget_of_sampling(tmp_path: Path) -> None:
     judge = bench.EngineJudge(catalogue.load("L1_36"), tmp_path, cast(Any, None), Progress(quiet=True), trust="audited")
-    assert judge.options.on("cuda").max_blocks < sampling._MAX_BLOCKS
+    assert judge._run.options.on("cuda").max_blocks < sampling._MAX_BLOCKS
