@@ -263,18 +263,6 @@ def visible_devices() -> str:
     return f"{len(names)} by {how}" if names else "none"
 
 
-def withheld() -> list[str]:
-    """Names of variables of torch, Triton and CUDA that are set here and that workers do not inherit."""
-    known = {*_WORKER_ENV, "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"}
-    return sorted(n for n in os.environ if n.startswith(("TRITON_", "TORCH", "PYTORCH_", "CUDA_")) and n not in known)
-
-
-def compile_caches() -> list[Path]:
-    """The folders that this process compiles into, as far as they are set."""
-    names = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-    return [Path(os.environ[name]) for name in names if os.environ.get(name)]
-
-
 def compiler() -> str:
     """The C compiler named by the environment, or the empty string."""
     return os.environ.get("CC", "")

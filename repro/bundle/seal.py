@@ -63,19 +63,13 @@ def bundle_id(manifest: Json) -> str:
     return sha256(jsonio.render({name: value for name, value in manifest.items() if name != "bundle_id"}))
 
 
-def close(
-    folder: Path,
-    manifest: Json,
-    inputs: Mapping[str, Iterable[Input]],
-    fingerprints: dict[str, Json],
-    files: dict[str, str],
-) -> None:
+def close(folder: Path, manifest: Json, inputs: Mapping[str, Iterable[Input]], files: dict[str, str]) -> None:
     """Writes the statement, and into `manifest` the hashes of all files and the bundle id. Raises OSError.
 
     inputs: row -> its inputs. files: name -> hash of every file but manifest and statement.
     """
     files.pop(STATEMENT, None)
-    told = jsonio.render(statement.build(manifest, inputs, fingerprints, files).to_json())
-    jsonio.replace(folder / STATEMENT, told)
-    manifest["files"] = dict(sorted((files | {STATEMENT: sha256(told)}).items()))
+    text = jsonio.render(statement.build(manifest, inputs, files).to_json())
+    jsonio.replace(folder / STATEMENT, text)
+    manifest["files"] = dict(sorted((files | {STATEMENT: sha256(text)}).items()))
     manifest["bundle_id"] = bundle_id(manifest)

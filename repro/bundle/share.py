@@ -241,8 +241,7 @@ class _Copy:
             manifest = self._manifest()
             inputs = {row["row"]: [Input(**given) for given in row.get("inputs", [])] for row in rows}
             files = {name: seal.digest(half, name) or "" for name in seal.names(half)}
-            fresh = {machine["fingerprint_id"]: machine for machine in machines.values()}
-            seal.close(half, manifest, inputs, fresh, files)
+            seal.close(half, manifest, inputs, files)
             jsonio.write(half / MANIFEST, manifest)
         before, after = (set(verify.verify(path).failed) for path in (bundle.files_in.source, target))
         return SharedCopy(bundle=str(target), shared=Shared(**manifest["shared"]), bundle_id=manifest["bundle_id"],

@@ -294,7 +294,7 @@ class Bundle:
     def _close(self, known: dict[str, str] | None) -> None:
         files = seal.hashes(self.path, known, self._touched)
         inputs = {name: [Input(**given) for given in row.get("inputs", [])] for name, row in self.rows.items()}
-        seal.close(self.path, self.manifest, inputs, self.fingerprints(), files)
+        seal.close(self.path, self.manifest, inputs, files)
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

@@ -36,9 +36,9 @@ def driver(setting: Setting) -> Finding:
     """Check that the driver's CUDA is at least the pinned one."""
     if setting.silent:
         return (fail if setting.device == "cuda" else warn)(f"no NVIDIA driver: {setting.silent}", _SMOKE)
-    version, cuda, module = (query.ask().value for query in facts.SYSTEM)
+    version, cuda = (query.ask().value for query in facts.SYSTEM)
     cuda = cuda or 0
-    seen = f"{version}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, {module or 'unknown'} module"
+    seen = f"{version}, CUDA {cuda // 1000}.{cuda % 1000 // 10}"
     if cuda < _OLDEST_CUDA:
         return fail(seen, "Install driver 570 or newer.")
     return ok(seen) if cuda >= _PINNED_CUDA else warn(seen, f"Driver 570 or newer has CUDA {config.PINS['cuda']}.")

@@ -5,7 +5,6 @@ A container cannot see its own image, so the engine that starts it passes these 
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -15,9 +14,9 @@ from pathlib import Path
 from repro import config
 from repro.fingerprint.query import Absent, Query
 
-_PACKAGES, _MOUNTS = Path("/usr/share/repro/packages.txt"), Path("/proc/self/mountinfo")
+_MOUNTS = Path("/proc/self/mountinfo")
 # Facts that an engine passes to a container through its environment; `engines/docker` sets them.
-_FACTS = ("image_id", "repo_digests", "base_digest", "engine", "engine_version", "engine_api", "runtime", "toolkit")
+_FACTS = ("image_id", "repo_digests", "base_digest", "engine", "engine_version", "runtime", "toolkit")
 
 
 def _fact(name: str) -> str:
@@ -79,6 +78,4 @@ GIT = (
 FIELDS = (
     *(Query(name, "V", partial(_fact, name), "the engine") for name in _FACTS),
     Query("container_id", "D", _id, str(_MOUNTS)),
-    Query("system_packages_sha256", "V", lambda: hashlib.sha256(_PACKAGES.read_bytes()).hexdigest()[:16],
-          str(_PACKAGES)),
-)  # fmt: skip
+)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pynvml
 
 from repro import config
-from repro.fingerprint.query import Absent, Class, Query, answers, hashed, why
+from repro.fingerprint.query import Class, Query, answers, hashed, why
 from repro.records.fingerprint import Value
 from repro.system.jsonio import Json
 
@@ -25,7 +24,6 @@ REASONS = {
     0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake", 0x100: "display_setting",
 }  # fmt: skip
 SM, MEMORY = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
-_KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 _ARCHITECTURES = {7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell", 13: "Rubin", 5: "Volta", 6: "Turing"}
 
 _Take = Callable[[Any], Any]
@@ -54,22 +52,6 @@ def _bandwidth(handle: Any) -> float:
     return float(2 * clock * bits / 8000)
 
 
-def _identity(name: str, function: str, take: _Take = _plain) -> Query:
-    def how(handle: Any) -> str:
-        value = take(getattr(pynvml, f"nvmlDeviceGet{function}")(handle))
-        try:
-            uuid = _plain(pynvml.nvmlDeviceGetUUID(handle))
-        except pynvml.NVMLError as error:
-            raise Absent("absent: hashed only together with a UUID, and there is none") from error
-        return hashed(f"{name}|{value}", of=uuid)
-
-    return Query(name, "I", how, f"nvmlDeviceGet{function}")
-
-
-def _module() -> str:
-    return "open" if "Open" in _KERNEL_MODULE.read_text().splitlines()[0] else "proprietary"
-
-
 def event_reasons(handle: Any) -> int:
     """Return the bit mask of `REASONS`; a driver before 535 knows it by its older name."""
     try:
@@ -82,7 +64,6 @@ MAX_SM = _device("max_sm_mhz", "H", "MaxClockInfo", SM)
 SYSTEM = (
     _nvml("driver", "V", "SystemGetDriverVersion"),
     _nvml("cuda_driver", "V", "SystemGetCudaDriverVersion_v2"),
-    Query("kernel_module", "V", _module, str(_KERNEL_MODULE)),
 )
 FIELDS = (
     _device("gpu_name", "H", "Name"),
@@ -102,16 +83,10 @@ FIELDS = (
     _device("virtualization_mode", "H", "VirtualizationMode"),
     _device("power_limit_w", "C", "EnforcedPowerLimit", take=_watts),
     _device("power_limit_default_w", "C", "PowerManagementDefaultLimit", take=_watts),
-    _device("application_sm_mhz", "C", "ApplicationsClock", SM),
-    _device("application_memory_mhz", "C", "ApplicationsClock", MEMORY),
     _device("ecc", "C", "EccMode", take=lambda pair: bool(pair[0])),
     _device("persistence", "C", "PersistenceMode", take=bool),
-    _device("pcie_max_generation", "C", "MaxPcieLinkGeneration"),
     _device("vbios", "V", "VbiosVersion"),
-    _device("inforom", "V", "InforomImageVersion"),
     _device("gpu_uuid_hash", "I", "UUID", take=lambda uuid: hashed(str(_plain(uuid)))),
-    _identity("gpu_serial_hash", "Serial"),
-    _identity("pci_bus_hash", "PciInfo_v3", take=lambda pci: _plain(pci.busId)),
 )  # fmt: skip
 # violation_…: time for which a policy held the clocks down, since the driver was loaded. Its delta includes events
 # between samples.

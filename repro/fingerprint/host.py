@@ -1,4 +1,4 @@
-"""The machine around the GPU: CPU, memory, kernel, and a container's limits on them."""
+"""The machine around the GPU: CPU, kernel and distribution."""
 
 from __future__ import annotations
 
@@ -6,19 +6,10 @@ import os
 import platform
 from pathlib import Path
 
-from repro.fingerprint.query import Absent, Query
+from repro.fingerprint.query import Query
 
-_CGROUP, _CPUINFO = Path("/sys/fs/cgroup"), Path("/proc/cpuinfo")
+_CPUINFO = Path("/proc/cpuinfo")
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-
-
-def _first_line(*paths: Path) -> str:
-    """Return the first line of the first of these files that exists."""
-    path = next((path for path in paths if path.exists()), paths[-1])
-    lines = path.read_text().splitlines()
-    if not lines or not lines[0].strip():
-        raise Absent("absent: it is empty")
-    return lines[0].strip()
 
 
 def _model() -> str | None:
@@ -35,13 +26,7 @@ LOAD = Query("load_1m", "D", lambda: round(os.getloadavg()[0], 2), "getloadavg")
 FIELDS = (
     Query("cpu_model", "C", _model, str(_CPUINFO)),
     Query("cpu_count", "C", lambda: len(os.sched_getaffinity(0)), "sched_getaffinity"),
-    Query("cpu_governor", "C", lambda: _first_line(_GOVERNOR), "cpufreq"),
-    Query("memory_gib", "C", lambda: round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-          "sysconf"),
-    # limits of this process's control group, of version 2, else of version 1
-    Query("cpu_quota", "C", lambda: _first_line(_CGROUP / "cpu.max", _CGROUP / "cpu/cpu.cfs_quota_us"), "cgroup"),
-    Query("memory_limit", "C", lambda: _first_line(_CGROUP / "memory.max", _CGROUP / "memory/memory.limit_in_bytes"),
-          "cgroup"),
+    Query("cpu_governor", "C", lambda: _GOVERNOR.read_text().strip(), "cpufreq"),
     Query("kernel", "V", platform.release, "uname"),
     Query("machine", "H", platform.machine, "uname"),
     Query("distribution", "V", _distribution, "/etc/os-release"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import platform
 import re
@@ -11,7 +10,6 @@ import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from repro import __version__, config
@@ -54,20 +52,12 @@ def _property(name: str, attribute: str) -> Query:
     return _torch(name, "H", how, "cudaGetDeviceProperties")
 
 
-def _caches() -> str:
-    """Return whether the folders that this process compiles into already hold compiled kernels."""
-    folders = config.compile_caches()
-    if not folders:
-        raise Absent("absent: neither is set")
-    return "warm" if any(folder.is_dir() and any(folder.iterdir()) for folder in folders) else "cold"
-
-
 def _ptxas() -> Any:
-    """Return the ptxas that Triton would call, which the environment may set."""
+    """Return the version of the ptxas that Triton would call, which the environment may set."""
     import triton
 
     try:
-        return triton.knobs.nvidia.ptxas
+        return triton.knobs.nvidia.ptxas.version
     except AttributeError as error:
         raise Absent(f"absent: this Triton has no knob for it: {error}") from error
 
@@ -93,40 +83,28 @@ FIELDS = (
     Query("repro", "V", lambda: __version__, "repro.__version__"),
     Query("python", "V", platform.python_version, "platform"),
     Query("numpy", "V", lambda: version("numpy"), "package metadata"),
-    Query("nvidia_ml_py", "V", lambda: version("nvidia-ml-py"), "package metadata"),
     Query("nvidia_packages", "V", _libraries, "package metadata"),
     _torch("torch", "V", lambda torch: torch.__version__, "torch.__version__"),
-    _torch("torch_git", "V", lambda torch: torch.version.git_version, "torch.version"),
     _torch("cuda_runtime", "V", lambda torch: torch.version.cuda, "torch.version.cuda"),
     _torch("cudnn", "V", lambda t: t.backends.cudnn.version() if t.backends.cudnn.is_available() else None,
            "torch.backends.cudnn"),
     _torch("cudnn_benchmark", "C", lambda torch: torch.backends.cudnn.benchmark, "torch.backends.cudnn"),
-    _torch("cudnn_deterministic", "C", lambda torch: torch.backends.cudnn.deterministic, "torch.backends.cudnn"),
     _torch("cudnn_tf32", "C", lambda torch: torch.backends.cudnn.allow_tf32, "torch.backends.cudnn"),
     _torch("matmul_tf32", "C", lambda torch: torch.backends.cuda.matmul.allow_tf32, "torch.backends.cuda.matmul"),
-    _torch("matmul_precision", "C", lambda torch: torch.get_float32_matmul_precision(),
-           "torch.get_float32_matmul_precision"),
-    _torch("deterministic", "C", lambda torch: torch.are_deterministic_algorithms_enabled(),
-           "torch.are_deterministic_algorithms"),
     _torch("allocator", "C", lambda torch: torch.cuda.get_allocator_backend(), "torch.cuda.get_allocator_backend"),
     _property("multi_processor_count", "multi_processor_count"),
     _property("l2_cache_size", "L2_cache_size"),
     _property("shared_memory_per_multiprocessor", "shared_memory_per_multiprocessor"),
     _property("regs_per_multiprocessor", "regs_per_multiprocessor"),
     Query("triton", "V", _triton, "triton.__version__"),
-    Query("ptxas_version", "V", lambda: _ptxas().version, "triton.knobs.nvidia.ptxas"),
-    Query("ptxas_sha256", "V", lambda: hashlib.sha256(Path(_ptxas().path).read_bytes()).hexdigest()[:16],
-          "triton's ptxas"),
+    Query("ptxas_version", "V", _ptxas, "triton.knobs.nvidia.ptxas"),
     Query("environment", "C", config.fingerprint_env, "allow-listed variables"),
-    Query("environment_withheld", "C", config.withheld, "names of variables that workers do not inherit"),
     Query("visible_devices", "C", config.visible_devices, "CUDA_VISIBLE_DEVICES"),
-    Query("compile_caches", "C", _caches, "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR"),
 )  # fmt: skip
 PROGRAMS = (
     Query("nvcc", "V", partial(_printed, "nvcc", r"release [\d.]+, V"), "nvcc --version"),
     Query("ncu", "V", partial(_printed, "ncu", "Version "), "ncu --version"),
     Query("gcc", "V", partial(_printed, "gcc", r"\) "), "gcc --version"),
-    Query("compiler_chosen", "V", lambda: Path(config.compiler()).name or None, "CC"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Pages: files of front matter and sections, and the checks of their format (docs/knowledge.md)."""
+"""Pages: files of front matter and sections. docs/knowledge.md has their format, which the tests check."""
 
 from __future__ import annotations
 
@@ -9,25 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from repro.errors import UsageError
-from repro.knowledge.vocabulary import KINDS, Vocabulary
 
 FIELDS = ("id", "title", "kind", "ops", "archs", "dtypes", "languages", "summary", "see")
-MIN_WORDS, MAX_WORDS = 200, 1500
-MAX_SECTION_WORDS = 450
 SIGNATURES = "Signatures"
-# Sections that a page of each kind must have.
-NEEDED = {
-    "pitfall": ("Rule",),
-    "error": (SIGNATURES,),
-    "priors": ("Table",),
-    "playbook": ("Steps",),
-    "technique": ("When it pays", "How far it goes"),
-}
-# Sections with lines of data, which may be long.
-DATA = ("Rule", SIGNATURES, "Table", "Steps")
 LINK = re.compile(r"\[\[([^\[\]]+)\]\]")
 _SIGNATURE = re.compile(r"- pattern: (.+) \| cause: .+? \| fix: .+")
-_SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True)
@@ -137,65 +123,3 @@ def load(folder: Path) -> dict[str, Page]:
     """Return every page of a folder by its id, in order. Raises UsageError for a file that is not a page."""
     pages = (parse(file.read_text(), file.stem) for file in sorted(folder.glob("*.md")))
     return {page.id: page for page in pages}
-
-
-def faults(folder: Path, vocabulary: Vocabulary) -> list[str]:
-    """Return a line for everything in a folder's pages that breaks the format."""
-    pages: dict[str, Page] = {}
-    found = []
-    for file in sorted(folder.glob("*.md")):
-        try:
-            page = parse(file.read_text(), file.stem)
-        except UsageError as error:
-            found.append(str(error))
-            continue
-        if page.id != file.stem:
-            found.append(f"{file.stem}: its id is {page.id}")
-        pages[file.stem] = page
-    for page in pages.values():
-        found += [f"{page.id}: {fault}" for fault in _faults(page, set(pages), vocabulary)]
-    return found
-
-
-def _faults(page: Page, known: set[str], vocabulary: Vocabulary) -> Iterator[str]:  # noqa: C901 (a list of checks)
-    if not _SLUG.fullmatch(page.id):
-        yield "its id does not consist of lower-case words and hyphens"
-    if page.kind not in KINDS:
-        yield f"kind {page.kind!r} is none of {', '.join(KINDS)}"
-    for field in ("ops", "archs", "dtypes", "languages"):
-        given, allowed = getattr(page, field), set(getattr(vocabulary, field))
-        if field != "ops":
-            allowed.add("any")
-        if not given or set(given) - allowed:
-            yield f"{field} {', '.join(given)!r}: values are {', '.join(sorted(allowed))}"
-    if not page.title or not page.summary.endswith(".") or len(page.summary) > 400:
-        yield "title or summary is missing, or the summary is not a sentence of at most 400 characters"
-    links = LINK.findall(page.text)
-    for link in sorted({*page.see, *links} - known):
-        yield f"links to {link}, which is not a page"
-    if page.id in page.see:
-        yield "links to itself"
-    words = len(page.text.split())
-    if not MIN_WORDS <= words <= MAX_WORDS:
-        yield f"{words} words; pages have {MIN_WORDS} to {MAX_WORDS}"
-    headings = [section.heading for section in page.sections]
-    if len(headings) != len(set(headings)):
-        yield "a heading occurs twice"
-    for section in page.sections:
-        long = len(section.text.split())
-        data = section.heading in DATA
-        if not section.text or (long > MAX_SECTION_WORDS and not data):
-            yield f"section {section.heading!r} has {long} words; it has 1 to {MAX_SECTION_WORDS}"
-        if section.text.count("```") % 2:
-            yield f"section {section.heading!r} has code without an end"
-    for needed in NEEDED.get(page.kind, ()):
-        if not page.section(needed):
-            yield f"a {page.kind} needs a section {needed!r}"
-    try:
-        if page.kind == "error" and not page.signatures:
-            yield f"its section {SIGNATURES!r} is empty"
-        for pattern in page.signatures:
-            if pattern.search(""):
-                yield f"the pattern {pattern.pattern!r} matches everything"
-    except ValueError as error:
-        yield str(error)

@@ -68,7 +68,6 @@ class Predicate(Record):
     signature: Annotated[str, Field(pattern=r"^none: ")] = Field(
         alias="repro_signature", description="That there is none, and why."
     )
-    unknown: dict[str, str] = Field(alias="repro_unknown", description="Field of the format -> why it is not known.")
 
 
 class Statement(Record):

@@ -68,8 +68,8 @@ def test_every_field_of_a_gpu_has_a_value_or_the_reason_why_not(of_fake):
         assert (value["value"] is None) == (value["status"] != "ok"), (name, value)
         assert value["class"] == classes.CLASS[name]
     told = {name: value["status"] for name, value in values.items()}
-    assert told["application_sm_mhz"] == "not_supported: NVML error 3, Not Supported"
-    assert told["inforom"] == "no_permission: NVML error 4, Insufficient Permissions"
+    assert told["mig_attributes"] == "not_supported: NVML error 3, Not Supported"
+    assert told["vbios"] == "no_permission: NVML error 4, Insufficient Permissions"
     assert told["mps_processes"] == "function_not_found: the driver is older than the binding"
     assert values["clock_event_reasons"]["value"] == 4  # by its name before driver 535
     assert values["bandwidth_signature_gb_s"]["value"] == 2 * 3201 * 6144 / 8000
@@ -80,10 +80,7 @@ def test_no_identity_is_stored_as_it_is(of_fake):
     text = json.dumps(of_fake)
     for identity in (UUID, UUID.removeprefix("GPU-"), SERIAL, BUS, "1B:00"):
         assert identity not in text
-    hashes = [of_fake["values"][name]["value"] for name in classes.CLASS if classes.CLASS[name] == "I"]
-    assert len(set(hashes)) == len(hashes) and all(len(value) == 12 for value in hashes)
-    # a short identity cannot be found by trying all: without the UUID its hash is another
-    assert hashed(f"gpu_serial_hash|{SERIAL}") != of_fake["values"]["gpu_serial_hash"]["value"]
+    assert [name for name, klass in classes.CLASS.items() if klass == "I"] == ["gpu_uuid_hash"]
     assert hashed(UUID) == of_fake["values"]["gpu_uuid_hash"]["value"]
 
 
@@ -110,19 +107,12 @@ def test_a_driver_that_is_not_loaded_is_reported(fake_gpu, tool):
 
 
 def test_facts_from_the_engine_are_recorded(monkeypatch):
-    facts = {"image_id": "sha256:aa", "repo_digests": "repro@sha256:bb", "toolkit": "1.17", "engine_api": "1.41"}
+    facts = {"image_id": "sha256:aa", "repo_digests": "repro@sha256:bb", "toolkit": "1.17", "engine_version": "28"}
     monkeypatch.setenv("REPRO_CONTAINER", json.dumps(facts))
     monkeypatch.setenv("REPRO_GIT_SHA", "cc")
     values = fingerprint.collect("cpu")["values"]
     assert {name: values[name]["value"] for name in facts} == facts
     assert values["base_digest"]["status"] == "absent: the engine did not tell"
-
-
-def test_withheld_variables_are_named_without_values(monkeypatch):
-    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "very secret")
-    values = fingerprint.collect("cpu")["values"]
-    assert "CUDA_LAUNCH_BLOCKING" in values["environment_withheld"]["value"]
-    assert "very secret" not in json.dumps(values)
 
 
 def made(**values):

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.gpu
 COPY_BYTES, CALLS, ROUNDS = 512 << 20, 400, 10
 # What any data-centre GPU tells; the rest depends on driver, board and container, and each says why it is missing.
 TOLD = ("gpu_name", "architecture", "compute_capability", "memory_total_bytes", "memory_bus_bits", "max_sm_mhz",
-        "max_memory_mhz", "bandwidth_signature_gb_s", "power_limit_w", "driver", "gpu_uuid_hash", "pci_bus_hash",
+        "max_memory_mhz", "bandwidth_signature_gb_s", "power_limit_w", "driver", "gpu_uuid_hash",
         "sm_mhz", "power_w", "energy_mj", "clock_event_reasons", "temperature_c", "memory_used_bytes",
-        "l2_cache_size", "ptxas_sha256")  # fmt: skip
+        "l2_cache_size", "ptxas_version")  # fmt: skip
 COST = 0.01
 
 

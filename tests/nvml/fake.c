@@ -56,65 +56,36 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **d) { *d = &gpu; return st
 
 NAMED(nvmlDeviceGetName, "NVIDIA Fake")
 NAMED(nvmlDeviceGetUUID, UUID)
-NAMED(nvmlDeviceGetSerial, "1650123456789")
 NAMED(nvmlDeviceGetBoardPartNumber, "900-00000-0000-000")
-NAMED(nvmlDeviceGetVbiosVersion, "96.00.00.00.01")
-REFUSES(nvmlDeviceGetInforomImageVersion, NO_PERMISSION)
+REFUSES(nvmlDeviceGetVbiosVersion, NO_PERMISSION)
 SAYS(nvmlDeviceGetArchitecture, 9)
 SAYS(nvmlDeviceGetBrand, 14)
 PAIR(nvmlDeviceGetCudaComputeCapability, 9, 0)
 SAYS(nvmlDeviceGetNumGpuCores, 16896)
 SAYS(nvmlDeviceGetMemoryBusWidth, 6144)
-SAYS(nvmlDeviceGetMinorNumber, 3)
-SAYS(nvmlDeviceGetBoardId, 0x1700)
 PAIR(nvmlDeviceGetMigMode, 0, 0)
 REFUSES(nvmlDeviceGetAttributes_v2, NOT_SUPPORTED)
 SAYS(nvmlDeviceGetEnforcedPowerLimit, 700000)
-SAYS(nvmlDeviceGetPowerManagementLimit, 700000)
 SAYS(nvmlDeviceGetPowerManagementDefaultLimit, 700000)
-PAIR(nvmlDeviceGetPowerManagementLimitConstraints, 200000, 700000)
 CLOCK(nvmlDeviceGetMaxClockInfo, 1980, 3201)
-REFUSES(nvmlDeviceGetApplicationsClock, NOT_SUPPORTED)
-REFUSES(nvmlDeviceGetAutoBoostedClocksEnabled, NOT_SUPPORTED)
-REFUSES(nvmlDeviceGetClockOffsets, NOT_SUPPORTED) /* the binding drops this code */
 PAIR(nvmlDeviceGetEccMode, 1, 1)
 SAYS(nvmlDeviceGetPersistenceMode, 1)
-SAYS(nvmlDeviceGetComputeMode, 0)
-SAYS(nvmlDeviceGetMaxPcieLinkGeneration, 5)
-SAYS(nvmlDeviceGetMaxPcieLinkWidth, 16)
-SAYS(nvmlDeviceGetCurrPcieLinkGeneration, 5)
-SAYS(nvmlDeviceGetPcieReplayCounter, 0)
-SAYS(nvmlDeviceGetPerformanceState, 0)
 int nvmlDeviceGetVirtualizationMode(void *d, uint *to) { return number(to, 0); }
-int nvmlDeviceGetNvLinkState(void *d, uint link, uint *to) { return link < 18 ? number(to, 1) : INVALID; }
-int nvmlDeviceGetRemappedRows(void *d, uint *a, uint *b, uint *c, uint *e) { *a = *b = *c = *e = 0; return OK; }
 
 struct memory { ull total, free, used; };
 int nvmlDeviceGetMemoryInfo(void *d, struct memory *to) {
   to->total = 150ull << 30, to->used = setting("FAKE_NVML_USED", 600ull << 20), to->free = to->total - to->used;
   return OK;
 }
-struct memory2 { uint version; ull total, reserved, free, used; };
-int nvmlDeviceGetMemoryInfo_v2(void *d, struct memory2 *to) {
-  if (to->version != 0x02000028) return 25;
-  to->total = 150ull << 30, to->reserved = 500ull << 20;
-  return OK;
-}
-struct pci { char legacy[16]; uint domain, bus, device, id, subsystem; char bus_id[32]; };
-int nvmlDeviceGetPciInfo_v3(void *d, struct pci *to) { return text(to->bus_id, 32, "00000000:1B:00.0"); }
 
 int nvmlDeviceGetClockInfo(void *d, uint kind, uint *to) {
   return number(to, kind == 2 ? 3201 : 1500 + now_ms() / 10 % 400);
 }
 int nvmlDeviceGetTemperature(void *d, uint sensor, uint *to) { return number(to, 41); }
-struct temperature { uint version, sensor; int value; };
-int nvmlDeviceGetTemperatureV(void *d, struct temperature *to) { to->value = 41; return OK; }
 int nvmlDeviceGetPowerUsage(void *d, uint *to) { return number(to, 300000 + now_ms() % 1000 * 100); }
 int nvmlDeviceGetTotalEnergyConsumption(void *d, ull *to) { *to = 350 * now_ms(); return OK; }
 /* not known by its newer name: a driver before 535 */
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *d, ull *to) { *to = setting("FAKE_NVML_REASONS", 4); return OK; }
-struct rates { uint gpu, memory; };
-int nvmlDeviceGetUtilizationRates(void *d, struct rates *to) { to->gpu = 7, to->memory = 2; return OK; }
 struct violation { ull reference, time; };
 int nvmlDeviceGetViolationStatus(void *d, uint policy, struct violation *to) {
   to->reference = now_ms() * 1000, to->time = policy ? 0 : now_ms() * 1000;
@@ -125,12 +96,4 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, uint *count, char *to) {
   *count = there;
   if (room >= there && to) memset(to, 0, there * 24);
   return !there || (to && room >= there) ? OK : SMALL;
-}
-struct field { uint id, scope; long long at, latency; uint type, code; ull value; };
-int nvmlDeviceGetFieldValues(void *d, int count, struct field *to) {
-  for (int n = 0; n < count; n++) {
-    to[n].type = 1, to[n].value = 345000;
-    to[n].code = to[n].id == 186 ? OK : NOT_SUPPORTED;
-  }
-  return OK;
 }
