@@ -28,7 +28,8 @@ _STATUS = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "absent",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "absent",
 }
-# Equal hashes mean the same physical GPU. A UUID has 122 random bits and cannot be guessed.
+# Equal hashes mean the same physical GPU. A UUID has 122 random bits and cannot be guessed. Shorter identities are
+# hashed with another one that they belong to, so that they cannot be guessed either.
 _IDENTITY_SALT = "repro/gpu/1"
 
 Class = Literal["I", "H", "C", "D", "V"]
@@ -84,6 +85,7 @@ def why(error: BaseException) -> str:
     return f"failed: {type(error).__name__}: {error}"
 
 
-def hashed(identity: str) -> str:
-    """Return a salted hash of an identity, 12 hexadecimal digits."""
-    return hashlib.sha256(f"{_IDENTITY_SALT}|{identity}".encode()).hexdigest()[:12]
+def hashed(identity: str, of: str = "") -> str:
+    """Return a salted hash of an identity, 12 hexadecimal digits. of: what a short identity belongs to."""
+    text = "|".join((_IDENTITY_SALT, *([of] if of else []), identity))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
