@@ -28,12 +28,13 @@ DOCKER_BUILD_FLAGS ?=
 # Where the tarball of the Claude Code CLI can be had, whose hash is pinned: asked of npm where that agent is to work.
 CLAUDE_CODE ?= $(if $(filter claude-code,$(AGENT)),$(shell npm view "$$($(PYTHON) requirements/install_claude_code.py)" \
   dist.tarball 2>/dev/null))
+COMMA := ,
 VENV := .venv
 PY := $(VENV)/bin/python
 REPRO := $(VENV)/bin/repro
 # auto: docker where an engine answers, else local
 CHOSEN := $(if $(filter auto,$(ENGINE)),$(shell docker version >/dev/null 2>&1 && echo docker || echo local),$(ENGINE))
-COMMON = --engine $(ENGINE) $(if $(ADDRESS),--address $(ADDRESS)) $(if $(MIXED),--mixed) --gpus $(GPUS) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
+COMMON = --engine $(ENGINE)$(if $(ADDRESS),:$(ADDRESS)) --gpus $(GPUS)$(if $(MIXED),$(COMMA)mixed) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
 NARROW = $(foreach p,$(PROBLEMS),--problem $(p))
 # Solutions that exist already take the place of an agent: SOLUTIONS='baseline=DIR with_kb=DIR2'.
 STUDY = $(COMMON) $(NARROW) $(if $(SOLUTIONS),$(foreach s,$(SOLUTIONS),--solutions $(s)) $(ARGS),$(AT_WORK))

@@ -87,7 +87,7 @@ def run(case: Case, args: argparse.Namespace) -> str:
     inbox, timer = folder / "inbox", None
     if case.design is not None:
         inbox.mkdir(exist_ok=True)
-        command += ["--proposer", "search,inbox", "--inbox", str(inbox)]
+        command += ["--proposer", f"search,inbox={inbox}"]
         timer = threading.Timer(60 * args.minutes * DESIGNED, shutil.copy, (case.design, inbox / LABEL))
         timer.start()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -90,7 +90,7 @@ class Study:
             if self._reserved == 0 or self.stopping.is_set():
                 error = PrerequisiteError(
                     f"the run's budget is spent: {self.spent_usd:.2f} of {whole:.2f} USD",
-                    f"a sitting may cost {each:.2f} USD", "Repeat with --resume and a larger --budget-run-usd.",
+                    f"a sitting may cost {each:.2f} USD", "Repeat with --resume and a larger --budget run_usd=N.",
                 )  # fmt: skip
                 self.fail(unit, "unmet", str(error))
                 raise error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
@@ -18,9 +20,11 @@ from repro.runs.progress import Progress
 
 # Field of Options -> the option that sets it. Its help is the field's description, its default the field's.
 _FLAGS = {
-    "trust": "--trust", "timeout_s": "--timeout-s", "compile_timeout_s": "--compile-timeout-s",
-    "timing_budget_s": "--budget-s", "strict_nonfinite": "--strict-nonfinite", "parity": "--parity",
+    "trust": "--trust", "timeout_s": "--timeout-s", "strict_nonfinite": "--strict-nonfinite", "parity": "--parity",
 }  # fmt: skip
+_TIMING = "timing_s"
+# A word of `--gpus`.
+_MIXED = "mixed"
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -62,29 +66,55 @@ def problem_option(parser: argparse.ArgumentParser) -> None:
 def place(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that choose an engine and its device."""
     parser.add_argument(
-        "--engine", choices=names(), default="auto",
-        help="where jobs run; auto: docker where an engine answers, else local",
+        "--engine", type=_engine, default="auto", metavar="E",
+        help=f"where jobs run: {', '.join(names())}; auto: docker where an engine answers, else local; ray:HOST:PORT "
+        "names a cluster, ray:local one of this machine alone (default: auto)",
     )  # fmt: skip
     parser.add_argument(
         "--gpus", default="all",
-        help="all, none, or indices or UUIDs separated by commas; with --engine ray: all, none or part of a GPU's name",
-    )  # fmt: skip
-    parser.add_argument(
-        "--address", default="", metavar="A",
-        help="with --engine ray: auto (the cluster of this machine), HOST:PORT, or local (default: auto)",
+        help="all, none, or indices or UUIDs separated by commas; with --engine ray: all, none or part of a GPU's "
+        "name. `mixed` among them allows times on GPUs of different kinds; tables are then grouped by kind",
     )  # fmt: skip
     parser.add_argument(
         "--device", choices=("auto", "cuda", "cpu"), default="auto", help="auto: a GPU where there is one, else the CPU"
     )
 
 
-def measuring(parser: argparse.ArgumentParser, *, timed: bool = True) -> None:
-    """Add the arguments of a verb that measures. timed: it measures times."""
+def _engine(text: str) -> str:
+    name = text.partition(":")[0]
+    if name not in names() or (name != text and name != "ray"):
+        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(names())}, ray:ADDRESS)")
+    return text
+
+
+def gpus(args: argparse.Namespace) -> str:
+    """Return the GPUs of a command line, without the word `mixed`."""
+    return ",".join(word for word in args.gpus.split(",") if word != _MIXED) or "all"
+
+
+def budget_option(parser: argparse.ArgumentParser, known: Mapping[str, tuple[str, type]]) -> None:
+    """Add --budget, whose value is a list of (name, number). known: name -> (its help, the type of its number)."""
+
+    def bound(text: str) -> tuple[str, float]:
+        name, _, number = text.partition("=")
+        if name not in known:
+            raise UsageError(f"no budget {name!r}", f"there are {', '.join(known)}", "Give --budget NAME=NUMBER.")
+        try:
+            value: float = known[name][1](number)
+        except ValueError:
+            value = math.nan
+        if not 0 <= value < math.inf:
+            raise UsageError(f"--budget {text} is not a limit", "it must be a positive number, or 0 for no limit")
+        return name, value
+
+    meanings = "; ".join(f"{name}: {meaning}" for name, (meaning, _) in known.items())
+    parser.add_argument("--budget", type=bound, action="append", default=[], metavar="NAME=N",
+                        help=f"a bound (repeatable). {meanings}")  # fmt: skip
+
+
+def measuring(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of a verb that measures."""
     place(parser)
-    if timed:
-        parser.add_argument(
-            "--mixed", action="store_true", help="time on GPUs of different kinds too; tables are then grouped by kind"
-        )
     parser.add_argument(
         "--size", choices=("auto", "full", "smoke"), default="auto",
         help="full: the published shapes; smoke: small ones; auto: full on a GPU, else smoke",
@@ -93,12 +123,19 @@ def measuring(parser: argparse.ArgumentParser, *, timed: bool = True) -> None:
     parser.add_argument("--resume", action="store_true", help="continue the newest unfinished bundle of the same plan")
 
 
-def judging(parser: argparse.ArgumentParser, *, usual: Options | None = None, parity: bool = False) -> None:
+def judging(
+    parser: argparse.ArgumentParser, *, usual: Options | None = None, parity: bool = False,
+    budgets: Mapping[str, tuple[str, type]] | None = None,
+) -> None:  # fmt: skip
     """Add the judge's options, as their record describes them.
 
-    usual: their defaults. parity: whether the published protocol can be asked for.
+    usual: their defaults. parity: whether the published protocol can be asked for. budgets: further ones, as
+    `budget_option` takes them.
     """
     usual = usual or Options()
+    timing_s = f"{Options.model_fields['timing_budget_s'].description} (default: {usual.timing_budget_s:g})"
+    budget_option(parser, {_TIMING: (timing_s, float), **(budgets or {})})
+    parser.set_defaults(compile_timeout_s=usual.compile_timeout_s, timing_budget_s=usual.timing_budget_s)
     json_option(parser, "write the results")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument(
@@ -121,31 +158,38 @@ def judging(parser: argparse.ArgumentParser, *, usual: Options | None = None, pa
 def options(args: argparse.Namespace) -> Options:
     """Return the judge's options of a command line. Raises UsageError."""
     given = {name: value for name, value in vars(args).items() if name in Options.model_fields and name != "device"}
+    given["timing_budget_s"] = dict(args.budget).get(_TIMING, args.timing_budget_s)
     try:
         return Options(**given)
     except ValidationError as error:
         wrong = error.errors()[0]
-        flag = _FLAGS.get(str(wrong["loc"][0]), wrong["loc"][0])
+        flag = _FLAGS.get(str(wrong["loc"][0]), f"--budget {_TIMING}")
         raise UsageError(f"{flag} must be a positive number of seconds", f"it is {wrong['input']}") from error
 
 
 def engine_of(args: argparse.Namespace, progress: Progress) -> Engine:
     """Return the engine. Raises PrerequisiteError."""
-    return choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
+    return choose(args.engine, gpus=gpus(args), device=args.device, say=progress.say)
 
 
-def run_of(args: argparse.Namespace, progress: Progress, judging: Options | None = None) -> Run:
-    """Return what a command line says of a run. judging: how solutions are judged. Raises PrerequisiteError."""
-    engine, size = engine_and_size(args, progress)
+def run_of(args: argparse.Namespace, progress: Progress, judging: Options | None = None, *, timed: bool = True) -> Run:
+    """Return what a command line says of a run. judging: how solutions are judged. timed: as in `engine_and_size`.
+
+    Raises PrerequisiteError.
+    """
+    engine, size = engine_and_size(args, progress, timed=timed)
     return Run(engine, args.results, progress, judging or Options(), size, args.resume, getattr(args, "jobs", None))
 
 
-def engine_and_size(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
-    """Return the engine, and the size that its device implies. Raises PrerequisiteError."""
+def engine_and_size(args: argparse.Namespace, progress: Progress, *, timed: bool = True) -> tuple[Engine, str]:
+    """Return the engine, and the size that its device implies. Raises PrerequisiteError.
+
+    timed: whether the verb compares times, so that GPUs must be of one kind unless `mixed` is among --gpus.
+    """
     engine = engine_of(args, progress)
-    if "mixed" in args and not args.mixed and getattr(args, "timing", True):
+    if timed and _MIXED not in args.gpus.split(",") and getattr(args, "timing", True):
         neither = " --no-timing needs neither." if "timing" in args else ""
-        require_alike(engine, f", or add --mixed: rows are then grouped by GPU.{neither}")
+        require_alike(engine, f", or add `mixed` to it: rows are then grouped by GPU.{neither}")
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
     if engine.device == "cpu" and size == "full":
         progress.say("full shapes on the CPU: one problem may take hours; --size smoke takes small ones")

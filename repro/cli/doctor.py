@@ -32,7 +32,8 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     screen = Screen.of(args)
     if args.clean:
         return _clean(screen)
-    report = doctor.examine(doctor.Setting(args.engine, args.device, args.gpus, args.results))
+    engine = args.engine.partition(":")[0]
+    report = doctor.examine(doctor.Setting(engine, args.device, arguments.gpus(args), args.results))
     if args.json or screen.verbose:
         held = any(check["check"] == "lease" and check["status"] == "warn" for check in report["checks"])
         busy = {"fingerprint": None, "why": "another run holds the GPU"}  # a job would wait for its end

@@ -12,7 +12,7 @@ TEXT = "measure what judging needs: checksums, error bounds, limits, margins"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    arguments.measuring(parser, timed=False)
+    arguments.measuring(parser)
     arguments.problem_option(parser)
 
 
@@ -20,5 +20,5 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     """Measure the fixtures of all suites, or of the problems asked for."""
     from repro.runs import fixtures
 
-    run = arguments.run_of(args, progress)
+    run = arguments.run_of(args, progress, timed=False)
     return output.conclude(args, fixtures.measure(run, fixtures.chosen(args.problem, run.size)))

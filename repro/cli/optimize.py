@@ -42,32 +42,24 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="dtype of model and inputs (default: bfloat16 for a kernel_function, float32 for a ModelNew)",
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=8, help="most rounds")
-    parser.add_argument("--beam", type=int, default=2, help="programs that are expanded in a round")
-    parser.add_argument(
-        "--screen", type=int, default=None,
-        help="candidates that are judged quickly in a round (default: 40, on the CPU 6)",
-    )  # fmt: skip
-    parser.add_argument("--finalists", type=int, default=4, help="candidates that are judged in full in a round")
     parser.add_argument("--minutes", type=float, default=10.0, help="start no round after this many minutes")
     parser.add_argument(
-        "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(_PROPOSERS)}"
+        "--proposer",
+        default="search",
+        metavar="P,P",
+        help="where candidates come from: search, model, or inbox=DIR, a folder in which they appear",
     )
-    parser.add_argument("--inbox", type=Path, metavar="DIR", help="the folder in which candidates of `inbox` appear")
     model = parser.add_argument_group("with a model: --proposer model")
     model.add_argument("--model", default="", help="the model, or PROVIDER/MODEL for any provider of Inspect "
                        f"(default: {config.API_MODEL}, on Bedrock its own)")  # fmt: skip
     model.add_argument(
         "--upstream", default="anthropic", metavar="U", help="anthropic, bedrock, or replay:PATH, a script of replies"
     )
-    model.add_argument("--usd", type=float, default=None, help="most money, by the price table")
+    arguments.budget_option(parser, {"usd": ("most money of a model, by the price table", float)})
     parser.add_argument("--seed", type=int, default=0, help="seed of the search")
     parser.add_argument("--replay", type=Path, metavar="RUN",
                         help="repeat the decisions of a run's folder or archive, without judging anything")  # fmt: skip
     parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as in `repro evaluate`")
-    parser.add_argument(
-        "--compare", type=Path, metavar="DIR",
-        help="put the rounds of a folder in the published layout beside those of this run",
-    )  # fmt: skip
     parser.add_argument(
         "-o",
         "--output",
@@ -76,7 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="write the tree of candidates: .html is a page, .svg its figure",
     )
     arguments.json_option(parser, "write every program with its verdict")
-    arguments.measuring(parser, timed=False)
+    arguments.measuring(parser)
 
 
 def run(args: argparse.Namespace, progress: Progress) -> int:
@@ -91,28 +83,25 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
         with runner.unpacked(args.replay, args.problem) as run:
             return _replay(args, run, progress)
     _check(args)
-    names = tuple(args.proposer.split(","))
-    if "inbox" in names and not args.inbox.is_dir():
-        raise UsageError(f"no such folder: {args.inbox}", "--inbox names the folder in which candidates appear")
+    names, inbox = _proposers(args)
     model = _model(args) if set(names) & set(_MODELS) else ""
     kernel = runner.read_kernel(args.kernel or runner.shipped_kernel(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
-    engine, size = arguments.engine_and_size(args, progress)
+    engine, size = arguments.engine_and_size(args, progress, timed=False)
     require_alike(engine, ": a search compares all times with each other.")
     problem = _problem(args.problem, size, dtype)
     if args.dtype not in (None, problem.dtype):
         raise UsageError(f"{args.problem} is {problem.dtype}, --dtype says {args.dtype}", "", "Leave out one of them.")
-    screen = args.screen or runner.SCREEN[engine.device]
     options = Options(
         problem.key if not args.problem.endswith(".py") else args.problem, size, problem.dtype, engine.device,
-        sha256(kernel.source.decode()), names, rounds=args.rounds, beam=args.beam, screen=screen,
-        finalists=args.finalists, minutes=args.minutes, seed=args.seed, model=model, usd=args.usd,
+        sha256(kernel.source.decode()), names, rounds=args.rounds, screen=runner.SCREEN[engine.device],
+        minutes=args.minutes, seed=args.seed, model=model, usd=dict(args.budget).get("usd"),
     )  # fmt: skip
     board = Board(console=progress.console)
     with board.live():
         finished = runner.optimize(
             problem, kernel, options,
-            lambda folder: [_proposer(name, args, problem, model, folder) for name in names],
+            lambda folder: [_proposer(name, inbox, args, problem, model, folder) for name in names],
             args.results, engine, board, resume=args.resume, trust=args.trust,
         )  # fmt: skip
     return _conclude(finished, args)
@@ -150,8 +139,6 @@ def _outputs(args: argparse.Namespace) -> None:
             folder = next(each for each in file.absolute().parents if each.exists())
             if file.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
                 raise UsageError(f"cannot write {file}", "it is a folder" if file.is_dir() else f"not below {folder}")
-    if args.compare is not None and not args.compare.is_dir():
-        raise UsageError(f"no such folder: {args.compare}", "--compare names one in the published layout")
     if args.output is not None and args.output.suffix not in (".html", ".svg"):
         raise UsageError(f"--output {args.output}", "it is neither .html nor .svg")
 
@@ -160,16 +147,23 @@ def _check(args: argparse.Namespace) -> None:
     """Raises UsageError for wrong use, before any line on an engine."""
     if args.problem is None:
         raise UsageError("no problem", "", "Name a shipped id or a KernelBench file, or --replay DIR.")
-    for name in ("rounds", "beam", "finalists"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"--{name} must be at least 1")
-    if not args.minutes > 0 or (args.screen is not None and args.screen < 1):
-        raise UsageError("--minutes must be positive, and --screen at least 1")
-    for name in args.proposer.split(","):
+    if args.rounds < 1 or not args.minutes > 0:
+        raise UsageError("--rounds must be at least 1, and --minutes positive")
+
+
+def _proposers(args: argparse.Namespace) -> tuple[tuple[str, ...], Path]:
+    """Return the names of the proposers, and the folder of `inbox`. Raises UsageError."""
+    folders = {}
+    for word in args.proposer.split(","):
+        name, _, folder = word.partition("=")
         if name not in _PROPOSERS:
             raise UsageError(f"no proposer {name!r}", f"there are {', '.join(_PROPOSERS)}")
-    if ("inbox" in args.proposer.split(",")) != (args.inbox is not None):
-        raise UsageError("the proposer inbox and --inbox DIR need each other")
+        if bool(folder) != (name == "inbox"):
+            raise UsageError(f"--proposer {word}", "inbox names a folder, and no other does", "Write inbox=DIR.")
+        if folder and not Path(folder).is_dir():
+            raise UsageError(f"no such folder: {folder}", "inbox=DIR names the folder in which candidates appear")
+        folders[name] = Path(folder)
+    return tuple(folders), folders.get("inbox", Path())
 
 
 def _model(args: argparse.Namespace) -> str:
@@ -184,7 +178,7 @@ def _model(args: argparse.Namespace) -> str:
     return str(args.model) or config.model(bedrock=kind == "bedrock")
 
 
-def _proposer(name: str, args: argparse.Namespace, problem: Problem, model: str, folder: Path) -> Proposer:
+def _proposer(name: str, inbox: Path, args: argparse.Namespace, problem: Problem, model: str, folder: Path) -> Proposer:
     from repro.optimize.proposers.inbox import Inbox
     from repro.optimize.proposers.search import Search
 
@@ -192,8 +186,8 @@ def _proposer(name: str, args: argparse.Namespace, problem: Problem, model: str,
         from repro.optimize.calls import Calls, Upstream
         from repro.optimize.proposers.model import Model
 
-        return Model(problem, Calls(folder, model, Upstream.of(args.upstream), args.usd), name)
-    return Inbox(args.inbox) if name == "inbox" else Search()
+        return Model(problem, Calls(folder, model, Upstream.of(args.upstream), dict(args.budget).get("usd")), name)
+    return Inbox(inbox) if name == "inbox" else Search()
 
 
 def _problem(spec: str, size: str, dtype: str) -> Problem:
@@ -214,8 +208,6 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         from repro.report import search
 
         output.write_text(args.output, search.drawn(finished, args.output.suffix))
-    if args.compare is not None:
-        _beside(screen, finished, args.compare)
     screen.last(_ending(finished) + stamp, finished.stopped, shortest(finished.exported or finished.folder))
     return 0 if state.programs[state.best].correct else 1
 
@@ -274,17 +266,3 @@ def _ending(finished: Finished) -> str:
 
 def _number(value: float | None) -> str:
     return f"{value:.4g}" if value else ""
-
-
-def _beside(screen: Screen, finished: Finished, root: Path) -> None:
-    """Print the rounds of a published folder beside this run's. Their times are the folder's own, not measured here."""
-    from repro.optimize import export
-
-    theirs = export.compare(root)
-    own = export.running_best(finished.state)
-    columns = (Column("round", whole=True), Column("published ms", whole=True), Column("published best", whole=True),
-               Column("our best ms", whole=True))  # fmt: skip
-
-    rows = [[str(n), *map(_number, theirs.get(n, (None, None))), _number(own.get(n))] for n in sorted({*theirs, *own})]
-    screen.table(columns, rows)
-    screen.line(f"published: times that {root.name} states, of its own machine and protocol")

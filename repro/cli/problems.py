@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="measure which problems of a suite (default: kernelbench) cannot tell a cheat from an honest kernel",
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="with --audit: write the table as markdown")
-    arguments.measuring(parser, timed=False)
+    arguments.measuring(parser)
     arguments.problem_option(parser)
     arguments.json_option(parser, "with --audit: write the table")
 
@@ -104,7 +104,7 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
     suite = args.suite or catalogue.KERNELBENCH
     if suite == catalogue.KERNELBENCH:
         sources.check(sources.named(suite))
-    bundle = fixtures.audit(arguments.run_of(args, progress), suite, args.problem)
+    bundle = fixtures.audit(arguments.run_of(args, progress, timed=False), suite, args.problem)
     entries = audit.rows(bundle)
     if args.output is not None:
         output.write_text(args.output, audit.markdown(bundle, entries))

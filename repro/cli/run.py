@@ -6,7 +6,7 @@ import argparse
 import itertools
 
 from repro.bundle.write import Bundle
-from repro.cli import arguments, fixtures, output
+from repro.cli import arguments, output
 from repro.errors import UsageError
 from repro.runs.progress import Progress
 
@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     arguments.measuring(parser)
     arguments.problem_option(parser)
-    arguments.judging(parser)
+    arguments.judging(parser, budgets=options.BUDGETS)
     options.add(parser)
 
 
@@ -29,15 +29,9 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
     if args.repeats < 1:
         raise UsageError("--repeats must be at least 1")
-    goes_on = args.baseline or args.with_kb or args.solutions or not args.generate
-    if goes_on:  # else it ends with the fixtures, which need no key
-        options.foresee(args)
+    options.foresee(args)
     if args.check:
         return 0
-    if args.generate:
-        code = fixtures.run(args, progress)
-        if code or not goes_on:
-            return code
     bundle = _measured(args, progress)
     rows = bundle.records().values()
     judged = [row.judged.results for row in rows if row.judged and not (row.control or row.torch_control)]

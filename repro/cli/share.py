@@ -25,11 +25,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hide", action="append", default=[], metavar="NAME", help="replace this name too (repeatable)"
     )
-    parser.add_argument("--no-texts", action="store_true", help="keep the hashes of what was judged, not its text")
     parser.add_argument(
-        "--brief", action="store_true",
-        help="leave out the report, telemetry, host's clocks and self-test samples; of fixtures keep what "
-        "`repro problems --audit` shows",
+        "--without", action="append", choices=("texts", "details"), default=[],
+        help="texts: keep the hashes of what was judged, not its text. details: leave out the report, telemetry, "
+        "host's clocks and self-test samples; of fixtures keep what `repro problems --audit` shows (repeatable)",
     )  # fmt: skip
     arguments.json_option(parser, "write a record of each copy")
 
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 def _pack(args: argparse.Namespace) -> int:
     from repro.bundle import share
 
-    for option, given in (("--hide", args.hide), ("--no-texts", args.no_texts), ("--brief", args.brief)):
+    for option, given in (("--hide", args.hide), ("--without", args.without)):
         if given:
             raise UsageError(f"{option} does not go with --pack", "packing changes nothing", "Share it, then pack it.")
     packed = share.pack(args.bundle, args.output)
@@ -57,7 +56,8 @@ def _pack(args: argparse.Namespace) -> int:
 def _share(args: argparse.Namespace) -> int:
     from repro.bundle import share
 
-    copies = share.share(args.bundle, args.output, hide=args.hide, texts=not args.no_texts, brief=args.brief)
+    copies = share.share(args.bundle, args.output, hide=args.hide, texts="texts" not in args.without,
+                         brief="details" in args.without)  # fmt: skip
     screen = Screen.of(args)
     for copy in copies:
         counts = ", ".join(f"{n} {kind}" for kind, n in copy.shared.identities.items()) or "none"

@@ -241,7 +241,7 @@ def _connect(address: str) -> None:
         reason = str(error).strip().split("\n")[0]
         raise PrerequisiteError(
             f"no Ray cluster at {address}", reason,
-            "Start one with `ray start --head`, or use --address local. See docs/scale.md.",
+            "Start one with `ray start --head`, or use --engine ray:local. See docs/scale.md.",
         ) from None  # fmt: skip
     atexit.register(ray.shutdown)
 

@@ -30,18 +30,20 @@ def names() -> tuple[str, ...]:
     return ("auto", *FACTORIES)
 
 
-def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None], address: str = "") -> Engine:
+def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> Engine:
     """Return the engine called `name`; `auto` takes docker if an engine answers and has the image, else local.
 
-    gpus: all, none, or indices or UUIDs separated by commas. device: auto, cuda or cpu. say: prints a notice. address:
-    of the Ray cluster. Raises UsageError for an unknown name, PrerequisiteError if the engine cannot run here.
+    name: `ray` may be followed by the address of its cluster, `ray:HOST:PORT` or `ray:local`. gpus: all, none, or
+    indices or UUIDs separated by commas. device: auto, cuda or cpu. say: prints a notice. Raises UsageError for an
+    unknown name, PrerequisiteError if the engine cannot run here.
     """
+    name, _, address = name.partition(":")
     if name not in names():
         raise UsageError(f"no engine {name!r}", f"there are {', '.join(names())}")
     if name == "ray":
         return _ray(gpus=gpus, device=device, address=address or "auto", say=say)
     if address:
-        raise UsageError(f"--address goes with --engine ray, not {name}")
+        raise UsageError(f"--engine {name} takes no address", "ray alone has one")
     if name != "auto":
         return FACTORIES[name](gpus=gpus, device=device)
     try:

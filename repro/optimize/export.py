@@ -7,11 +7,8 @@ exported. The shipped kernel is the accepted best.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
-from repro.artifacts import layout
 from repro.artifacts.layout import KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE
-from repro.errors import UsageError
 from repro.optimize import calls
 from repro.optimize.state import INPUT, Program, State
 from repro.records.base import Record
@@ -116,25 +113,6 @@ def _metrics(totals: Counters) -> dict[str, float]:
     from repro.judge.timing.counters import METRICS
 
     return {METRICS[name][0]: value for name, value in totals.items() if name in METRICS and value is not None}
-
-
-class PublishedRound(NamedTuple):
-    """A round's own time, ms, and the best so far."""
-
-    time_ms: float
-    running_best_ms: float
-
-
-def compare(root: Path) -> dict[int, PublishedRound]:
-    """Return the rounds of a folder in the published layout. Raises UsageError if it is no folder with rounds."""
-    from repro.artifacts import trace
-
-    artifact = layout.Artifact(root)
-    own = trace.times(artifact)
-    if not own:
-        raise UsageError(f"{root} holds no rounds", "there is no optimization_trace with times in it")
-    best = trace.running_best(own)
-    return {n: PublishedRound(own[n], best[n]) for n in sorted(own)}
 
 
 def running_best(state: State) -> dict[int, float]:

@@ -31,8 +31,6 @@ class AgentConfig(Record):
     kb: str = Field(description="The knowledge base of the arm with_kb.")
     mode: str = Field(description="`problem`: one sitting a problem; `suite`: all problems in one sitting.")
     repeats: int = Field(ge=1, description="How often each problem and arm is run.")
-    order: str = Field(description="`abba` or `random`: the order in which arms start.")
-    seed: int = Field(description="Seed of a random order.")
     upstream: str = Field(description="Where requests go: `anthropic`, `bedrock` or `replay`.")
     region: str = Field(description="Region of Bedrock.")
     budgets: dict[str, Amount | None] = Field(description="Bounds of one sitting; null is no limit.")

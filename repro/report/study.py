@@ -244,8 +244,8 @@ def _of_agent(study: Study, design: AgentConfig) -> list[str]:
     bounds = (f"{name} {'none' if value is None else f'{value:g}'}" for name, value in design.budgets.items())
     lines = [
         f"Agent {design.agent}, model {design.model}, arms {', '.join(design.arms)}, mode {design.mode}, "
-        f"{elements.count(design.repeats, 'repeat')}, order {design.order} (seed {design.seed}; mean place of "
-        f"each arm from 0 to 1: {places}).",
+        f"{elements.count(design.repeats, 'repeat')}, order abba (mean place of each arm from 0 to 1: "
+        f"{places}).",
         f"Budgets of one cell: {', '.join(bounds)}.",
     ]
     if study.unfinished:

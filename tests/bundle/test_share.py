@@ -179,7 +179,7 @@ def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_
 
 def test_a_copy_without_texts_keeps_their_hashes(talkative: Path, tool: Tool) -> None:
     before = states(tool, talkative)
-    assert tool.within("share", talkative, "-o", "public", "--no-texts").code == 0
+    assert tool.within("share", talkative, "-o", "public", "--without", "texts").code == 0
     (copy,) = (tool.folder / "public").iterdir()
     assert not (copy / "inputs").exists() and states(tool, copy) == before | {"claims": "skipped"}
     given = [each for row in rows(copy).values() for each in row["inputs"]]
@@ -188,7 +188,7 @@ def test_a_copy_without_texts_keeps_their_hashes(talkative: Path, tool: Tool) ->
 
 def test_a_brief_copy_of_fixtures_has_the_same_audit_in_a_third_of_the_bytes(tool: Tool) -> None:
     whole = config.ARTIFACTS_DIR / "results" / "h200-pinned" / "20261123T130219Z-fixtures"
-    assert tool.within("share", whole, "-o", "brief", "--brief", "--no-texts").code == 0
+    assert tool.within("share", whole, "-o", "brief", "--without", "details", "--without", "texts").code == 0
     copy = tool.folder / "brief" / whole.name
     assert verify.verify(copy).state == "ok"
     before = json.dumps([row.to_json() for row in Bundle.open(whole).records().values()])
@@ -198,7 +198,7 @@ def test_a_brief_copy_of_fixtures_has_the_same_audit_in_a_third_of_the_bytes(too
 
 def test_a_brief_copy_has_no_report_and_no_telemetry_and_the_same_verdicts(talkative: Path, tool: Tool) -> None:
     before = states(tool, talkative)
-    assert tool.within("share", talkative, "-o", "brief", "--brief").code == 0
+    assert tool.within("share", talkative, "-o", "brief", "--without", "details").code == 0
     (copy,) = (tool.folder / "brief").iterdir()
     assert not list(copy.glob("report.*")) and not (copy / "telemetry").exists()
     assert states(tool, copy) == before | {"telemetry": "skipped", "claims": "skipped"}

@@ -292,7 +292,7 @@ USAGE: dict[str, tuple[str, tuple[str, ...]]] = {
     "repeats": (f"run --repeats 0 {cpu}", ("--repeats must be at least 1",)),
     "timeout-zero": (f"evaluate L1_36.py --timeout-s 0 {cpu}", ("--timeout-s", "positive")),
     "timeout-nan": (f"evaluate L1_36.py --timeout-s nan {cpu}", ("--timeout-s", "positive")),
-    "budget-infinite": (f"evaluate L1_36.py --budget-s inf {cpu}", ("--budget-s", "positive")),
+    "budget-infinite": (f"evaluate L1_36.py --budget timing_s=inf {cpu}", ("timing_s", "positive")),
     "timeout-word": ("run --timeout-s soon", ("invalid float value",)),
     "unknown-flag": ("run --fast", ("unknown argument --fast", "repro run --help")),
     "mistyped-flag": ("run --probem L1_36", ("unknown argument --probem", "Did you mean --problem?")),
@@ -442,7 +442,7 @@ def test_solutions_named_like_baselines_are_timed_against_the_baselines(judge_to
     """Where --engine auto finds no engine, and says so."""
     names = ("eager_fp32", "baseline")
     put(judge_tool, **dict.fromkeys(names, CONV))
-    flags = ("--problem", "L1_82", "--device", "cpu", "--budget-s", "1", "--strict")
+    flags = ("--problem", "L1_82", "--device", "cpu", "--budget", "timing_s=1", "--strict")
     done = judge_tool("evaluate", *(f"{name}.py" for name in names), *flags, **DEAD_SOCKET)
     assert done.code == 0 and "running without containers" in done.err, done.err
     for name in names:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,8 @@ def test_without_ray_the_engine_says_what_to_install(monkeypatch: pytest.MonkeyP
         PrerequisiteError, match=r"ray is not installed. Run `make setup ENGINE=ray`.*requirements/ray.txt"
     ):
         registry.choose("ray", gpus="all", device="cpu", say=print)
-    with pytest.raises(UsageError, match="--address goes with --engine ray"):
-        registry.choose("local", gpus="none", device="cpu", say=print, address="auto")
+    with pytest.raises(UsageError, match="--engine local takes no address"):
+        registry.choose("local:auto", gpus="none", device="cpu", say=print)
 
 
 def test_owners_of_other_pid_namespaces_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +111,7 @@ def test_owners_of_other_pid_namespaces_are_not_ours(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("line", "refused"),
     [
-        ("run", True), ("run --mixed", False), ("run --no-timing", False), ("claims", True), ("fixtures", False),
+        ("run", True), ("run --gpus mixed", False), ("run --no-timing", False), ("claims", True), ("fixtures", False),
         ("problems --audit", False), ("optimize L1_36", True),
     ],
 )  # fmt: skip
@@ -127,12 +128,13 @@ def test_gpus_of_different_kinds_are_refused_for_times_alone(
 
     monkeypatch.setattr(arguments, "choose", lambda *_, **__: Mixed())
     args = main.parser().parse_args(line.split())
-    how = args.run if args.verb == "optimize" else arguments.engine_and_size
+    timed = args.verb in ("run", "claims", "optimize")
+    how = args.run if args.verb == "optimize" else partial(arguments.engine_and_size, timed=timed)
     progress = Progress(quiet=True)
     if refused:
         with pytest.raises(PrerequisiteError, match=r"1 of NVIDIA H100, 80 GiB, 2 of NVIDIA H200") as told:
             how(args, progress)
-        assert ("--mixed" in told.value.remedy) == ("mixed" in args) and "--gpus" in told.value.remedy
+        assert ("`mixed`" in told.value.remedy) == (args.verb != "optimize") and "--gpus" in told.value.remedy
     else:
         assert how(args, progress)[1] == "full"
 

@@ -93,7 +93,7 @@ def suite(folder: Path, problems: int = SUITE) -> list[object]:
 
 def on(nodes: Nodes) -> tuple[object, ...]:
     """The arguments for a cluster."""
-    return (*RAY, "--address", nodes.address)
+    return ("--engine", f"ray:{nodes.address}", *RAY[2:])
 
 
 def told(bundle: Path) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
     before = lines(bundle)
     assert manifest(bundle)["status"] == "interrupted" and 2 <= len(before) < SUITE
 
-    process = tool.start(*command, *RAY, "--address", "local", "--resume", RAY_INNER="local")
+    process = tool.start(*command, "--engine", "ray:local", *RAY[2:], "--resume", RAY_INNER="local")
     until(lambda: len(lines(bundle)) >= len(before) + 2 or process.poll() is not None, 300)
     process.kill()  # the driver dies; its cluster of this machine too
     tool.finish(process)
@@ -204,7 +204,7 @@ def test_nodes_without_docker_run_jobs_as_processes(tmp_path: Path) -> None:
     """As documented, with nothing that names the nodes' engine, on a cluster of this command."""
     tool = Tool(tmp_path)
     nowhere = f"unix://{tmp_path}/none.sock"
-    done = tool(*suite(tmp_path / "suite", 2), *RAY, "--address", "local", DOCKER_HOST=nowhere)
+    done = tool(*suite(tmp_path / "suite", 2), "--engine", "ray:local", *RAY[2:], DOCKER_HOST=nowhere)
     assert done.code == 0, done.err
     assert manifest(tool.bundles()[0])["engine"]["inner"] == "local"
 

@@ -28,7 +28,7 @@ ORACLE = {"_".join(path.stem.split("_")[:2]): path for path in sorted(config.ORA
 
 @pytest.mark.slow
 def test_a_search_replays_and_exports_what_lint_accepts(judge_tool: Tool) -> None:
-    common = ("--dtype", "float32", "--rounds", 1, "--screen", 3, "--finalists", 1, "--json", "out.json")
+    common = ("--dtype", "float32", "--rounds", 1, "--json", "out.json")
     done = judge_tool("optimize", "L1_36", *CPU, *common)
     assert done.code == 0, done.err
     assert "(not a measurement) · " in done.out.splitlines()[-1]
@@ -92,7 +92,7 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
     for words, what in (
         (("optimize",), "no problem"),
         (("optimize", "L1_36", "--proposer", "oracle"), "no proposer 'oracle'"),
-        (("optimize", "L1_36", "--proposer", "inbox"), "need each other"),
+        (("optimize", "L1_36", "--proposer", "inbox"), "Write inbox=DIR"),
         (("optimize", "L1_36", "--proposer", "anthropic", "--upstream", "oracle"), "no upstream 'oracle'"),
         (("optimize", "L1_36", "--rounds", "0"), "--rounds must be at least 1"),
         (("optimize", "L2_37"), "no input kernel ships"),
@@ -101,7 +101,7 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         (("optimize", "L1_36", "--output", "tree.txt"), "neither .html nor .svg"),
         (("optimize", "L1_36", "--output", "/dev/null/tree.html"), "cannot write"),
         (("optimize", "L1_36", "--json", str(tool.folder)), "it is a folder"),
-        (("optimize", "L1_36", "--compare", "none"), "no such folder"),
+        (("optimize", "L1_36", "--proposer", "inbox=none"), "no such folder"),
         (("optimize", "--replay", str(tool.folder)), "no journal"),
         (("optimize", "--replay", "none.tar.xz"), "no such file"),
         (

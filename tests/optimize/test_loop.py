@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from repro import config
-from repro.artifacts import lint
+from repro.artifacts import layout, lint, trace
 from repro.errors import BundleError, EngineError, UsageError
 from repro.judge.timing import sampling
 from repro.optimize import bench, compiled, export, journal, runner
@@ -278,9 +278,8 @@ def test_the_exported_folder_has_no_error_of_lint(tmp_path: Path) -> None:
     report = lint.lint(root)
     assert report.errors == 0, report.findings
     assert report.artifacts[0].shipped_round is not None
-    rounds = export.compare(root)
-    assert [*rounds] == [1, 2, 3]
-    assert rounds[3].running_best_ms == state.programs[state.best].time_ms
+    best = trace.running_best(trace.times(layout.Artifact(root)))
+    assert [*best] == [1, 2, 3] and best[3] == state.programs[state.best].time_ms
 
 
 def test_without_a_gain_nothing_is_exported(tmp_path: Path) -> None:

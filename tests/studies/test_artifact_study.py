@@ -221,7 +221,7 @@ def test_a_quick_look_is_shorter_and_says_so() -> None:
     found = options("--quick")
     assert found.modes == ("eager", "compile")
     assert found.max_blocks < options().max_blocks and found.timing_budget_s < options().timing_budget_s
-    assert options("--quick", "--budget-s", "0.5").timing_budget_s == 0.5
+    assert options("--quick", "--budget", "timing_s=0.5").timing_budget_s == 0.5
     assert found.passes == () and options().passes == PASSES
 
 

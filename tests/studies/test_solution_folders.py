@@ -128,7 +128,7 @@ WRONG = {
     "a control's name": (["--solutions", "tf32=good"], "the name of a control"),
     "nothing in it": (["--solutions", "a=empty"], "level_1_problem_36_sample_0_kernel.py"),
     "an agent": (["--solutions", "a=good", "--agent", "sdk"], "does not go with --agent"),
-    "arms": (["--solutions", "a=good", "--baseline"], "does not go with --baseline"),
+    "arms": (["--solutions", "a=good", "--arms", "baseline"], "does not go with --arms"),
     "repeats": (["--solutions", "a=good", "--repeats", "3"], "each file of a problem is a repeat"),
     "control": (["--controls", "tf16"], "no control tf16: there are nop, tf32, tf32_compile, or none"),
     "none and one": (["--controls", "none nop"], "no control none, nop"),

@@ -26,7 +26,7 @@ class Inbox:
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise UsageError(f"no such folder: {folder}", "--inbox names the folder in which candidates appear")
+            raise UsageError(f"no such folder: {folder}", "inbox=DIR names the folder in which candidates appear")
         self.folder = folder
 
     def close(self) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from repro.errors import UsageError
 from repro.records.agent import AgentConfig
 
 AGENTS = ("sdk", "claude-code")
 ARMS = ("baseline", "with_kb", "placebo")
 KNOWLEDGE = ("local", "leeroopedia", "placebo")
 MODES = ("problem", "suite")
-ORDERS = ("abba", "random")
 UPSTREAMS = ("anthropic", "bedrock", "replay")
 SUITE = "suite"
 
@@ -85,8 +82,6 @@ class Design:
     kb: str = "local"
     mode: str = "problem"
     repeats: int = 1
-    order: str = "abba"
-    seed: int = 0
     upstream: str = "anthropic"
     region: str = ""
     budgets: Budgets = field(default_factory=Budgets)
@@ -128,28 +123,16 @@ def config(design: Design, order: list[Unit]) -> AgentConfig:
 def units(design: Design, problems: list[str]) -> list[Unit]:
     """Return every session in the order in which they start.
 
-    abba: within a problem the arms alternate, in reversed order from repeat to repeat and from problem to problem, so
-    that each arm comes first equally often. random: the blocks of a problem and repeat are shuffled, and the arms in
-    each; the order is seeded and can be reproduced. In both orders an arm's jobs are spread over the whole study.
-    Raises UsageError.
+    Within a problem the arms alternate, in reversed order from repeat to repeat and from problem to problem, so that
+    each arm comes first equally often and its jobs are spread over the whole study.
     """
-    if design.order not in ORDERS:
-        raise UsageError(f"no order {design.order!r}", f"there are {', '.join(ORDERS)}")
     groups = [(SUITE, tuple(problems))] if design.mode == "suite" else [(each, (each,)) for each in problems]
-    blocks = [(repeat, at) for repeat in range(design.repeats) for at in range(len(groups))]
-    draw = random.Random(design.seed)  # noqa: S311 an order that can be repeated
-    if design.order == "random":
-        draw.shuffle(blocks)
-    found = []
-    for repeat, at in blocks:
-        arms = list(design.arms)
-        if design.order == "random":
-            draw.shuffle(arms)
-        elif (repeat + at) % 2:
-            arms.reverse()
-        name, inside = groups[at]
-        found += [Unit(arm, inside, repeat, name) for arm in arms]
-    return found
+    sittings = []
+    for repeat in range(design.repeats):
+        for at, (name, inside) in enumerate(groups):
+            arms = reversed(design.arms) if (repeat + at) % 2 else design.arms
+            sittings += [Unit(arm, inside, repeat, name) for arm in arms]
+    return sittings
 
 
 def balance(order: list[Unit]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from repro.problems import catalogue
 from repro.studies.agent import controls, design, folder
 from repro.studies.agent import prices as tables
 from repro.studies.agent.agent import Agent
-from repro.studies.agent.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, ORDERS, Budgets, Design, Pace, Unit
+from repro.studies.agent.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, Budgets, Design, Pace, Unit
 from repro.studies.agent.folder import Folder
 
 SHIPPED = ("oracle", "nop")
@@ -25,17 +25,22 @@ NEEDS = {
     "anthropic": ("ANTHROPIC_API_KEY", "the Anthropic API needs a key"),
     "bedrock": ("AWS_BEARER_TOKEN_BEDROCK", "Bedrock needs a token"),
 }
-BUDGETS = {
-    "wall-s": ("seconds", float), "turns": ("replies of the model", int), "usd": ("USD by the price table", float),
-    "tokens": ("tokens without reads from the prompt cache", int), "kb-calls": ("calls of knowledge tools", int),
+_SITTING = {
+    "wall_s": ("seconds", float), "turns": ("replies of the model", int), "usd": ("USD by the price table", float),
+    "tokens": ("tokens without reads from the prompt cache", int), "kb_calls": ("calls of knowledge tools", int),
 }  # fmt: skip
+# What `--budget` bounds: name -> (meaning, type).
+BUDGETS = {
+    name: (f"{unit} of one sitting (default: {getattr(DEFAULTS['problem'], name):g}; in a suite "
+           f"{getattr(DEFAULTS['suite'], name):g}; 0: none)", kind)
+    for name, (unit, kind) in _SITTING.items()
+} | {"run_usd": ("USD of the whole run (default: none)", float)}  # fmt: skip
 
 
 def add(run: argparse.ArgumentParser) -> None:
     """Add the arguments of `repro run`."""
     run.add_argument("--agent", choices=(*SHIPPED, *AGENTS), default=None,
-                     help="what writes the solutions (default: oracle; with --baseline, --with-kb or --bedrock: "
-                          "claude-code)")  # fmt: skip
+                     help="what writes the solutions (default: oracle; with --bedrock: claude-code)")  # fmt: skip
     run.add_argument("--repeats", type=int, default=1, help="how often each problem and arm is run")
     run.add_argument(
         "--solutions", action="append", default=[], metavar="ARM=DIR",
@@ -48,8 +53,6 @@ def add(run: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     study = run.add_argument_group("with an agent (docs/agent-study.md)")
     study.add_argument("--arms", default="", metavar="'A B'", help=f"of {', '.join(ARMS)} (default: baseline with_kb)")
-    study.add_argument("--baseline", action="store_true", help="run the arm baseline (default: both arms)")
-    study.add_argument("--with-kb", action="store_true", help="run the arm with_kb (default: both arms)")
     study.add_argument("--kb", default="local", metavar="KB",
                        help=f"the knowledge base of the arm with_kb: {', '.join(KNOWLEDGE)}, or the address of an MCP "
                        "server (default: local)")  # fmt: skip
@@ -80,51 +83,23 @@ def add(run: argparse.ArgumentParser) -> None:
         "a GPU runs one job",
     )
     study.add_argument(
-        "--order", choices=ORDERS, default="abba", help="the order in which arms start; recorded in the bundle"
-    )
-    study.add_argument("--seed", type=int, default=0, help="seed of --order random")
-    for name, (unit, kind) in BUDGETS.items():
-        told = " / ".join(f"{getattr(DEFAULTS[mode], name.replace('-', '_')):g}" for mode in MODES)
-        study.add_argument(
-            f"--budget-{name}",
-            type=kind,
-            metavar="N",
-            help=f"bound of one sitting, {unit} (default: {told}, a problem / the suite; 0: none)",
-        )
-    study.add_argument(
         "--optimize", action="store_true",
         help="let the agents of every arm use `repro optimize`, the search for a faster kernel (default: none may)",
     )  # fmt: skip
-    study.add_argument("--budget-run-usd", type=float, metavar="N",
-                       help="bound of the whole run, USD (default: none)")  # fmt: skip
-    study.add_argument("--prices", type=Path, metavar="FILE", help="price table (default: the shipped one)")
-    study.add_argument(
-        "--retries",
-        type=int,
-        default=2,
-        help="further attempts after a failure of the infrastructure "
-        "or the provider; a failure of the agent is not tried again",
-    )
     study.add_argument("--check", action="store_true", help="say what is missing and start nothing")
-    study.add_argument(
-        "--generate",
-        action="store_true",
-        help="measure the fixtures first; without --baseline or --with-kb, nothing else",
-    )
 
 
 def agent(args: argparse.Namespace) -> str:
     """Return the agent that writes the solutions."""
-    published = args.baseline or args.with_kb or args.bedrock
-    return str(args.agent or ("claude-code" if published else "oracle"))
+    return str(args.agent or ("claude-code" if args.bedrock else "oracle"))
 
 
 def folders(args: argparse.Namespace) -> list[Folder]:
     """Return the arms whose solutions lie in folders. Raises UsageError."""
     if not args.solutions:
         return []
-    flags = {"--agent": args.agent, "--arms": args.arms, "--baseline": args.baseline, "--with-kb": args.with_kb,
-             "--bedrock": args.bedrock, "--upstream": args.upstream, "--repeats": args.repeats != 1}  # fmt: skip
+    flags = {"--agent": args.agent, "--arms": args.arms, "--bedrock": args.bedrock,
+             "--upstream": args.upstream, "--repeats": args.repeats != 1}  # fmt: skip
     for flag, given in flags.items():
         if given:
             why = "each file of a problem is a repeat" if flag == "--repeats" else "its solutions exist already"
@@ -160,17 +135,17 @@ def chosen_controls(args: argparse.Namespace, device: str, size: str) -> list[Ag
 
 def pace(args: argparse.Namespace) -> Pace:
     """Return how the study is run. Raises UsageError."""
-    if (args.jobs is not None and args.jobs < 1) or args.retries < 0:
-        raise UsageError("--jobs must be at least 1, --retries at least 0")
-    whole = args.budget_run_usd
+    if args.jobs is not None and args.jobs < 1:
+        raise UsageError("--jobs must be at least 1")
+    whole = dict(args.budget).get("run_usd")
     if whole is not None:
         each = budgets(args).usd
-        if each is None or not 0 < each <= whole < float("inf"):
+        if each is None or not 0 < each <= whole:
             raise UsageError(
-                f"--budget-run-usd {whole:g}", f"it must hold the budget of one sitting, {each or 'no limit'} USD",
-                "Set --budget-usd too.",
+                f"--budget run_usd={whole:g}", f"it must hold the budget of one sitting, {each or 'no limit'} USD",
+                "Set --budget usd=N too.",
             )  # fmt: skip
-    return Pace(args.jobs or 1, args.retries, run_usd=whole)
+    return Pace(args.jobs or 1, run_usd=whole)
 
 
 def build(args: argparse.Namespace, size: str) -> Design:
@@ -188,14 +163,12 @@ def build(args: argparse.Namespace, size: str) -> Design:
         kb=args.kb,
         mode=args.mode,
         repeats=args.repeats,
-        order=args.order,
-        seed=args.seed,
         upstream=kind,
         region=config.region() if kind == "bedrock" else "",
         budgets=budgets(args),
         optimize=args.optimize,
     )
-    plan = replace(plan, prices=prices(plan, args.prices))
+    plan = replace(plan, prices=prices(plan))
     if path is not None:
         ids = [problem.id for problem in catalogue.suite("agent", size=size, only=args.problem)]
         found = scripts(path, design.units(plan, ids))
@@ -206,12 +179,7 @@ def build(args: argparse.Namespace, size: str) -> Design:
 
 def arms(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the arms, baseline first. Raises UsageError."""
-    named = args.arms.replace(",", " ").split()
-    if named and (args.baseline or args.with_kb):
-        raise UsageError("--arms and --baseline or --with-kb name arms twice", "", "Use one of them.")
-    if not named:
-        flagged = [arm for arm, given in (("baseline", args.baseline), ("with_kb", args.with_kb)) if given]
-        named = flagged or ["baseline", "with_kb"]
+    named = args.arms.replace(",", " ").split() or ["baseline", "with_kb"]
     unknown = [arm for arm in named if arm not in ARMS]
     if unknown:
         raise UsageError(f"no arm {', '.join(unknown)}", f"there are {', '.join(ARMS)}")
@@ -261,33 +229,26 @@ def foresee(args: argparse.Namespace) -> None:
             )  # fmt: skip
 
 
-def prices(plan: Design, file: Path | None) -> dict[str, object]:
+def prices(plan: Design) -> dict[str, object]:
     """Return the price table with only the row of this study's model.
 
     A model that the table lacks has no row, and its cost stays unknown. Raises UsageError if money is bounded but
     cannot be counted.
     """
-    table = tables.load(file)
+    table = tables.load()
     rates = tables.of_model(table, plan.model)
     if rates is None and plan.budgets.usd is not None:
         raise UsageError(
             f"the price of {plan.model} is unknown", "so a budget of money cannot be kept",
-            "Give --prices FILE with its price, or --budget-usd 0 for no limit.",
+            "Give --budget usd=0 for no limit.",
         )  # fmt: skip
     return {"as_of": table["as_of"], "models": {plan.model: rates} if rates is not None else {}}
 
 
 def budgets(args: argparse.Namespace) -> Budgets:
-    """Return the budgets of one job. Raises UsageError."""
-    found = DEFAULTS[args.mode]
-    for name in BUDGETS:
-        field = name.replace("-", "_")
-        value = getattr(args, f"budget_{field}")
-        if value is not None:
-            if not 0 <= value < float("inf"):
-                raise UsageError(f"--budget-{name} {value} is not a limit", "it must be positive, or 0 for no limit")
-            found = replace(found, **{field: value or None})
-    return found
+    """Return the budgets of one job."""
+    given = {name: value or None for name, value in args.budget if name in _SITTING}
+    return replace(DEFAULTS[args.mode], **given)
 
 
 def scripts(path: Path, order: list[Unit]) -> dict[str, bytes]:
