@@ -526,7 +526,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 def audit_page() -> str:
     """What every problem of KernelBench can tell."""
     bundle = Bundle.open(AUDIT)
-    return audit.markdown(bundle, audit.rows(bundle))
+    return audit.page(bundle, audit.rows(bundle))
 
 
 def api_page() -> str:

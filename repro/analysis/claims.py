@@ -246,13 +246,18 @@ def _trial(claim: Claim, source: Source, reading: _Reading) -> _Trial:
     if claim.kind == "absolute" and away and reading.band is None:
         published, judged = (_other_machine(side, away) for side in (published, judged))
     gpu = values.get("gpu_name", {}).get("value")
-    difference, notes = reading.difference, list(reading.notes or [])
-    if reading.notes is not None and away and (claim.kind == "ratio" or reading.band):
-        notes.append(f"{_ACROSS.get(claim.measure, _A_RATIO)}: {'; '.join(away)}")
-    if reading.notes is not None and claim.measure in ("speedup", "time") and judged.verdict in (DIFFERS, AMBIGUOUS):
-        difference = difference or _elsewhere(claim, stack, gpu, away)
+    difference, notes = reading.difference, []
+    if reading.notes is not None:
+        difference = difference or _elsewhere(claim, judged, stack, gpu, away)
+        notes = [*reading.notes, *_across(claim, reading, away)]
     return _Trial(source.name, stack, str(gpu or "no GPU"), band, published, judged, difference, notes,
                   reading.over_best)  # fmt: skip
+
+
+def _across(claim: Claim, reading: _Reading, away: list[str]) -> list[str]:
+    """Return the note on a ratio of another machine."""
+    ratio = claim.kind == "ratio" or reading.band is not None
+    return [f"{_ACROSS.get(claim.measure, _A_RATIO)}: {'; '.join(away)}"] if away and ratio else []
 
 
 _A_RATIO = "a ratio, compared across machines"
@@ -286,8 +291,10 @@ def _other_machine(side: ClaimVerdict, away: list[str]) -> ClaimVerdict:
     return side.model_copy(update={"verdict": NOT_COMPARABLE, "reason": reason})
 
 
-def _elsewhere(claim: Claim, here: Stack, gpu: Any, away: list[str]) -> str:
+def _elsewhere(claim: Claim, judged: ClaimVerdict, here: Stack, gpu: Any, away: list[str]) -> str:
     """Return what else differs from the published run where both ways agree with each other, and not with it."""
+    if claim.measure not in ("speedup", "time") or judged.verdict not in (DIFFERS, AMBIGUOUS):
+        return ""
     rate = claim.hard.get("bandwidth_signature_gb_s")
     theirs = str(claim.hard["gpu_name"]) + (f" of {rate} GB/s" if rate else "")
     other = [f"the machine ({gpu}; published: {theirs})"] * bool(away)
@@ -515,27 +522,30 @@ def _profile(claim: Claim, source: Source) -> _Reading | None:
         return refused
     kernel = _PROFILED[claim.part]
     profiles: dict[str, Profile] = {each.dtype: each for each in artifact_study.profiles(row) if each.kernel == kernel}
-    values = {dtype: _once(value) for dtype in _DTYPES if (value := _total(claim, profiles.get(dtype))) is not None}
-    failed = [f"{each.state.replace('_', ' ')}: {each.why}" for each in profiles.values() if each.state != "profiled"]
-    published = judged = _none(f"not profiled: {failed[0] if failed else 'the profiler gave no value'}")
-    nearest, difference = "", ""
-    if values:
-        nearest = _nearest(claim, values)
-        others = "".join(f"; {', '.join(rest)}" for rest in [
-            [f"{dtype} {each.value:.4g}" for dtype, each in values.items() if dtype != nearest]] if rest)  # fmt: skip
-        published = _Figure(values[nearest], before=f"{nearest}: ", after=others)
-    if _TIMED in values:
-        judged = _Figure(values[_TIMED], before=f"{_TIMED}: ")
-    judged_kernel = next(
-        (each for each in source.solutions if each.row.number == claim.number and each.name == kernel), None
-    )
-    if judged_kernel is not None and judged_kernel.outcome in _WRONG:
-        difference = f"the kernel is {judged_kernel.why}"
+    nearest, published, judged = _profiled(claim, profiles)
+    kernels = (each for each in source.solutions if each.row.number == claim.number and each.name == kernel)
+    wrong = next((each.why for each in kernels if each.outcome in _WRONG), "")
+    difference = ""
+    if wrong:
+        difference = f"the kernel is {wrong}"
         judged = _Figure(verdict=DIFFERS, why=f"{difference}: a wrong kernel does other work")
     elif [_verdict(side, _band(claim)).verdict for side in (published, judged)] == [REPRODUCED, DIFFERS]:
         difference = f"the published profile fits {nearest}, and the published times are of {_TIMED}"
     notes = ["clocks as the machine runs them; the published profile was taken at the profiler's locked clock"]
     return _Reading(row, published, judged, difference, notes)
+
+
+def _profiled(claim: Claim, profiles: Mapping[str, Profile]) -> tuple[str, _Figure, _Figure]:
+    """Return the dtype that fits, its figure, and the figure in the timed dtype."""
+    values = {dtype: _once(value) for dtype in _DTYPES if (value := _total(claim, profiles.get(dtype))) is not None}
+    failed = [f"{each.state.replace('_', ' ')}: {each.why}" for each in profiles.values() if each.state != "profiled"]
+    neither = _none(f"not profiled: {failed[0] if failed else 'the profiler gave no value'}")
+    if not values:
+        return "", neither, neither
+    nearest = _nearest(claim, values)
+    others = ", ".join(f"{dtype} {each.value:.4g}" for dtype, each in values.items() if dtype != nearest)
+    published = _Figure(values[nearest], before=f"{nearest}: ", after=f"; {others}" if others else "")
+    return nearest, published, _Figure(values[_TIMED], before=f"{_TIMED}: ") if _TIMED in values else neither
 
 
 def _total(claim: Claim, profile: Profile | None) -> float | None:
@@ -582,15 +592,23 @@ def _over_problems(
         return _untried(source, why, first)
     means = []
     for arm, problems in by_arm.items():
-        solved = [repeats for repeats in problems.values()
-                  if all(each.outcome == "correct" and "eager" in each.speedups for each in repeats)]  # fmt: skip
+        solved = [repeats for repeats in problems.values() if all(map(_solves, repeats))]
         if len(solved) < _AGENT_PROBLEMS:
             have = f"{len(solved)} of {_AGENT_PROBLEMS} problems have a correct solution in every repeat"
             return _untried(source, f"{arm}: {have}", first)
-        timed = [together([each.speedups["eager"] for each in repeats]) for repeats in solved]
-        mean = intervals.geometric_mean([{"ratio": t.value, "ci95": [t.low, t.high]} for t in timed])
-        means.append(Interval(mean["ratio"], *mean["ci95"]))
+        means.append(_mean_of(solved))
     return _Reading(first, _NO_PROTOCOL, _Figure(figure(*means)), "", _notes(claim, source, every))
+
+
+def _solves(each: Implementation) -> bool:
+    return each.outcome == "correct" and "eager" in each.speedups
+
+
+def _mean_of(solved: list[list[Implementation]]) -> Interval:
+    """Return the geometric mean of problems' speedups over eager, the repeats of each together."""
+    timed = [together([each.speedups["eager"] for each in repeats]) for repeats in solved]
+    mean = intervals.geometric_mean([{"ratio": t.value, "ci95": [t.low, t.high]} for t in timed])
+    return Interval(mean["ratio"], *mean["ci95"])
 
 
 def _by_problem(source: Source, arm: str) -> dict[str, list[Implementation]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -39,23 +40,26 @@ def load(path: Path = FILE) -> list[Claim]:
         raise UsageError(f"cannot read claims from {path}", str(error)) from error
     if data.get("schema_version") != SCHEMA_VERSION:
         raise UsageError(f"{path.name}: schema_version {data.get('schema_version')}", f"expected {SCHEMA_VERSION}")
-    studies = {name: _read(Study, path, f"study {name}", study) for name, study in data.get("study", {}).items()}
-    for name, study in studies.items():
-        unknown = [field for field in study.hard if classes.CLASS.get(field) != "H"]
-        if unknown:
-            raise UsageError(f"{path.name}: study {name}: hard", f"{', '.join(unknown)} is not a hard field")
+    studies = {name: _study(path, name, study) for name, study in data.get("study", {}).items()}
     families = [
         _read(Family, path, f"family {family.get('id', f'number {position}')}", family)
         for position, family in enumerate(data.get("family", []), 1)
     ]
     claims = [claim for family in families for claim in _family(path, family, studies, families)]
-    ids = [claim.id for claim in claims]
-    twice = sorted({name for name in ids if ids.count(name) > 1})
-    if twice:
-        raise UsageError(f"{path.name}: two claims have the id {twice[0]}")
+    counts = Counter(claim.id for claim in claims)
+    for name in sorted(name for name, n in counts.items() if n > 1):
+        raise UsageError(f"{path.name}: two claims have the id {name}")
     if not claims:
         raise UsageError(f"{path.name} holds no claim")
     return claims
+
+
+def _study(path: Path, name: str, found: dict[str, Any]) -> Study:
+    study = _read(Study, path, f"study {name}", found)
+    unknown = [field for field in study.hard if classes.CLASS.get(field) != "H"]
+    if unknown:
+        raise UsageError(f"{path.name}: study {name}: hard", f"{', '.join(unknown)} is not a hard field")
+    return study
 
 
 def _read(model: type[R], path: Path, where: str, found: dict[str, Any]) -> R:
@@ -66,51 +70,65 @@ def _read(model: type[R], path: Path, where: str, found: dict[str, Any]) -> R:
         raise UsageError(f"{path.name}: {where}", "; ".join(faults(error))) from error
 
 
+def _fault(family: Family, studies: dict[str, Study]) -> str:
+    """Return which fields of a family do not fit together, or ""."""
+    tolerance, by_part = family.tolerance, family.measure in BY_PART
+    with_base = bool(family.base), _positive(family.ratio_tolerance)
+    rules = {
+        f"there is no study {family.study}": family.study in studies,
+        f"kind is one of {', '.join(KINDS)} and measure of {', '.join(MEASURES)}":
+            family.kind in KINDS and family.measure in MEASURES,
+        "tolerance is { relative = share } or { absolute = in the unit }, over 0":
+            list(tolerance) in (["relative"], ["absolute"]) and _positive(*tolerance.values()),
+        "a tolerance needs a reason, and a command needs minutes":
+            bool(family.reason.strip()) and _positive(family.minutes),
+        "no command tests it, but needs does not say what is missing": bool(family.command or family.needs),
+        "variant names the solution; running-best and profile have each instead":
+            by_part != bool(family.variant) and (bool(family.each) or not by_part),
+        "metric names what the profiler measured; no other measure has one":
+            (family.measure == "profile") == bool(family.metric),
+        "running-best needs base and ratio_tolerance; no other measure has them":
+            with_base == (family.measure == "running-best",) * 2,
+    }  # fmt: skip
+    return next((why for why, holds in rules.items() if not holds), "")
+
+
 def _family(path: Path, family: Family, studies: dict[str, Study], families: list[Family]) -> list[Claim]:
     """Return one claim for each figure. Raises UsageError."""
 
     def refuse(why: str) -> UsageError:
         return UsageError(f"{path.name}: family {family.id}", why)
 
-    tolerance = family.tolerance
-    if family.study not in studies:
-        raise refuse(f"there is no study {family.study}")
-    if family.kind not in KINDS or family.measure not in MEASURES:
-        raise refuse(f"kind is one of {', '.join(KINDS)} and measure of {', '.join(MEASURES)}")
-    if len(tolerance) != 1 or not tolerance.keys() <= {"relative", "absolute"} or not _positive(*tolerance.values()):
-        raise refuse("tolerance is { relative = share } or { absolute = in the unit }, over 0")
-    if not family.reason.strip() or not _positive(family.minutes):
-        raise refuse("a tolerance needs a reason, and a command needs minutes")
-    if not family.command and not family.needs:
-        raise refuse("no command tests it, but needs does not say what is missing")
-    by_part = family.measure in BY_PART
-    if by_part == bool(family.variant) or (by_part and not family.each):
-        raise refuse("variant names the solution; running-best and profile have each instead")
-    if (family.measure == "profile") != bool(family.metric):
-        raise refuse("metric names what the profiler measured; no other measure has one")
-    with_base = bool(family.base), _positive(family.ratio_tolerance)
-    if with_base != (family.measure == "running-best",) * 2:
-        raise refuse("running-best needs base and ratio_tolerance; no other measure has them")
+    if why := _fault(family, studies):
+        raise refuse(why)
     study = studies[family.study]
     shared = {name: getattr(family, name) for name in OF_FAMILY} | {name: getattr(study, name) for name in STUDY_FIELDS}
     bases = _bases(families, family, refuse)
     claims = []
     for problem, part, value in _figures(family, refuse):
-        if not _positive(value, zero=True):
-            raise refuse(f"{problem} {part} is {value!r}: a figure is a number of 0 or more")
-        half = tolerance.get("absolute", tolerance.get("relative", 0.0) * value)
-        low = max(value - half, -math.inf if family.at_least is None else family.at_least)
-        if low > value:
-            raise refuse(f"{problem} {part} is {value}, under its own at_least")
+        low, high = _edges(family, problem, part, value, refuse)
         number = re.match(r"0*(\d+)_", problem)
         names = {"problem": problem, "part": part, "number": number.group(1) if number else ""}
         claims.append(Claim(**shared | {
             "id": "/".join(filter(None, (family.id, problem, part.replace(" ", "-")))),
-            "problem": problem, "part": part, "value": float(value), "low": low, "high": value + half,
+            "problem": problem, "part": part, "value": float(value), "low": low, "high": high,
             "base": bases.get(problem), "at_least": family.at_least,
             "what": family.what.format(**names), "command": family.command.format(**names),
         }))  # fmt: skip
     return claims
+
+
+def _edges(
+    family: Family, problem: str, part: str, value: Any, refuse: Callable[[str], UsageError]
+) -> tuple[float, float]:  # fmt: skip
+    """Return the edges of a figure's band. Raises UsageError."""
+    if not _positive(value, zero=True):
+        raise refuse(f"{problem} {part} is {value!r}: a figure is a number of 0 or more")
+    half = family.tolerance.get("absolute", family.tolerance.get("relative", 0.0) * value)
+    low = max(value - half, -math.inf if family.at_least is None else family.at_least)
+    if low > value:
+        raise refuse(f"{problem} {part} is {value}, under its own at_least")
+    return low, value + half
 
 
 def _figures(family: Family, refuse: Callable[[str], UsageError]) -> list[tuple[str, str, Any]]:

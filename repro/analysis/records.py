@@ -204,10 +204,14 @@ class Source:
         return plan
 
     @property
+    def recorded(self) -> list[Row]:
+        """Return its rows, in plan order."""
+        return [self.rows[name] for name in self.plan if name in self.rows]
+
+    @property
     def done(self) -> list[Row]:
         """Return its measured rows, in plan order."""
-        planned = (self.rows.get(name) for name in self.plan)
-        return [row for row in planned if row and row.status == "done"]
+        return [row for row in self.recorded if row.status == "done"]
 
     @property
     def solutions(self) -> list[Implementation]:

@@ -98,7 +98,7 @@ def _suite(args: argparse.Namespace, progress: Progress) -> int:
 def _audit(args: argparse.Namespace, progress: Progress) -> int:
     from repro.artifacts import sources
     from repro.problems import catalogue
-    from repro.report import audit
+    from repro.report import audit, terminal
     from repro.runs import fixtures
 
     suite = args.suite or catalogue.KERNELBENCH
@@ -107,11 +107,11 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
     bundle = fixtures.audit(arguments.run_of(args, progress, timed=False), suite, args.problem)
     entries = audit.rows(bundle)
     if args.output is not None:
-        output.write_text(args.output, audit.markdown(bundle, entries))
+        output.write_text(args.output, audit.page(bundle, entries))
     screen = Screen.of(args)
     apart = [entry for entry in entries if entry.verdict != "judged" or entry.refused_classes]
     shown = entries if screen.verbose or len(entries) <= MANY else apart
-    screen.table(audit.COLUMNS, [audit.cells(entry) for entry in shown])
+    terminal.table(audit.table(shown), screen)
     if left := len(entries) - len(shown):
         screen.line(f"{left} more are judged in every class; -v shows all here, -o FILE writes them.", "dim")
     screen.line(audit.counted(entries))

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
 def _bundles(args: argparse.Namespace) -> int:
     from repro.bundle import verify
-    from repro.report import verified
+    from repro.report import terminal, verified
 
     screen = Screen.of(args)
     paths = verified.bundles(args.path) or [output.newest(args.results).path]
@@ -50,7 +50,7 @@ def _bundles(args: argparse.Namespace) -> int:
     reports = []
     for path in paths:
         reports.append(verify.verify(path, args.id).to_json())
-        verified.draw(reports[-1], screen)
+        terminal.section(verified.section(reports[-1], whole=screen.verbose), screen, titled=False)
     output.write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": reports})
     screen.last(verified.summary(reports))
     return 0 if all(report["passed"] for report in reports) else 2

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 
 from repro.bundle.write import Bundle
 from repro.records.base import Number, Record
 from repro.records.fixture import PUBLISHED, FixtureRecord
 from repro.records.row import Row
-from repro.system.screen import Column
-
-COLUMNS = (
-    Column("problem", whole=True), Column("verdict", whole=True), Column("classes", 1), Column("signal", 4),
-    Column("best cheat", 3), Column("margin", 2), Column("zeros pass 1e-2", 5), Column("zeros pass 1e-4", 6),
-    Column("influence of inputs", 7), Column("why", least=40),
-)  # fmt: skip
+from repro.report import elements, markdown
+from repro.report.elements import Cell, Item, Section, Table
 
 # Tolerances of the published comparison, and the influence below which an input hardly matters.
 TOLERANCES, BLIND = ("1e-2", "1e-4"), 1e-4
@@ -39,8 +35,8 @@ class Audited(Record):
 
 def rows(bundle: Bundle) -> list[Audited]:
     """Return one entry for each planned problem, in the order of the plan."""
-    found = bundle.records()
-    return [_row(name, found.get(name)) for name in bundle.manifest["plan"]]
+    records = bundle.records()
+    return [_row(name, records.get(name)) for name in bundle.manifest["plan"]]
 
 
 def _row(name: str, row: Row | None) -> Audited:
@@ -49,7 +45,7 @@ def _row(name: str, row: Row | None) -> Audited:
         problem, why = (row.problem, row.error) if row else (name, "not run")
         return Audited(problem=problem, verdict="not measured", why=why)
     trial = next((fixture.trials[kind] for kind in PUBLISHED if kind in fixture.trials), None)
-    refused, found = fixture.refused_classes, fixture.degenerate
+    refused = fixture.refused_classes
     return Audited(
         problem=fixture.problem,
         verdict="unjudgeable" if fixture.refused else "judged",
@@ -61,26 +57,37 @@ def _row(name: str, row: Row | None) -> Audited:
         margins=fixture.margins,
         zeros_allclose=trial.cheats.get("zeros", {}).get("legacy", {}) if trial else {},
         influence=fixture.influence,
-        kind=found.get("kind", ""),
-        why="; ".join(part for part in (found.get("kind", ""), found.get("proof", "")) if part)
-        or "; ".join(f"{klass}: {why}" for klass, why in refused.items()),
+        kind=fixture.degenerate.get("kind", ""),
+        why="; ".join(_reasons(fixture)),
     )
 
 
-def cells(entry: Audited) -> list[str]:
-    """Return an entry as the cells of COLUMNS."""
-    if entry.verdict == "not measured":
-        return [entry.problem, entry.verdict, *[""] * (len(COLUMNS) - 3), _short(entry.why)]
-    passed = (entry.zeros_allclose.get(f"allclose_{at}") for at in TOLERANCES)
-    return [
-        entry.problem, entry.verdict, " ".join(entry.classes), _number(entry.signal), entry.best_cheat or "",
-        _number(entry.margin), *("" if each is None else "yes" if each else "no" for each in passed),
-        ", ".join("no tensor" if x is None else _number(x) for x in entry.influence), entry.why,
+def _reasons(fixture: FixtureRecord) -> list[str]:
+    """Why it is degenerate, or else why classes are refused."""
+    parts = [fixture.degenerate.get(part, "") for part in ("kind", "proof")]
+    return [*filter(None, parts)] or [f"{klass}: {why}" for klass, why in fixture.refused_classes.items()]
+
+
+def table(entries: Iterable[Audited], *, why: bool = True) -> Table:
+    """Return a line for each entry. why: whether a column gives the reasons."""
+    columns = [("problem", "text", 0), ("verdict", "text", 0), ("classes", "text", 1), ("signal", "quantity", 4),
+               ("best cheat", "text", 3), ("margin", "quantity", 2), ("zeros", "text", 5), ("influence", "text", 7),
+               ("why", "text", 0)]  # fmt: skip
+    lines: list[list[Cell]] = [
+        [e.problem, e.verdict, " ".join(e.classes), _rounded(e.signal), e.best_cheat, _rounded(e.margin),
+         ", ".join(_passed(e)), ", ".join(_influence(x) for x in e.influence) if len(e.influence) > 1 else None,
+         (_short(e.why) if e.verdict == "not measured" else e.why) if why else None]
+        for e in entries
     ]  # fmt: skip
+    return elements.table("audit", "", columns, lines)
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.2g}"
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.2g}")
+
+
+def _influence(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2g}"
 
 
 def counted(entries: list[Audited]) -> str:
@@ -95,79 +102,77 @@ def counted(entries: list[Audited]) -> str:
     )
 
 
-def markdown(bundle: Bundle, entries: list[Audited]) -> str:
-    """Return the page of an audit: how it was measured, what stands out, and a table of all problems."""
+def page(bundle: Bundle, entries: list[Audited]) -> str:
+    """Return an audit as markdown: how it was measured, what stands out, and a table of all problems."""
     given = bundle.manifest.get("parameters", {})
-    lines = [
+    head = [
         f"# What the problems of {given.get('suite', 'a suite')} can tell",
-        "",
         f"From the bundle `{bundle.path.name}`, at {given.get('size')} size on {given.get('device')}. "
         f"{counted(entries)}.",
     ]
-    for head, said, found in _notable(entries):
-        lines += ["", f"## {head}", "", said, "", *found] if found else []
-    lines += [
-        "",
-        "## All problems",
-        "",
-        "- **signal**: relative L2 distance of the outputs for two draws of the published inputs.",
-        "- **best cheat**: the built-in answer without the work that comes nearest to passing; **margin**: its error "
-        "over the worst honest kernel's, each as a multiple of its limit, in the loosest class that is judged.",
-        "- **zeros**: with which tolerances, absolute and relative, `allclose` passes a kernel that returns zeros, on "
-        "the published inputs.",
-        "- **influence**: with several inputs, relative change of the output when one of them alone is another draw; "
-        "`-`: it is no tensor.",
-        "",
-        "|problem|signal|best cheat|margin|zeros|influence|",
-        "|---|---|---|---|---|---|",
+    measured = [entry for entry in entries if entry.verdict != "not measured"]
+    sections = [
+        *(_notable(title, text, lines) for title, text, lines in _found(entries) if lines),
+        elements.section("all", "All problems", text=_LEGEND, tables=[table(measured, why=False)]),
     ]
-    lines += [
-        f"|{e.problem}|{_number(e.signal)}|{e.best_cheat or ''}|{_number(e.margin)}|{', '.join(_passed(e))}"
-        f"|{', '.join(_number(x) or '-' for x in e.influence) if len(e.influence) > 1 else ''}|"
-        for e in entries
-        if e.verdict != "not measured"
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join([*head, *map(markdown.section, sections)]) + "\n"
 
 
-def _notable(entries: list[Audited]) -> list[tuple[str, str, list[str]]]:
+_LEGEND = (
+    "**signal**: relative L2 distance of the outputs for two draws of the published inputs.",
+    "**best cheat**: the built-in answer without the work that comes nearest to passing; **margin**: its error over "
+    "the worst honest kernel's, each as a multiple of its limit, in the loosest class that is judged.",
+    "**zeros**: with which tolerances, absolute and relative, `allclose` passes a kernel that returns zeros, on the "
+    "published inputs.",
+    "**influence**: with several inputs, relative change of the output when one of them alone is another draw; `-`: "
+    "it is no tensor.",
+)
+
+
+def _notable(title: str, text: str, lines: list[str]) -> Section:
+    return elements.section(title, title, text=[text], items=[Item(tone="", text=line) for line in lines])
+
+
+def _found(entries: list[Audited]) -> list[tuple[str, str, list[str]]]:
     """Return heading, sentence and lines of what stands out."""
-    some = [e for e in entries if e.verdict == "judged" and e.refused_classes]
-    zeros = [f"- {e.problem}: {', '.join(_passed(e))}" for e in entries if _passed(e)]
-    blind = [
-        f"- {e.problem}: input {at + 1}, {_number(x)}"
-        for e in entries
-        for at, x in enumerate(e.influence)
-        if x is not None and x < BLIND and e.verdict == "judged"
-    ]
+    by_verdict = {word: [e for e in entries if e.verdict == word] for word in ("judged", "unjudgeable", "not measured")}
+    some = [e for e in by_verdict["judged"] if e.refused_classes]
     return [
         (
             "Unjudgeable",
             "No comparison can tell a kernel that does not do the work from one that does.",
-            [f"- {e.problem}: {e.why}" for e in entries if e.verdict == "unjudgeable"],
+            [f"{e.problem}: {e.why}" for e in by_verdict["unjudgeable"]],
         ),
         (
             "Judged in some classes",
             "In the classes named here a cheat passes every trial, or torch cannot run the problem.",
-            [f"- {e.problem}: {', '.join(_refused(*each) for each in e.refused_classes.items())}" for e in some],
+            [f"{e.problem}: {', '.join(_refused(*pair) for pair in e.refused_classes.items())}" for e in some],
         ),
         (
             "Zeros pass allclose",
             "On these a kernel that returns zeros is right by `allclose`, on the published inputs, with the tolerances "
             "named.",
-            zeros,
+            [f"{e.problem}: {', '.join(passed)}" for e in entries if (passed := _passed(e))],
         ),
         (
             "Inputs that hardly matter",
             f"Another draw of this input changes the output by less than {BLIND:g}: a kernel need not read it to pass "
             "a comparison on the published inputs.",
-            blind,
+            [line for e in by_verdict["judged"] for line in _blind(e)],
         ),
         (
             "Not measured",
             "What their own code says.",
-            [f"- {e.problem}: {_short(e.why)}" for e in entries if e.verdict == "not measured"],
+            [f"{e.problem}: {_short(e.why)}" for e in by_verdict["not measured"]],
         ),
+    ]
+
+
+def _blind(entry: Audited) -> list[str]:
+    return [
+        f"{entry.problem}: input {at}, {x:.2g}"
+        for at, x in enumerate(entry.influence, 1)
+        if x is not None and x < BLIND
     ]
 
 

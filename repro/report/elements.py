@@ -261,9 +261,9 @@ _NUMBERS = {
 }
 # A word of judgement and the sign before it: no meaning rests on colour alone.
 _GOOD = ("correct", "REPRODUCED", "done", "complete", "FAST", "as expected", "not throttled", "usable", "reproduced",
-         "holds", "undisturbed", "FASTER")  # fmt: skip
+         "holds", "undisturbed", "FASTER", "ok")  # fmt: skip
 _BAD = ("incorrect", "rejected", "error", "timeout", "timed out", "missing", "DIFFERS", "failed", "SLOW", "wrong",
-        "hard", "throttled", "refused", "differs", "does not hold", "disturbed", "SLOWER")  # fmt: skip
+        "hard", "throttled", "refused", "differs", "does not hold", "disturbed", "SLOWER", "FAILED")  # fmt: skip
 SIGNS: dict[Tone, str] = {"good": "✓", "bad": "✗", "open": "○"}
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from repro.artifacts import figure as traces
 from repro.errors import PrerequisiteError
 from repro.report import elements
-from repro.report.elements import Bars, Candidate, Convergence, Forest, ForestRow, Reached, Roofline, Tree
+from repro.report.elements import Bars, Candidate, Convergence, Forest, ForestRow, Point, Reached, Roofline, Tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -183,15 +183,8 @@ def _forest(axes: Axes, data: Forest) -> None:
             axes.barh(at, high - low, left=low, height=0.7, color=BAND, label="tolerance" if not at else None)
     for number, name in enumerate(names):
         shift = 0.4 * (number / (len(names) - 1) - 0.5) if crowded else 0.0
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        for hollow in (False, True):
-            found = [(at + shift, p) for at, row in enumerate(data.rows) for p in row.points
-                     if p.series == name and p.unconfirmed == hollow]  # fmt: skip
-            values = [p.value for _, p in found]
-            errors = [[p.value - p.low for _, p in found], [p.high - p.value for _, p in found]]
-            axes.errorbar(values, [y for y, _ in found], xerr=errors, fmt=marker, color=colour, markersize=5, capsize=3,
-                          markerfacecolor=PAPER if hollow else colour, linewidth=1.4,
-                          label="" if hollow else textwrap.fill(data.series[name], LEGEND))  # fmt: skip
+        points = [(at + shift, p) for at, row in enumerate(data.rows) for p in row.points if p.series == name]
+        _series(axes, number, data.series[name], points)
     axes.axvline(data.line, color=INK, linewidth=1, linestyle="--")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
@@ -204,12 +197,25 @@ def _forest(axes: Axes, data: Forest) -> None:
         _values(axes, data.rows)
 
 
+def _series(axes: Axes, number: int, name: str, points: list[tuple[float, Point]]) -> None:
+    """Points of one series with intervals; hollow where the judge's clock cannot confirm them."""
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    for hollow in (False, True):
+        mine = [(y, p) for y, p in points if p.unconfirmed == hollow]
+        errors = [[p.value - p.low for _, p in mine], [p.high - p.value for _, p in mine]]
+        axes.errorbar([p.value for _, p in mine], [y for y, _ in mine], xerr=errors, fmt=marker, color=colour,
+                      markersize=5, capsize=3, markerfacecolor=PAPER if hollow else colour, linewidth=1.4,
+                      label="" if hollow else textwrap.fill(name, LEGEND))  # fmt: skip
+
+
 def _values(axes: Axes, rows: list[ForestRow]) -> None:
     """The number above each point; `?` where the judge's clock cannot confirm it."""
     for at, row in enumerate(rows):
         for point in row.points:
-            told = elements.written("ratio", point.value) + (" ?" if point.unconfirmed else "")
-            axes.annotate(told, (point.value, at), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
+            told = elements.written("ratio", point.value) + " ?" * point.unconfirmed
+            # on paper of its own: the line at 1 would strike it out
+            axes.annotate(told, (point.value, at), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8,
+                          bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.4})  # fmt: skip
 
 
 def _bars(axes: Axes, data: Bars) -> None:
@@ -304,28 +310,19 @@ def _tree(axes: Axes, tree: Tree) -> None:
     Points of one round stand side by side. A point without a text is a dot of a screened candidate.
     """
     rounds = range(max(point.round for point in tree.points) + 1)
-    places: dict[str, tuple[float, float]] = {}
-    for number in rounds:
-        mine = [point for point in tree.points if point.round == number]
-        for at, point in enumerate(mine):
-            places[point.id] = number + 0.6 * ((at + 0.5) / len(mine) - 0.5), point.time_ms
+    places = {
+        point.id: (number + 0.6 * ((at + 0.5) / len(mine) - 0.5), point.time_ms)
+        for number in rounds
+        for mine in [[point for point in tree.points if point.round == number]]
+        for at, point in enumerate(mine)
+    }
     pairs = [(places[point.parent], places[point.id]) for point in tree.points if point.parent in places]
     links = [[value for (one, other) in pairs for value in (one[axis], other[axis], math.nan)] for axis in (0, 1)]
     axes.plot(*links, color=COLOURS[0], alpha=0.3, linewidth=1)
-    axes.step(
-        [at - 0.4 for at in (*tree.best, max(tree.best) + 1)],
-        [*tree.best.values(), list(tree.best.values())[-1]],
-        where="post",
-        color=COLOURS[2],
-        linewidth=1.2,
-    )
-    silent = [places[point.id] for point in tree.points if not point.text]
-    axes.plot([x for x, _ in silent], [y for _, y in silent], ".", color=COLOURS[1], markersize=4)
-    for at, point in enumerate(tree.points):
-        if point.text:
-            colour = COLOURS[2] if point.best else COLOURS[0] if point.accepted else COLOURS[1]
-            size = 8 if point.accepted else 6 if point.full else 4
-            axes.plot(*places[point.id], "o", color=colour, markersize=size, gid=f"says-{at}")
+    best = list(tree.best.values())
+    axes.step([at - 0.4 for at in (*tree.best, max(tree.best) + 1)], [*best, best[-1]], where="post",
+              color=COLOURS[2], linewidth=1.2)  # fmt: skip
+    _candidates(axes, tree.points, places)
     axes.set_yscale("log")
     _plain_ticks(axes.yaxis, axes.get_ylim(), "{x:.5g}")
     axes.minorticks_off()
@@ -334,6 +331,17 @@ def _tree(axes: Axes, tree: Tree) -> None:
     axes.set_ylabel("ms" + (", not a measurement" if tree.stamp else ""))
     axes.grid(axis="y", color=GRID, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _candidates(axes: Axes, points: list[Candidate], places: dict[str, tuple[float, float]]) -> None:
+    """Dots of screened candidates, and above them the points that say something."""
+    silent = [places[point.id] for point in points if not point.text]
+    axes.plot([x for x, _ in silent], [y for _, y in silent], ".", color=COLOURS[1], markersize=4)
+    for at, point in enumerate(points):
+        if point.text:
+            colour = COLOURS[2] if point.best else COLOURS[0] if point.accepted else COLOURS[1]
+            size = 8 if point.accepted else 6 if point.full else 4
+            axes.plot(*places[point.id], "o", color=colour, markersize=size, gid=f"says-{at}")
 
 
 def _spoken(text: str, points: list[Candidate]) -> str:

@@ -5,8 +5,9 @@ A bundle whose rows several kinds of GPUs measured is a part for each kind, so t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from repro import fingerprint
 from repro.analysis import records
@@ -18,8 +19,10 @@ from repro.records import wording
 from repro.records.base import Pair, Record
 from repro.records.result import JudgeResult
 from repro.records.row import Row
-from repro.records.verdict import Verdict
+from repro.records.verdict import Speedup, Verdict
+from repro.studies import artifact_study
 
+T = TypeVar("T")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Baselines that means are over, the one of the headline last.
 _MEANS = ("eager", "compile", "best_same_class")
@@ -193,6 +196,11 @@ class Group:
         return any(row.torch_control for row in self._rows)
 
     @property
+    def studied(self) -> bool:
+        """Whether its solutions are what a bundle is of: no control of either kind."""
+        return not (self.control or self.torch_control)
+
+    @property
     def _rows(self) -> list[Row]:
         return [*(each.row for each in self.solutions), *self.lost]
 
@@ -209,36 +217,47 @@ class Group:
         Problems without a measured time are left out. A speedup too small for the judge's clock to confirm counts as
         1.0: leaving it out would raise the mean of the others.
         """
-        mine, of = self.solutions, len(self.solutions) + len(self.lost)
-        if self.source.verb == "benchmark":  # of the optimised kernels, one of each artifact that was planned
-            rows = {each.row.row for each in mine} | {row.row for row in self.lost}
-            mine, of = [each for each in mine if each.name == "optimized"], len(rows) + self.unstarted
+        mine, of = self._planned
         timed = [each.verdict.speedup for each in mine
                  if each.verdict and each.outcome == "correct" and not each.result.no_measurement]  # fmt: skip
         means = {}
         for baseline in _MEANS if not self.control else ():
-            speedups = [speedup[baseline] for speedup in timed if baseline in speedup]
-            ratios = [_UNGAINED if each.word == "UNCONFIRMED" else each.to_json() for each in speedups]
+            ratios = [_gained(speedup[baseline]) for speedup in timed if baseline in speedup]
             if ratios:
                 means[baseline] = Mean(**intervals.geometric_mean(ratios), of=of)
         return means
 
+    @property
+    def _planned(self) -> tuple[list[Implementation], int]:
+        """The solutions that means are of, and how many were planned; of a benchmark the optimised kernels."""
+        if self.source.verb != "benchmark":
+            return self.solutions, len(self._rows)
+        rows = {row.row for row in self._rows}
+        return [each for each in self.solutions if each.name == "optimized"], len(rows) + self.unstarted
+
+
+def _gained(speedup: Speedup) -> dict[str, Any]:
+    return _UNGAINED if speedup.word == "UNCONFIRMED" else speedup.to_json()
+
 
 def groups(source: Source) -> list[Group]:
     """Return the solutions of a bundle by arm, in the order of its arms; none of a verb that judges no solution."""
-    if source.verb not in records.VERBS:
-        return []
-    arms: dict[str, str] = source.parameters.get("arms", {"": ""})
-    lost = [row for row in source.rows.values() if row.status != "done" and row.rounds is None and not row.profile]
-    unstarted = [
-        name for name in source.plan if name not in source.bundle.rows and not name.endswith(("/rounds", "/profile"))
-    ]
+    arms: dict[str, str] = source.parameters.get("arms", {"": ""}) if source.verb in records.VERBS else {}
+    lost = [row for row in source.rows.values() if row.status != "done" and _judges(row.row)]
+    unstarted = [name for name in source.plan if name not in source.bundle.rows and _judges(name)]
     return [
         Group(
-            source, name, label,
-            [each for each in source.solutions if (each.row.arm or "") == name],
-            [row for row in lost if (row.arm or "") == name],
-            sum(not name or f"/{name}/" in row for row in unstarted),
+            source, name, label, _of_arm(name, source.solutions, lambda each: each.row.arm),
+            _of_arm(name, lost, lambda row: row.arm), sum(not name or f"/{name}/" in row for row in unstarted),
         )
         for name, label in arms.items()
     ]  # fmt: skip
+
+
+def _of_arm(name: str, of: Iterable[T], arm: Callable[[T], str | None]) -> list[T]:
+    return [each for each in of if (arm(each) or "") == name]
+
+
+def _judges(row: str) -> bool:
+    """Whether a row of this id judges kernels of its own: no rounds of a search, no profile."""
+    return not row.endswith((artifact_study.ROUNDS, artifact_study.PROFILE))

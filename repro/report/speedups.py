@@ -20,36 +20,44 @@ _BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "
 _TIMED = {"eager": "eager", "compile": "compile", "reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune"}
 # The ceiling of a class's arithmetic: what tf32 holds also fits fp16.
 _CEILING = {"fp32": "fp32_tflop_s", "tf32": "tf32_tflop_s", "bf16": "bf16_tflop_s"}
+_UNCONFIRMED = (
+    "UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm. Figures show it hollow "
+    "or with a `?`."
+)
 # Key of a solution -> letter -> the solution in that bundle.
 _ByKey = dict[tuple[str, str], dict[str, Implementation]]
 
 
 def section(of: list[Source]) -> Section:
     """Every correct solution's time and speedups, one group of columns a bundle; bars."""
-    tables, figures, text = [], [], []
-    for verb in records.VERBS:
-        group = [source for source in of if source.verb == verb]
-        solutions = _by_key(group)
-        text += _untimed(group, solutions) + _controls(group)
-        columns: list[Head] = [("row", "text", 0), ("solution", "text", 1)]
-        for source in group:
-            columns += _columns(f"{source.letter} " if len(group) > 1 else "")
-        rows = [
-            [*_labels(mine.values()), *(cell for source in group for cell in _cells(source, mine.get(source.letter)))]
-            for mine in solutions.values()
-        ]
-        legend = "; ".join(f"{s.letter} is {s.machine}, {sources.stack(s)}, {s.started[:16]}" for s in group)
-        caption = f"Times and speedups of `{verb}` with 95 % intervals" + (f": {legend}" if len(group) > 1 else "")
-        tables.append(elements.table(f"speedups-{verb}", caption, columns, rows))
-        figures += [bars for source in group for bars in _bars(source, solutions)]
-        if any(each.word("best_same_class") == "UNCONFIRMED" for mine in solutions.values() for each in mine.values()):
-            text.append(
-                "UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm. Figures show "
-                "it hollow or with a `?`."
-            )
+    parts = [_of_verb(verb, group) for verb in records.VERBS if (group := [s for s in of if s.verb == verb])]
+    figures = [figure for part in parts for figure in part.figures]
     if not figures:  # nothing correct was timed: the summary says so
         return elements.section("speedups", "Speedups")
-    return elements.section("speedups", "Speedups", text=dict.fromkeys(text), figures=figures, tables=tables)
+    text = dict.fromkeys(sentence for part in parts for sentence in part.text)
+    tables = [table for part in parts for table in part.tables]
+    return elements.section("speedups", "Speedups", text=text, figures=figures, tables=tables)
+
+
+def _of_verb(verb: str, group: list[Source]) -> Section:
+    """What bundles of one verb add to the section."""
+    solutions = _by_key(group)
+    columns: list[Head] = [("row", "text", 0), ("solution", "text", 1)]
+    for source in group:
+        columns += _columns(f"{source.letter} " if len(group) > 1 else "")
+    rows = [
+        [*_labels(mine.values()), *(cell for source in group for cell in _cells(source, mine.get(source.letter)))]
+        for mine in solutions.values()
+    ]
+    legend = "; ".join(f"{s.letter} is {s.machine}, {sources.stack(s)}, {s.started[:16]}" for s in group)
+    caption = f"Times and speedups of `{verb}` with 95 % intervals" + (f": {legend}" if len(group) > 1 else "")
+    unconfirmed = any(each.word("best_same_class") == "UNCONFIRMED" for mine in solutions.values()
+                      for each in mine.values())  # fmt: skip
+    return elements.section(
+        "", "", text=[*_untimed(group, solutions), *_controls(group), *[_UNCONFIRMED] * unconfirmed],
+        figures=[bars for source in group for bars in _bars(source, solutions)],
+        tables=[elements.table(f"speedups-{verb}", caption, columns, rows)],
+    )  # fmt: skip
 
 
 def _by_key(group: list[Source]) -> _ByKey:

@@ -123,30 +123,39 @@ def build(source: Source) -> Study | None:
     design = reading.agent_config(parameters["study"]) if "study" in parameters else None
     if design is None and "solutions" not in parameters:
         return None
-    rows = [source.rows[name] for name in source.plan if name in source.rows]
-    observations, left_out = _observations(rows) if _timed(source) else ([], {})
-    sittings = _sittings(source, design) if design else []
-
-    def arm(name: str, label: str = "") -> Arm:
-        words = Counter(wording.word(v) for row in rows if row.arm == name and row.judged for v in row.judged.results)
-        speeds = statistics.arm(observations, name) if observations else ArmSpeeds()
-        return Arm(label, dict(words), speeds, [sitting for sitting in sittings if sitting.arm == name])
-
+    rows = source.recorded
+    observations, left_out = _observations(rows if _timed(source) else [])
+    sittings = _sittings(source, design.order_of_cells if design else [])
     names: list[str] = design.arms if design else parameters["solutions"]
     torch = dict.fromkeys(row.arm or "" for row in rows if row.torch_control)
-    pairs = [(names[0], other) for other in names[1:]]
-    pairs += [("placebo", "with_kb")] if {"placebo", "with_kb"} <= set(names[1:]) else []
-    pairs += [(control, name) for control in torch for name in names]
+    controls = {name: parameters["arms"].get(name, "") for name in torch}
+    arms = {name: _arm(name, label, rows, observations, sittings)
+            for name, label in (dict.fromkeys(names, "") | controls).items()}  # fmt: skip
+    compared = _pairs(names, list(controls))
     return Study(
-        source, design, {name: arm(name) for name in names},
-        {name: arm(name, parameters["arms"].get(name, "")) for name in torch},
-        [pair for base, other in pairs if (pair := statistics.paired(observations, base, other))], left_out,
+        source, design, {name: arms[name] for name in names}, {name: arms[name] for name in controls},
+        list(filter(None, (statistics.paired(observations, *pair) for pair in compared))), left_out,
     )  # fmt: skip
 
 
-def _sittings(source: Source, design: AgentConfig) -> list[AgentRecord]:
-    names = [f"agents/{name}/job.json" for name in design.order_of_cells]
-    contents = ((source.bundle.read(name), name) for name in names)
+def _arm(
+    name: str, label: str, rows: list[Row], observations: list[Observation], sittings: list[AgentRecord]
+) -> Arm:  # fmt: skip
+    words = Counter(wording.word(v) for row in rows if row.arm == name and row.judged for v in row.judged.results)
+    speeds = statistics.arm(observations, name) if observations else ArmSpeeds()
+    return Arm(label, dict(words), speeds, [sitting for sitting in sittings if sitting.arm == name])
+
+
+def _pairs(arms: list[str], controls: list[str]) -> list[tuple[str, str]]:
+    """Which arms are compared: every one with the first and with the controls, knowledge with the placebo."""
+    pairs = [(arms[0], other) for other in arms[1:]]
+    pairs += [("placebo", "with_kb")] if {"placebo", "with_kb"} <= set(arms[1:]) else []
+    return pairs + [(control, name) for control in controls for name in arms]
+
+
+def _sittings(source: Source, jobs: list[str]) -> list[AgentRecord]:
+    files = [f"agents/{job}/job.json" for job in jobs]
+    contents = ((source.bundle.read(name), name) for name in files)
     return [reading.agent_record(content, name) for content, name in contents if content is not None]
 
 

@@ -105,53 +105,67 @@ def _fixtures(of: list[Source]) -> list[FixtureRecord]:
 def headline(of: list[Source], claimed: JudgedClaims) -> Headline:
     """The verdict on everything that was read."""
     groups = _groups(of)
-    solutions = Counter(wording.word(v) for g in groups if not (g.control or g.torch_control) for v in g.verdicts)
-    controls = Counter(v.verdict for g in groups if g.control for v in g.verdicts)
+    solutions, controls = _words(groups), _control_verdicts(groups)
     planned, finished = sum(len(source.plan) for source in of), sum(len(source.done) for source in of)
     throttled = sum(map(sources.slowed, of))
-    parts = ["fails verification, do not trust its numbers"] if any(source.failed for source in of) else []
-    parts += _counts(groups) if len(of) == 1 else _totals(solutions)
-    if len(of) > 1 and controls:
-        refused = controls["incorrect"] + controls["rejected"]
-        parts.append(f"{refused} of {elements.count(controls.total(), 'negative control')} refused")
-    parts += _of_cases(of) + _of_fixtures(of)
-    if any(claims.tried(outcome) for _, outcome in claimed.pairs()):
-        parts.append(f"claims: {claims.told(claimed.counts)}")
-    if finished < planned:
-        parts.append(f"{finished} of {elements.count(planned, 'row')} measured")
-    if throttled:
-        parts.append(f"times of {elements.count(throttled, 'row')} left out, the GPU was throttled")
-    if groups and not any(source.on_gpu for source in of):
-        parts.append("times are not a measurement")
+    tried = any(claims.tried(outcome) for _, outcome in claimed.pairs())
+    rest = {
+        f"claims: {claims.told(claimed.counts)}": tried,
+        f"{finished} of {elements.count(planned, 'row')} measured": finished < planned,
+        f"times of {elements.count(throttled, 'row')} left out, the GPU was throttled": throttled,
+        "times are not a measurement": groups and not any(source.on_gpu for source in of),
+    }
+    parts = ["fails verification, do not trust its numbers"] * any(source.failed for source in of)
+    parts += _counts(groups) if len(of) == 1 else _totals(solutions, controls)
+    parts += [*_of_cases(of), *_of_fixtures(of), *(part for part, holds in rest.items() if holds)]
     return Headline(parts=parts, solutions=dict(solutions), controls=dict(controls), claims=claimed.counts,
                     planned=planned, finished=finished, throttled=throttled)  # fmt: skip
 
 
 def _counts(groups: list[Group]) -> list[str]:
     """`9 of 10 correct`, `3.97x over eager, 1.09x over the best torch baseline`: of each arm of one bundle."""
+    arms = [group for group in groups if group.studied] or groups
+    parts = [part for group in arms for part in _of_arm(group, f"{group.name}: " if len(arms) > 1 else "")]
+    return parts + [
+        f"no kernel, {group.name}: {group.means['eager'].ratio:.2f}x over eager"
+        for group in groups
+        if group.torch_control and group not in arms and "eager" in group.means and group.source.on_gpu
+    ]
+
+
+def _of_arm(group: Group, name: str) -> list[str]:
+    counted = wording.counted(group.verdicts)
+    if group.source.verb == "benchmark":
+        counted = counted.replace(" correct", " kernels correct", 1)
+    means = [f"{mean.ratio:.2f}x over {_BASELINES[over]}" + f" ({mean.n} of {mean.of})" * (mean.n < mean.of)
+             for over, mean in group.means.items() if over != "compile" and group.source.on_gpu]  # fmt: skip
+    return [name + counted, *[name + ", ".join(means)] * bool(means)]
+
+
+def _words(groups: list[Group]) -> Counter[str]:
+    """The words of all verdicts, without controls."""
+    return Counter(wording.word(verdict) for group in groups if group.studied for verdict in group.verdicts)
+
+
+def _control_verdicts(groups: list[Group]) -> Counter[str]:
+    return Counter(verdict.verdict for group in groups if group.control for verdict in group.verdicts)
+
+
+def _refused(controls: Counter[str]) -> int:
+    """How many negative controls were refused."""
+    return controls["incorrect"] + controls["rejected"]
+
+
+def _totals(solutions: Counter[str], controls: Counter[str]) -> list[str]:
     parts = []
-    arms = [group for group in groups if not (group.control or group.torch_control)] or groups
-    for group in arms:
-        name = f"{group.name}: " if len(arms) > 1 else ""
-        counted = wording.counted(group.verdicts)
-        parts.append(name + (counted.replace(" correct", " kernels correct", 1)
-                             if group.source.verb == "benchmark" else counted))  # fmt: skip
-        shown = [(over, mean) for over, mean in group.means.items() if over != "compile" and group.source.on_gpu]
-        means = [f"{mean.ratio:.2f}x over {_BASELINES[over]}" + f" ({mean.n} of {mean.of})" * (mean.n < mean.of)
-                 for over, mean in shown]  # fmt: skip
-        parts += [name + ", ".join(means)] if means else []
-    for group in groups:
-        if group.torch_control and group not in arms and "eager" in group.means and group.source.on_gpu:
-            parts.append(f"no kernel, {group.name}: {group.means['eager'].ratio:.2f}x over eager")
+    if solutions:
+        others = ", ".join(f"{n} {word}" for word, n in solutions.items() if word != "correct")
+        of = elements.count(solutions.total(), "solution")
+        parts.append(f"{solutions['correct']} of {of} correct" + (f" ({others})" if others else ""))
+    if controls:
+        of = elements.count(controls.total(), "negative control")
+        parts.append(f"{_refused(controls)} of {of} refused")
     return parts
-
-
-def _totals(solutions: Counter[str]) -> list[str]:
-    if not solutions:
-        return []
-    others = ", ".join(f"{n} {word}" for word, n in solutions.items() if word != "correct")
-    of = elements.count(solutions.total(), "solution")
-    return [f"{solutions['correct']} of {of} correct" + (f" ({others})" if others else "")]
 
 
 def _of_cases(of: list[Source]) -> list[str]:
@@ -255,24 +269,27 @@ def _all_or(right: int, of: int, otherwise: Tone = "bad") -> Tone:
 
 def _correct(of: list[Source]) -> list[Card]:
     """Correct solutions of all that were planned, and negative controls that were refused."""
-    mine = [group for group in _groups(of) if not (group.control or group.torch_control)]
-    words = Counter(wording.word(verdict) for group in mine for verdict in group.verdicts)
-    controls = [verdict.verdict for group in _groups(of) if group.control for verdict in group.verdicts]
-    cards = []
-    if words:
-        correct = words.pop("correct", 0)
-        tone: Tone = "bad" if words else "open"
-        if unstarted := sum(group.unstarted for group in mine):
-            words["not run"] += unstarted
-        planned = correct + words.total()
-        detail = ", ".join(f"{n} {word}" for word, n in words.items())
-        what = "Kernels correct" if all(source.verb == "benchmark" for source in of) else "Correct"
-        cards.append(elements.card(what, f"{correct} of {planned}", detail, _all_or(correct, planned, tone)))
+    groups = _groups(of)
+    mine = [group for group in groups if group.studied]
+    words, controls = _words(groups), _control_verdicts(groups)
+    what = "Kernels correct" if all(source.verb == "benchmark" for source in of) else "Correct"
+    cards = [_correct_card(what, words, sum(group.unstarted for group in mine))] if words else []
     if controls:
-        refused = sum(verdict in ("incorrect", "rejected") for verdict in controls)
-        tone = _all_or(refused, len(controls))
-        cards.append(elements.card("Negative controls refused", f"{refused} of {len(controls)}", "", tone))
+        refused, count = _refused(controls), controls.total()
+        card = elements.card("Negative controls refused", f"{refused} of {count}", "", _all_or(refused, count))
+        cards.append(card)
     return cards
+
+
+def _correct_card(what: str, words: Counter[str], unstarted: int) -> Card:
+    """words: how many solutions have which verdict."""
+    correct = words.pop("correct", 0)
+    tone: Tone = "bad" if words else "open"
+    if unstarted:
+        words["not run"] += unstarted
+    planned = correct + words.total()
+    detail = ", ".join(f"{n} {word}" for word, n in words.items())
+    return elements.card(what, f"{correct} of {planned}", detail, _all_or(correct, planned, tone))
 
 
 def _means(of: list[Source]) -> list[Card]:
@@ -681,11 +698,10 @@ def _why(source: Source) -> Iterator[Item]:
     """Negative controls, one line each; of every other solution why it is wrong or has no times, and what to do."""
     for group in sources.groups(source):
         if group.control:
-            verdicts = [verdict.verdict for verdict in group.verdicts]
-            refused = sum(verdict in ("incorrect", "rejected") for verdict in verdicts)
-            expected = "as expected" if refused == len(verdicts) else "expected: all of them"
-            text = f"negative control {group.name}: {refused} of {len(verdicts)} refused, {expected}"
-            yield Item(tone=_all_or(refused, len(verdicts)), text=text)
+            refused, count = _refused(_control_verdicts([group])), len(group.verdicts)
+            expected = "as expected" if refused == count else "expected: all of them"
+            text = f"negative control {group.name}: {refused} of {count} refused, {expected}"
+            yield Item(tone=_all_or(refused, count), text=text)
             continue
         for each in group.solutions:
             name = f"{each.row.problem} {'' if group.name else variant_file(each)}".rstrip()

@@ -13,12 +13,10 @@ from repro.report import claims, comparison, elements, output
 from repro.report.document import Document
 from repro.report.elements import BAR, Section, Table
 from repro.report.sources import Described
-from repro.system.screen import BAD, GOOD, OPEN, Column, Screen
+from repro.system.screen import BAD, FEW, GOOD, MANY, OPEN, Column, Screen
 
 _STYLES = {"good": GOOD, "bad": BAD, "open": OPEN, "": ""}
 _KINDS = {"error": BAD, "warning": OPEN, "note": "dim"}
-# A longer table is cut to the fewer rows, those that are not as they should be first, unless the screen is verbose.
-_MANY, _FEW = 40, 12
 
 
 def draw(document: Document, screen: Screen, *, tables: bool = True) -> None:
@@ -84,10 +82,10 @@ def table(part: Table, screen: Screen) -> None:
     ]
     verdict = next((at for at, head in enumerate(part.columns) if head.kind == "verdict"), None)
     rows = part.rows
-    if len(rows) > _MANY and not screen.verbose:
+    if len(rows) > MANY and not screen.verbose:
         worst = ["bad", "open", "good"]
         rows = sorted(rows, key=lambda row: worst.index(elements.tone(row[verdict] or "correct")) if verdict else 0)[
-            :_FEW
+            :FEW
         ]
     cells = [[_cell(head.kind, elements.written(head.kind, row[at])) for at, head in zip(kept, heads, strict=True)]
              for row in rows]  # fmt: skip

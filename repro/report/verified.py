@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
 from repro.bundle.verify import STATES
 from repro.errors import UsageError
 from repro.optimize import journal
-from repro.system.screen import BAD, GOOD, OPEN, Column, Screen, shortest
+from repro.report import elements
+from repro.report.elements import Item, Section
+from repro.system.screen import shortest
 
 # Reasons of one check that a line shows; the JSON has them all.
 SHOWN = 3
-STYLES = {"ok": GOOD, "failed": BAD, "FAILED": BAD, "interrupted": OPEN, "running": OPEN, "skipped": "dim"}
 WORDS = {"failed": "FAILED"}
 
 
@@ -41,18 +40,19 @@ def bundles(paths: list[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def draw(report: dict[str, Any], screen: Screen) -> None:
-    """One bundle: its line, and every check where the screen is verbose."""
+def section(report: dict[str, Any], *, whole: bool) -> Section:
+    """One bundle: its line, and with `whole` every check."""
     word = report["state"]
     first = next((c for c in report["checks"] if c["state"].lower() == word), None) if word != "ok" else None
     why = f": {first['check']}: {_reasons(first)}" if first else f" ({counts(report)})"
-    name = WORDS.get(word, word)
-    screen.item(f"{shortest(report['bundle'])}{why}", Text(f"{name:<11}", STYLES[word]))
-    if screen.verbose:
-        known = report["bundle_id"] or f"none, schema {report['schema_version']}"
-        screen.line(f"bundle id {known}")
-        rows = [[Text(c["state"], STYLES[c["state"]]), c["check"], _reasons(c)] for c in report["checks"]]
-        screen.table((Column("state", whole=True), Column("check", whole=True), Column("why")), rows)
+    line = Item(tone=elements.tone(word), text=f"{WORDS.get(word, word):<11} {shortest(report['bundle'])}{why}")
+    if not whole:
+        return elements.section("bundle", "", items=[line])
+    known = report["bundle_id"] or f"none, schema {report['schema_version']}"
+    caption = f"{shortest(report['bundle'])}, bundle id {known}"
+    rows = [[check["state"], check["check"], _reasons(check)] for check in report["checks"]]
+    columns = [("state", "verdict", 0), ("check", "text", 0), ("why", "text", 0)]
+    return elements.section("bundle", "", items=[line], tables=[elements.table("checks", caption, columns, rows)])
 
 
 def counts(report: dict[str, Any]) -> str:

@@ -7,10 +7,10 @@ else; NO_COLOR turns it off. Solutions, paths and errors reach the terminal with
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -22,11 +22,9 @@ from repro.errors import printable
 EMPTY = "–"
 SEPARATOR = " · "
 GOOD, BAD, OPEN = "green", "red", "yellow"
-SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
 GAP = 2  # between two columns
-# A longer list is cut to the fewer, unless the screen is verbose, so that a summary stays one screen.
+# A longer table is cut to the fewer rows, those that are not as they should be first, unless the screen is verbose.
 MANY, FEW = 40, 12
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,15 +78,6 @@ class Screen:
             grid.add_column(overflow="fold")
             grid.add_row(mark, Text(printable(text)))
             self.console.print(grid)
-
-    def first(self, entries: Sequence[T], key: Callable[[T], Any]) -> list[T]:
-        """All entries, or if they are too many for a screen the first ones by a key; `more` says how many are left."""
-        return list(entries) if self.verbose or len(entries) <= MANY else sorted(entries, key=key)[:FEW]
-
-    def more(self, entries: Sequence[T], shown: Sequence[T]) -> None:
-        """Says how many entries a table left out."""
-        if left := len(entries) - len(shown):
-            self.line(f"{left} more are in the report; -v shows all here.", "dim")
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Any]], caption: str = "") -> None:
         """A table of the columns that fit and hold anything. A cell is a string, a Text, or None."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from repro.bundle.write import Bundle
 from repro.records.fixture import FixtureRecord, TrialLimits
 from repro.records.row import Row
-from repro.report import audit
+from repro.report import audit, terminal
 from repro.system.screen import Screen
 
 FIXTURE = {
@@ -53,19 +53,21 @@ def test_every_planned_problem_has_a_line_with_its_verdict_and_reason() -> None:
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_terminal_shows_ids_verdicts_and_reasons(width: int) -> None:
     console = Console(file=io.StringIO(), width=width, record=True)
-    Screen(console=console).table(audit.COLUMNS, map(audit.cells, audit.rows(bundle())))
+    terminal.table(audit.table(audit.rows(bundle())), Screen(console=console))
     (line,) = (line for line in console.export_text().splitlines() if line.startswith("L2_80"))
     assert "unjudgeable" in line and "constant; 16 runs" in line
 
 
 def test_the_page_says_how_it_was_measured_what_stands_out_and_has_a_line_for_each_problem() -> None:
     whole = bundle()
-    page = audit.markdown(whole, audit.rows(whole))
+    page = audit.page(whole, audit.rows(whole))
     assert "at smoke size on cpu" in page and "`x-fixtures`" in page
     table = [line for line in page.splitlines() if line.startswith("|")]
-    assert len(table) == 4 and len({line.count("|") for line in table}) == 1
-    assert "|L1_01|0.5|constant|40|1e-2|0.5, -|" in page
-    assert "## Unjudgeable" in page and "- L2_80: constant; 16 runs | 0" in page
+    assert len(table) == 4
+    assert [cell.strip() for cell in table[2].strip("|").split("|")] == [
+        "L1_01", "judged", "fp32", "0.5", "constant", "40", "1e-2", "0.5, -"
+    ]  # fmt: skip
+    assert "## Unjudgeable" in page and "- L2_80: constant; 16 runs \\| 0" in page
     assert "## Judged in some classes" in page and "- L1_01: bf16\n" in page
     assert "## Zeros pass allclose" in page and "- L1_01: 1e-2\n" in page
     assert "## Not measured" in page and "- L3_33: Model of x.py fails" in page

@@ -293,7 +293,7 @@ def test_verify_takes_folders_of_bundles_and_prints_a_line_each_and_a_sum(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(held) + 1 and lines[-1].startswith(f"{len(held)} bundles: ")
     for path, line in zip(held, lines, strict=False):
-        assert path.name in line and line.split()[0] in ("ok", "FAILED", "interrupted")
+        assert path.name in line and line.split()[1] in ("ok", "FAILED", "interrupted")
 
 
 # -- progress
