@@ -51,7 +51,8 @@
     if (box.height > 0 && box.height < 24 && control.tagName !== "SUMMARY") wrong.push("a small target: " + told(control));
   });
   all(":not(svg):is(.good,.bad,.open)").forEach(function (word) {
-    if (!/^[✓✗○]\s\S/.test(word.textContent)) wrong.push("told by colour alone: " + told(word));
+    const said = word.parentElement.tagName === "LI" ? word.parentElement : word;  // of a list the sign alone has colour
+    if (!/^[✓✗○]\s\S/.test(said.textContent)) wrong.push("told by colour alone: " + told(word));
   });
   const width = document.documentElement;
   if (width.scrollWidth > width.clientWidth + 1) wrong.push("the page scrolls sideways: " + width.scrollWidth);
