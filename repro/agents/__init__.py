@@ -1,1 +1,1 @@
-"""The agents that write solutions, as they work inside their sandbox: session, tools, relay."""
+"""The agent study as an Inspect task: sandbox, scripted replies, knowledge as tools, sittings, the judge as scorer."""

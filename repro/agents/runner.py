@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from inspect_ai import eval as evaluate
 from inspect_ai.log import EvalLog
+from inspect_ai.model import Model
 
 from repro.agents import brief, knowledge, models, sandbox, task
 from repro.agents.study import Study, finished, read, row_id
@@ -52,24 +54,31 @@ def run(run: Run, plan: Design, only: list[str], pace: Pace, *, controls: Sequen
     bundle.manifest["engine"]["jobs"] = pace.jobs
     found = Study(plan, run, pace, {unit.id: unit for unit in order}, schedule)
     found.spent_usd = sum(_paid(bundle, unit, plan) for unit in order)
-    left = [unit for unit in order if finished(bundle, unit) is None]
-    ended = [unit for unit in order if unit not in left and not found.whole(unit)]
     late = [row for row in more if not bundle.done(row.id, row.content)]
-
-    def sittings() -> None:
-        sandbox.use(engine, 1 / pace.jobs)
-        log = evaluate(
-            task.of(found, left), model=model, log_dir=str(bundle.path / LOGS), log_format="eval", display="none",
-            max_samples=pace.jobs, retry_on_error=pace.retries, fail_on_error=False, log_model_api=False,
-            ctl_server=False, acp_server=False, score_display=False,
-        )[0]  # fmt: skip
-        _explain(found, log)
-
-    work: list[Callable[[], None]] = [partial(_judge, found, unit) for unit in ended]
-    work += [sittings] * bool(left) + [partial(schedule.measure, [row]) for row in late]
-    schedule.run(work, 1)
+    schedule.run([*_left(found, bundle, model), *(partial(schedule.measure, [row]) for row in late)], 1)
     progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
     return bundle
+
+
+def _left(found: Study, bundle: Bundle, model: Model) -> list[Callable[[], object]]:
+    """Return the work that a study lacks: the verdicts of sittings that have ended, then all other sittings at once."""
+    units = list(found.units.values())
+    waiting = [unit for unit in units if finished(bundle, unit) is None]
+    unjudged = [unit for unit in units if unit not in waiting and not found.whole(unit)]
+    work: list[Callable[[], object]] = [partial(found.judge, unit) for unit in unjudged]
+    return [*work, partial(_sit, found, waiting, bundle.path / LOGS, model)] if waiting else work
+
+
+def _sit(found: Study, units: list[Unit], logs: Path, model: Model) -> None:
+    """Let Inspect run some sittings. Raises EngineError if it could begin none."""
+    jobs = found.pace.jobs
+    sandbox.use(found.engine, 1 / jobs)
+    log = evaluate(
+        task.of(found, units), model=model, log_dir=str(logs), log_format="eval", display="none", max_samples=jobs,
+        retry_on_error=found.pace.retries, fail_on_error=False, log_model_api=False, ctl_server=False,
+        acp_server=False, score_display=False,
+    )[0]  # fmt: skip
+    _explain(found, log)
 
 
 def _check(run: Run, plan: Design) -> None:
@@ -107,11 +116,6 @@ def _paid(bundle: Bundle, unit: Unit, plan: Design) -> float:
     each = plan.budgets.usd or 0.0
     attempts = record.attempts if record else []
     return sum(one.usd if one.usd is not None else each * bool(one.turns) for one in attempts)
-
-
-def _judge(found: Study, unit: Unit) -> None:
-    """Judge a sitting that had ended before the run went on."""
-    found.judge(unit)
 
 
 def _explain(found: Study, log: EvalLog) -> None:

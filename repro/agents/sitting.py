@@ -107,21 +107,13 @@ class Sitting:
         see counts as the agent's; otherwise it could gain another attempt.
         """
         requests = _requests(transcript().events)
-        last = requests[-1] if requests else None
-        if isinstance(error, Stopped):
-            return error.status, str(error)
-        if scope is not None and scope.limit_error is not None:
-            kind = scope.limit_error.type
-            return ("timeout" if kind == "time" else "budget"), scope.limit_error.message
-        if isinstance(error, EngineError):
-            return "infra_error", str(error)
-        if last is not None and last.error:
-            return "provider_error", last.error.strip().splitlines()[-1]
+        if (seen := _seen(error, scope, requests)) is not None:
+            return seen
         if (shown := self._unshown(requests)) is not None:
             return "infra_error", shown
         if error is not None:
             return ("agent_error" if requests else "infra_error"), f"{type(error).__name__}: {error}"
-        if last is not None and last.output.stop_reason == "content_filter":
+        if requests and requests[-1].output.stop_reason == "content_filter":
             return "refused", "the model refused"
         if not solutions:
             return "gave_up", "ended without a solution"
@@ -157,6 +149,21 @@ class Sitting:
             meter=meter, consulted=self.log.used(), isolation=self.isolation, cut=cut, evidence=[knowledge.LOG],
             outcome=AgentReport(agent_version=self.seen.pop("agent_version", ""), preflight=self.seen),
         )  # fmt: skip
+
+
+def _seen(
+    error: BaseException | None, scope: LimitScope | None, requests: list[ModelEvent]
+) -> tuple[Ending, str] | None:
+    """Return an ending that the host caused or saw itself: a stop, a limit, the engine, or the provider."""
+    if isinstance(error, Stopped):
+        return error.status, str(error)
+    if scope is not None and scope.limit_error is not None:
+        return ("timeout" if scope.limit_error.type == "time" else "budget"), scope.limit_error.message
+    if isinstance(error, EngineError):
+        return "infra_error", str(error)
+    if requests and (refused := requests[-1].error):
+        return "provider_error", refused.strip().splitlines()[-1]
+    return None
 
 
 def _of_knowledge(name: str) -> bool:

@@ -12,22 +12,27 @@ import anyio.to_thread
 from inspect_ai import Task, task
 from inspect_ai.agent import Agent, BridgedToolsSpec, as_solver, react
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ChatMessageSystem, ChatMessageUser
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser, get_model
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, bash, text_editor
 from inspect_ai.util import LimitScope, apply_limits, sandbox
 
+from repro import config
 from repro.agents import brief, knowledge, replay
 from repro.agents import sandbox as rooms
 from repro.agents.replay import Script
 from repro.agents.sandbox import Contained, Plain
 from repro.agents.sitting import Sitting, cause, limits
 from repro.agents.study import Study
+from repro.engines import choose
 from repro.engines.submission import Basket
+from repro.problems import catalogue
+from repro.runs import fixtures
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
-from repro.studies.agent.design import Design, Unit
+from repro.studies.agent import options
+from repro.studies.agent.design import Design, Unit, units
 
 PROGRAM = "claude"
 #: Tools of the CLI that lead out of the sandbox, wait for a person, or start further agents.
@@ -145,14 +150,14 @@ def judged(study: Study) -> Scorer:
     return score
 
 
-def of(study: Study, units: list[Unit]) -> Task:
+def of(study: Study, order: list[Unit]) -> Task:
     """Return the task of some units of a study, in their order."""
     samples = [
         Sample(
             id=unit.id, metadata={"arm": unit.arm, "problems": list(unit.problems), "repeat": unit.repeat},
             input=brief.prompt(study.design, unit, study.size, study.engine.device, Contained.root),
         )
-        for unit in units
+        for unit in order
     ]  # fmt: skip
     return Task(
         dataset=MemoryDataset(samples, name="kernels"), solver=sit(study), scorer=judged(study), sandbox="repro",
@@ -165,25 +170,28 @@ def kernels(
     agent: str = "sdk", arms: str = "baseline,with_kb", problems: str = "", kb: str = "local", repeats: int = 1,
     engine: str = "auto", device: str = "auto", results: str = "results", script: str = "",
 ) -> Task:  # fmt: skip
-    """Return the study as a task of its own: `inspect eval repro/agents --model PROVIDER/NAME -T problems=L1_36`.
+    """Return the study as a task of its own: `inspect eval repro/kernels --model PROVIDER/NAME -T problems=L1_36`.
 
-    script: a replay's script or folder of scripts, with `--model replay/NAME`. It writes no bundle.
+    script: a file or folder of scripts, which answers in place of a model. Missing fixtures are measured below
+    `results`. In a checkout paths count from its top folder. Judged kernels are in Inspect's log, not in a bundle.
     """
-    from inspect_ai.model import get_model
-
-    from repro.engines import choose
-    from repro.problems import catalogue
-    from repro.studies.agent import design as designs
-    from repro.studies.agent import options
-
     chosen = choose(engine, gpus="all", device=device, say=print)
     size = "full" if chosen.device == "cuda" else "smoke"
-    plan = Design(agent=agent, model=str(get_model()), arms=tuple(arms.split(",")), kb=kb, repeats=repeats,
+    model = get_model("replay/scripted") if script else get_model()
+    plan = Design(agent=agent, model=str(model), arms=tuple(arms.split(",")), kb=kb, repeats=repeats,
                   upstream="replay" if script else "anthropic")  # fmt: skip
-    only = [name for name in problems.split(",") if name]
-    units = designs.units(plan, [problem.id for problem in catalogue.suite("agent", size=size, only=only)])
+    wanted = catalogue.suite("agent", size=size, only=list(filter(None, problems.split(","))))
+    order = units(plan, [problem.id for problem in wanted])
     if script:
-        plan.scripts.update(options.scripts(Path(script), units))
+        plan.scripts.update(options.scripts(_placed(script), order))
     rooms.use(chosen, 1.0)
-    run = Run(chosen, Path(results), Progress(), size=size)
-    return of(Study(plan, run, units={unit.id: unit for unit in units}), units)
+    run = Run(chosen, _placed(results), Progress(), size=size)
+    fixtures.ensure(run, wanted)
+    found = of(Study(plan, run, units={unit.id: unit for unit in order}), order)
+    found.model = model
+    return found
+
+
+def _placed(path: str) -> Path:
+    """Return a path that a user gave. Inspect has moved to this file's folder where it was given the checkout's."""
+    return Path(path) if config.ROOT == config.INSTALLED else config.ROOT / path

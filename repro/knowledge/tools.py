@@ -126,8 +126,9 @@ def ranked(chosen: Library, question: str, context: str, limit: int, kinds: tupl
 
 
 def _search(chosen: Library, question: str, context: str, kinds: tuple[str, ...]) -> Answer:
-    """Return the best sections, quoted, and further pages by name."""
-    hits = ranked(chosen, question, context, QUOTED + NAMED, kinds)
+    """Return the best sections, quoted, and further pages by name: of these kinds, or of all if none of them fits."""
+    most = QUOTED + NAMED
+    hits = ranked(chosen, question, context, most, kinds) or ranked(chosen, question, context, most)
     if not hits:
         return Answer(f"No page contains a word of this question. The pages are about {', '.join(chosen.ops)}.")
     further = "\n".join(_named(hit.page) for hit in hits[QUOTED:])

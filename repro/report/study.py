@@ -22,12 +22,12 @@ from repro.report.elements import Cell, Head, Quantity, Section, Table
 
 _OVER = "eager"
 _PUBLISHED_ARMS = ("baseline", "with_kb")
-_TOKENS = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+_TOKENS = ("input", "output", "cache_read", "cache_write")
 _THREATS = (
     "One machine and one stretch of time: intervals say how problems and repeats scatter, not how machines or dates "
     "do.",
-    "Models cannot be seeded and may change behind their name: the journal keeps every reply, the meter the model that "
-    "each reply names.",
+    "Models cannot be seeded and may change behind their name: Inspect's log keeps every reply, and the model that it "
+    "names.",
     "Problems and well-known solutions of them are public and may be in a model's training data, in every arm alike.",
     "An arm with knowledge has more tools to call, and its prompt is longer by their descriptions: the arm `placebo` "
     "(the same tools over unrelated pages) tells that from what the pages say.",
@@ -366,7 +366,7 @@ def _costs(study: Study, design: AgentConfig, prefix: str) -> Table:
         rows.append([name, sum(meter.turns for meter in meters), *tokens, arm.usd, arm.discarded_usd, seconds])
     as_of = design.prices.get("as_of", "")
     priced = f"prices of {as_of}" if as_of else "no price table"
-    caption = f"Tokens as the upstream counted them, and money by {priced}; empty where a price is not known"
+    caption = f"Tokens as the provider counted them, and money by {priced}; empty where a price is not known"
     if design.scripted:
         caption += ". Scripted: no model was paid"
     return elements.table(f"{prefix}study-costs", caption, columns, rows)
@@ -374,7 +374,7 @@ def _costs(study: Study, design: AgentConfig, prefix: str) -> Table:
 
 def _knowledge(study: Study, design: AgentConfig, prefix: str) -> Table:
     columns = ["arm", "knowledge", ("calls", "integer"), ("hits", "integer"), ("errors", "integer"), "by tool",
-               "refused at the gateway"]  # fmt: skip
+               "refused"]  # fmt: skip
     rows: list[list[Cell]] = []
     for name, arm in study.arms.items():
         calls, denied = Counter[str](), Counter[str]()
@@ -385,7 +385,9 @@ def _knowledge(study: Study, design: AgentConfig, prefix: str) -> Table:
         counts = (sum(use.calls for use in uses), sum(use.hits for use in uses), sum(use.errors for use in uses))
         tools, refused = (", ".join(f"{code} {n}" for code, n in sorted(of.items())) for of in (calls, denied))
         rows.append([name, design.knowledge[name], *counts, tools, refused])
-    return elements.table(f"{prefix}study-knowledge", "What the gateways saw of the knowledge base", columns, rows)
+    return elements.table(
+        f"{prefix}study-knowledge", "Calls of the knowledge base, as this machine saw them", columns, rows
+    )
 
 
 def _every(study: Study, prefix: str) -> Table:

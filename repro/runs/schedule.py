@@ -27,7 +27,7 @@ from repro.runs.rows import Row, keep
 from repro.runs.status import Board
 from repro.system import signals
 
-_Work = Callable[[], None]
+_Work = Callable[[], object]
 _POLL_S = 0.2
 # Time to end after the second signal.
 _LAST_S = 20.0

@@ -6,6 +6,7 @@ Also scripted studies in containers with a real judge: by Inspect's agent, and b
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,12 +132,18 @@ def study(tool: Tool, *words: Any) -> tuple[Path, Any]:
 
 @pytest.mark.slow
 def test_a_scripted_study_in_containers_is_judged_and_reported(tool: Tool) -> None:
-    bundle, done = study(tool, "--agent", "sdk", "--upstream", f"replay:{SCRIPTS}")
+    scripts = tool.folder / "scripts"
+    shutil.copytree(SCRIPTS, scripts)
+    shutil.copy(SCRIPTS / "L1_36.with_kb.jsonl", scripts / "L1_36.placebo.jsonl")
+    arms = ("baseline", "with_kb", "placebo")
+    bundle, done = study(tool, "--agent", "sdk", "--arms", ",".join(arms), "--upstream", f"replay:{scripts}")
     assert done.code == 0, done.err
     told = rows(bundle)
-    assert {row["result"]["results"][0]["verdict"] for row in told.values()} == {"correct"} and len(told) == 2
-    record = json.loads((bundle / "agents/L1_36/with_kb/0/job.json").read_text())
-    assert record["isolation"]["network"] == "none" and record["meter"]["kb"]["calls"] == 1
+    assert {row["result"]["results"][0]["verdict"] for row in told.values()} == {"correct"} and len(told) == 3
+    for arm in arms:
+        record = json.loads((bundle / f"agents/L1_36/{arm}/0/job.json").read_text())
+        assert record["isolation"]["network"] == "none" and not record["isolation"]["interfaces_up"]
+        assert record["meter"]["kb"]["calls"] == (0 if arm == "baseline" else 1), arm
     assert manifest(bundle)["status"] == "complete"
     assert "scripted replies, not an agent's result" in (bundle / "report.md").read_text()
 

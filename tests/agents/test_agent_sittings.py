@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -156,6 +157,25 @@ def test_interrupted_at_any_stage_and_resumed_the_verdicts_are_the_same(stage: s
     assert again.manifest["status"] == "complete" and [row[3] for row in verdicts(again)] == [["correct"]] * 4
 
 
+def _study_that_kills_itself(results: Path) -> None:
+    """Run a study whose third agent kills the process of the study."""
+    third = design.units(plan(seed=33), IDS)[2]
+    kill = bash(f"kill -KILL {os.getpid()}")
+    go(Stub(), results, plan(lambda unit: [*[kill] * (unit == third), solve(*unit.problems), DONE], seed=33))
+
+
+def test_killed_without_warning_a_run_keeps_what_was_judged_and_goes_on(results: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_study_that_kills_itself, args=(results,))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    well = Stub()
+    again = go(well, results, plan(None, seed=33), resume=True)
+    assert well.judged == [unit.id for unit in design.units(plan(seed=33), IDS)][2:], "what was done was not done again"
+    assert again.manifest["status"] == "complete" and [row[3] for row in verdicts(again)] == [["correct"]] * 4
+    assert set(verify.verify(again.path).failed) <= {"fingerprints"}
+
+
 def test_a_suites_sitting_gives_a_row_a_problem_and_jobs_run_side_by_side(results: Path) -> None:
     chosen = plan(lambda unit: [bash("sleep 2"), *map(solve, unit.problems), DONE], mode="suite")
     bundle = go(Stub(), results, chosen, jobs=2)
@@ -192,4 +212,5 @@ def test_calls_beyond_the_budget_of_knowledge_are_refused_and_counted(results: P
     )
     bundle = go(Stub(), results, chosen, ONE)
     kb = record(bundle, "L1_36/placebo/0")["meter"]["kb"]
-    assert (kb["calls"], kb["denied"]) == (2, 1) and studied(bundle).arms["placebo"].denied == {"knowledge_budget": 1}
+    shown = "".join(map(markdown.section, study.sections([records.source(bundle, "A")])))
+    assert (kb["calls"], kb["denied"]) == (2, 1) and "knowledge_budget 1" in shown

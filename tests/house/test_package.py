@@ -103,6 +103,19 @@ def test_an_installed_command_works_from_any_folder(installed: Path, tmp_path: P
 
 
 @pytest.mark.slow
+def test_inspects_command_finds_the_study_of_an_installed_package(installed: Path, tmp_path: Path) -> None:
+    """The task, its sandbox and the provider of scripted replies, from any folder."""
+    arguments = [word for pair in (f"script={ROOT / 'tests' / 'agent_scripts'}", "problems=L1_36", "arms=baseline",
+                                   "engine=local", "device=cpu") for word in ("-T", pair)]  # fmt: skip
+    inspect = [installed.parent / "python", "-P", "-m", "inspect_ai"]
+    done = run(
+        [*inspect, "eval", "repro/kernels", "--model", "replay/mine", "--display", "plain", *arguments], tmp_path
+    )
+    assert done.returncode == 0 and re.search(r"mean +1\.0", done.stdout), done.stdout + done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "results"]
+
+
+@pytest.mark.slow
 def test_the_self_tests_cases_come_along(installed: Path, tmp_path: Path) -> None:
     done = run([installed, "evaluate", "--self-test", "no-such-case", "--engine", "local", "--device", "cpu"], tmp_path)
     assert done.returncode == 1 and "no case of the self-test" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.problems import catalogue
@@ -75,25 +76,34 @@ def run(run: Run, only: list[str], arms: Sequence[Agent]) -> Bundle:
     """Run the study; return the bundle."""
     wanted = catalogue.suite("agent", size=run.size, only=only)
     folders = [arm for arm in arms if isinstance(arm, Folder)]
-    for each in folders:
-        if each.unused:
-            run.progress.say(wording.unused(each.name, each.unused))
-        if lacking := [problem.id for problem in wanted if problem.id not in each.samples]:
-            run.progress.say(f"{each.name}: no file, so an error each: {wording.listed(lacking, len(lacking))}")
+    for folder in folders:
+        _say(run, folder, wanted)
     fixtures.ensure(run, wanted)
     rows, solutions = plan(run, only, arms)
-    source = {"solutions": [each.name for each in folders]} if folders else {"agent": arms[0].name}
-    parameters = source | run.parameters(
-        arms={arm.name: arm.label for arm in arms},
-        repeats=max(arm.repeats(problem) for arm in arms for problem in wanted),
-        control_options=run.options.but(modes=["eager"]).on(run.engine.device).to_json(),
-    )
-    bundle = run.open("run", rows, parameters)
+    bundle = run.open("run", rows, _parameters(run, wanted, arms, folders))
     if folders:  # outside of the parameters, so that another file in a folder does not keep a run from going on
-        bundle.manifest["unused_files"] = {each.name: each.unused for each in folders if each.unused}
+        bundle.manifest["unused_files"] = {folder.name: folder.unused for folder in folders if folder.unused}
     for name, content in solutions.items():
         bundle.file(name, content)
     # Safe for what ships with the project; other solutions get a process each.
     together = ROWS_A_PROCESS if run.options.trust == "audited" and not folders else 1
     run.execute(rows, bundle, evaluation.summary, together=together)
     return bundle
+
+
+def _say(run: Run, folder: Folder, wanted: list[Problem]) -> None:
+    """Name the files of a folder that are not used, and the problems that it has no file of."""
+    if folder.unused:
+        run.progress.say(wording.unused(folder.name, folder.unused))
+    if lacking := [problem.id for problem in wanted if problem.id not in folder.samples]:
+        run.progress.say(f"{folder.name}: no file, so an error each: {wording.listed(lacking, len(lacking))}")
+
+
+def _parameters(run: Run, wanted: list[Problem], arms: Sequence[Agent], folders: list[Folder]) -> dict[str, Any]:
+    """Return what two runs must share for one to continue the other."""
+    source = {"solutions": [folder.name for folder in folders]} if folders else {"agent": arms[0].name}
+    return source | run.parameters(
+        arms={arm.name: arm.label for arm in arms},
+        repeats=max(arm.repeats(problem) for arm in arms for problem in wanted),
+        control_options=run.options.but(modes=["eager"]).on(run.engine.device).to_json(),
+    )
