@@ -450,8 +450,9 @@ def test_an_error_message_at_the_end_of_a_long_log_is_found():
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_signature_takes_long_on_text_made_to_slow_it_down(kind):
     texts = ["a" * 16_000, "error " * 2600, "(" * 16_000, "x: 1, " * 2600, " \n" * 8000, "0" * 8000 + "." * 8000]
-    for signature in library(kind).signatures:
-        for text in texts:
-            began = time.perf_counter()
-            signature.pattern.search(text)
-            assert time.perf_counter() - began < 1, (signature.page, signature.pattern.pattern)
+    for page in library(kind).pages.values():
+        for pattern in page.signatures:
+            for text in texts:
+                began = time.perf_counter()
+                pattern.search(text)
+                assert time.perf_counter() - began < 1, (page.id, pattern.pattern)
