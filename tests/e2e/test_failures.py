@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from conftest import CPU, Done, Tool, ask_docker, attempt, fresh, manifest, rows, small_disk, strict_json, wait_for
@@ -876,14 +876,14 @@ def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone() 
     import requests
     import urllib3
 
-    from repro.engines import docker
+    from repro.engines import docker_errors
 
     for error in (
         requests.exceptions.ConnectionError("refused"),
         requests.exceptions.ChunkedEncodingError("cut"),
         urllib3.exceptions.ProtocolError("Connection broken: ConnectionResetError(104, 'Connection reset by peer')"),
     ):
-        with pytest.raises(EngineGone, match="went away"), docker.DockerEngine._guard(cast(Any, None)):
+        with pytest.raises(EngineGone, match="went away"), docker_errors.guard():
             raise error
 
 
