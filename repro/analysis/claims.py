@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from repro.analysis import compare
-from repro.analysis.records import Implementation, Interval, Source, interval, medians, together
+from repro.analysis.records import Implementation, Interval, Source, grouped, interval, medians, together
 from repro.artifacts import layout
 from repro.judge.timing import intervals
 from repro.records import wording
@@ -184,11 +184,10 @@ def untried(pairs: list[tuple[JudgedClaim, ClaimOutcome]]) -> list[list[str]]:
 
     Columns: families, count, verdict, reason, stack, command (first claim).
     """
-    groups: dict[tuple[str, str, str], list[JudgedClaim]] = {}
-    for claim, outcome in pairs:
-        judged = outcome.as_judged
-        key = (wording.CLAIM["as_judged"][judged.verdict], judged.reason, where(outcome))
-        groups.setdefault(key, []).append(claim)
+    groups = grouped(
+        ((wording.CLAIM["as_judged"][outcome.as_judged.verdict], outcome.as_judged.reason, where(outcome)), claim)
+        for claim, outcome in pairs
+    )
     return [[", ".join(dict.fromkeys(each.family for each in of)), str(len(of)), verdict, reason, stack, of[0].command]
             for (verdict, reason, stack), of in groups.items()]  # fmt: skip
 
@@ -210,12 +209,9 @@ def reproduced(found: JudgedClaims) -> bool:
 
 def _outcomes(claim: Claim, sources: list[Source]) -> list[ClaimOutcome]:
     """Return one outcome for each stack and kind of GPU, or one with the reason why there is none."""
-    groups: dict[tuple[str, str], list[_Trial]] = {}
-    for source in sources:
-        reading = _READERS[claim.measure](claim, source) if _concerns(claim, source) else None
-        if reading is not None:
-            trial = _trial(claim, source, reading)
-            groups.setdefault((trial.stack.label, trial.machine), []).append(trial)
+    read = ((source, _READERS[claim.measure](claim, source)) for source in sources if _concerns(claim, source))
+    tried = (_trial(claim, source, reading) for source, reading in read if reading is not None)
+    groups = grouped(((trial.stack.label, trial.machine), trial) for trial in tried)
     if groups:
         return [_merged(trials) for trials in groups.values()]
     blocked = _Figure(verdict=BLOCKED, why=f"needs {'; '.join(claim.needs)}")
@@ -612,11 +608,8 @@ def _mean_of(solved: list[list[Implementation]]) -> Interval:
 
 
 def _by_problem(source: Source, arm: str) -> dict[str, list[Implementation]]:
-    problems: dict[str, list[Implementation]] = {}
-    for each in source.solutions:
-        if each.row.arm == arm and not each.row.control:
-            problems.setdefault(each.problem, []).append(each)
-    return problems
+    mine = (each for each in source.solutions if each.row.arm == arm and not each.row.control)
+    return grouped((each.problem, each) for each in mine)
 
 
 # Measure of a claim -> how a bundle shows its two figures.

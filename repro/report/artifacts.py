@@ -112,7 +112,7 @@ def rounds(sources: list[Source]) -> Section:
                "running best"]  # fmt: skip
     text = "Each round's kernel was judged and timed here, beside its input kernel. Published times are its trace's."
     table = elements.table("measured-rounds", "Rounds of every search", columns, rows)
-    return elements.section("measured-rounds", "Rounds", text=[text] if rows else [], tables=[table])
+    return elements.section("measured-rounds", "Rounds", note=text, tables=[table])
 
 
 def profiles(sources: list[Source]) -> Section:
@@ -138,7 +138,7 @@ def profiles(sources: list[Source]) -> Section:
         "process's own and decide nothing."
     )
     table = elements.table("profiles", "Hardware counters", columns, rows)
-    return elements.section("profiles", "Profiles", text=[text] if rows else [], tables=[table])
+    return elements.section("profiles", "Profiles", note=text, tables=[table])
 
 
 def convergence(folder: Path) -> Section:

@@ -6,7 +6,7 @@ import re
 
 from repro.analysis import claims
 from repro.analysis import published as figures
-from repro.analysis.records import VERBS, Source
+from repro.analysis.records import VERBS, Source, grouped
 from repro.records import wording
 from repro.records.claim import Claim, ClaimOutcome, ClaimVerdict, JudgedClaim, JudgedClaims
 from repro.report import elements
@@ -70,9 +70,7 @@ def untested(found: JudgedClaims) -> Section:
 
 
 def _families(pairs: list[_Pair]) -> Table:
-    outcomes: dict[str, list[ClaimOutcome]] = {}
-    for claim, outcome in pairs:
-        outcomes.setdefault(claim.family, []).append(outcome)
+    outcomes = grouped((claim.family, outcome) for claim, outcome in pairs)
     rows: list[list[Cell]] = [[name, len(of), *(claims.counted(of, side) for side in claims.SIDES)]
                               for name, of in outcomes.items()]  # fmt: skip
     columns = ["claims", ("n", "integer", 0), ("as published", "text", 0), ("as judged", "text", 0)]
@@ -164,11 +162,8 @@ def short(found: JudgedClaims, *, whole: bool) -> list[Section]:
 
 def _first(pairs: list[_Pair]) -> list[Section]:
     """One line a problem for each stack: as published, both ways here, and against the best torch baseline."""
-    groups: dict[tuple[str, str], list[_Pair]] = {}
-    for family in _FIRST:
-        for pair in pairs:
-            if pair[0].family == family:
-                groups.setdefault((family, claims.where(pair[1])), []).append(pair)
+    known = (pair for family in _FIRST for pair in pairs if pair[0].family == family)
+    groups = grouped(((pair[0].family, claims.where(pair[1])), pair) for pair in known)
     return [_known(family, stack, of) for (family, stack), of in groups.items()]
 
 
@@ -185,10 +180,7 @@ def _known(family: str, stack: str, pairs: list[_Pair]) -> Section:
          outcome.over_best.ratio if outcome.over_best else None]
         for claim, outcome in pairs
     ]  # fmt: skip
-    names: dict[str, list[str]] = {}
-    for claim, outcome in pairs:
-        if outcome.difference:
-            names.setdefault(outcome.difference, []).append(claims.short(claim.problem))
+    names = grouped((outcome.difference, claims.short(claim.problem)) for claim, outcome in pairs if outcome.difference)
     items = [Item(tone="", text=f"{', '.join(mine)}: {why}.") for why, mine in names.items()]
     table = elements.table(family, "", columns, rows)
     return elements.section(family, f"{_FIRST[family]}: {stack}", items=items, tables=[table])

@@ -25,12 +25,12 @@ def section(of: list[Source]) -> Section:
     rows = [_line(each) for source in of for each in sources.solutions(source)]
     tables = [elements.table("correctness", "Verdicts, distances to the fp64 reference and margins", _COLUMNS, rows),
               _cases(of)]  # fmt: skip
-    text = [
+    text = (
         "Distances are the worst over all trials: relative L2, largest element and largest row, each over the "
         "reference's root mean square. The margin is the best cheat's error over the worst honest kernel's, each as a "
         "multiple of its limit. allclose stands beside the verdict for comparison and decides nothing."
-    ]
-    return elements.section("correctness", "Correctness", text=text if rows else [], tables=tables)
+    )
+    return elements.section("correctness", "Correctness", text=[text] if rows else [], tables=tables)
 
 
 def _line(each: Solution) -> list[Cell]:

@@ -218,11 +218,12 @@ def table(name: str, caption: str, columns: Iterable[Sequence[str | int]], rows:
 
 def section(
     name: str, title: str, *, text: Iterable[str] = (), items: Iterable[Item] = (), figures: Iterable[Figure] = (),
-    tables: Iterable[Table] = (), paper: bool = True, opened: bool = False,
+    tables: Iterable[Table] = (), note: str = "", paper: bool = True, opened: bool = False,
 ) -> Section:  # fmt: skip
-    """Make a section. Tables without rows are left out."""
-    return Section(id=name, title=title, text=list(text), items=list(items), figures=list(figures),
-                   tables=[each for each in tables if each.rows], paper=paper, open=opened)  # fmt: skip
+    """Make a section. Tables without rows are left out. note: a further sentence where a table remains."""
+    filled = [each for each in tables if each.rows]
+    return Section(id=name, title=title, text=[*text, *[note] * bool(note and filled)], items=list(items),
+                   figures=list(figures), tables=filled, paper=paper, open=opened)  # fmt: skip
 
 
 def card(label: str, value: str, detail: str = "", tone: Tone = "") -> Card:

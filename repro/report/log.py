@@ -70,10 +70,8 @@ def _notes(row: Row) -> list[str]:
     notes = [f"{name} is missing" for name in row.missing]
     if row.judged:
         notes += [f"baseline {name} left out: {why}" for name, why in row.judged.timing.left_out.items()]
-    reasons: dict[str, list[str]] = {}
-    if isinstance(row.result, JudgeResult | FixtureRecord):
-        for trial, why in row.result.trials_left_out.items():
-            reasons.setdefault(why, []).append(trial)
+    left_out = row.result.trials_left_out if isinstance(row.result, JudgeResult | FixtureRecord) else {}
+    reasons = records.grouped((why, trial) for trial, why in left_out.items())
     notes += [f"trials {', '.join(names)} left out: {why}" for why, names in reasons.items()]
     if row.judged and row.judged.timing.status == "not_converged":
         notes.append("a median was not known to ±0.5 % when the time budget ended")
@@ -86,6 +84,7 @@ def files(sources: list[Source]) -> Section:
     """The sha256 of every file of every bundle, from its manifest."""
     rows = [[name, source.letter, digest]
             for source in sources for name, digest in source.bundle.manifest.get("files", {}).items()]  # fmt: skip
-    text = ["`repro verify` holds these against the files."]
     table = elements.table("files", "Files and their sha256", [("file", "code"), "bundle", ("sha256", "code")], rows)
-    return elements.section("files", "Files", text=text if rows else [], tables=[table], paper=False)
+    return elements.section(
+        "files", "Files", tables=[table], paper=False, note="`repro verify` holds these against the files."
+    )

@@ -11,6 +11,7 @@ from repro.analysis.compare import OTHER_GPU
 from repro.analysis.records import Fingerprint, Source
 from repro.fingerprint import classes, gpu, series
 from repro.fingerprint.difference import differences
+from repro.judge.timing import intervals
 from repro.records.base import Record
 from repro.records.claim import Claim
 from repro.records.row import Row
@@ -28,9 +29,7 @@ _STATE = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C"
 
 def comparability(sources: list[Source], published: list[Claim]) -> Section:
     """What may be compared with what: with the published machines, and between these bundles."""
-    letters: dict[str, list[str]] = {}
-    for source in sources:
-        letters.setdefault(throttled(source), []).append(source.letter)
+    letters = records.grouped((throttled(source), source.letter) for source in sources)
     text = [f"{', '.join(mine)}: {what}" for what, mine in letters.items()]
     if len({source.machine for source in sources}) > 1:
         text.insert(0, "The machines differ: absolute times of different machines are shown and not compared.")
@@ -44,14 +43,12 @@ def comparability(sources: list[Source], published: list[Claim]) -> Section:
 
 def _other_texts(sources: list[Source]) -> list[str]:
     """Rows that several bundles have and that were not measured from the same solutions and problem files."""
-    contents: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for source in sources:
-        for row in source.done if source.verb in records.VERBS else []:
-            contents.setdefault((source.verb, row.row), {}).setdefault(row.content, []).append(source.letter)
-    rows: dict[str, list[str]] = {}
-    for (_, name), mine in contents.items():
-        if len(mine) > 1:
-            rows.setdefault(" against ".join(", ".join(letters) for letters in mine.values()), []).append(name)
+    judged = [source for source in sources if source.verb in records.VERBS]
+    contents = records.grouped(
+        ((source.verb, row.row), (row.content, source.letter)) for source in judged for row in source.done
+    )
+    sides = ((name, records.grouped(mine).values()) for (_, name), mine in contents.items())
+    rows = records.grouped((" against ".join(map(", ".join, mine)), name) for name, mine in sides if len(mine) > 1)
     return [
         f"Not the same texts, {letters}: solutions or problem files of {', '.join(names)} differ by their recorded "
         "hash, so that differences between these bundles are not of machine and stack alone."
@@ -62,14 +59,13 @@ def _other_texts(sources: list[Source]) -> list[str]:
 def _from_published(sources: list[Source], published: list[Claim]) -> Table:
     """How every machine differs from those that the studies were published on."""
     studies = {claim.study: claim for claim in published}
-    lines: dict[tuple[str, ...], list[str]] = {}
-    for source in sources:
-        for value in source.fingerprints.values():
-            for study, claim in studies.items():
-                away = claim.elsewhere(value["values"])
-                verdict = "hard: times do not compare, ratios do" if away else "nothing hard differs"
-                line = (source.machine, f"{study} study, {claim.machine}", verdict, "; ".join(away), claim.stack)
-                lines.setdefault(line, []).append(source.letter)
+    lines = records.grouped(
+        ((source.machine, f"{study} study, {claim.machine}",
+          "hard: times do not compare, ratios do" if away else "nothing hard differs", "; ".join(away), claim.stack),
+         source.letter)
+        for source in sources for value in source.fingerprints.values() for study, claim in studies.items()
+        for away in [claim.elsewhere(value["values"])]
+    )  # fmt: skip
     rows = [[f"{machine} ({', '.join(dict.fromkeys(letters))})", *line] for (machine, *line), letters in lines.items()]
     columns = ["measured on", "published on", ("comparison", "verdict"), "differs in", "published stack"]
     return elements.table("from-published", "These machines and the published ones", columns, rows)
@@ -97,12 +93,8 @@ def _text(value: Any) -> str:
 
 def fingerprints(sources: list[Source]) -> Section:
     """Every recorded field of every machine, side by side, by class; the state at that moment left out."""
-    letters: dict[str, list[str]] = {}
-    values: dict[str, Fingerprint] = {}
-    for source in sources:
-        for name, value in source.fingerprints.items():
-            letters.setdefault(name, []).append(source.letter)
-            values.setdefault(name, value["values"])
+    named = records.grouped((name, (s.letter, value)) for s in sources for name, value in s.fingerprints.items())
+    values: dict[str, Fingerprint] = {name: of[0][1]["values"] for name, of in named.items()}
     fields: dict[str, str] = {}
     for value in reversed(values.values()):
         fields |= {name: classes.of(name, entry) for name, entry in value.items()}
@@ -114,7 +106,12 @@ def fingerprints(sources: list[Source]) -> Section:
             cells = [_field(value.get(name)) for value in values.values()]
             same = ["same" if len(set(cells)) == 1 else "differs"] * several
             rows.append([name, classes.NAMES.get(klass, klass), *same, *cells])
-    columns = ["field", "class", *["all"] * several, *(f"{', '.join(letters[name])}: {name}" for name in values)]
+    columns = [
+        "field",
+        "class",
+        *["all"] * several,
+        *(f"{', '.join(letter for letter, _ in of)}: {name}" for name, of in named.items()),
+    ]
     table = elements.table("fingerprints", "Fingerprints of the machines; identities are salted hashes", columns, rows)
     return elements.section("fingerprints", "Fingerprints", tables=[table], paper=False)
 
@@ -133,31 +130,24 @@ def gpus(sources: list[Source]) -> Section:
     rows: list[list[Cell]] = []
     for source in sources:
         for (node, unit), controls in _controls(source).items():
-            cover = sum(aa.ci95[0] <= 1 <= aa.ci95[1] for aa in controls)
-            widest = max((aa.ci95[1] - aa.ci95[0]) / 2 for aa in controls)
-            furthest = max(abs(aa.ratio - 1) for aa in controls)
+            cover, widest, furthest = intervals.controls(controls)
             rows.append([unit, source.letter, source.machine, node, str(len(controls)), str(cover), widest, furthest,
                          disturbed(cover, len(controls))])  # fmt: skip
-    if len(rows) < 2:
-        rows = []
     columns = [("GPU", "code"), "bundle", "kind", ("node", "code"), "A/A controls", "hold 1", ("widest, ±", "percent"),
                ("furthest from 1", "percent"), ("verdict", "verdict")]  # fmt: skip
     text = (
         "Jobs of several GPUs ran at once, each with processors of its own. The A/A control of a row times eager "
         "against eager in another process, so that its interval holds 1 unless other jobs disturbed it."
     )
-    table = elements.table("gpus", "A/A control of every GPU", columns, rows)
-    return elements.section("gpus", "GPUs", text=[text] if rows else [], tables=[table])
+    table = elements.table("gpus", "A/A control of every GPU", columns, rows if len(rows) > 1 else [])
+    return elements.section("gpus", "GPUs", note=text, tables=[table])
 
 
 def _controls(source: Source) -> dict[tuple[str, str], list[Ratio]]:
     """Return (node, GPU), both as hashes -> its A/A controls."""
-    controls: dict[tuple[str, str], list[Ratio]] = {}
-    for row in source.done if source.timed else []:
-        aa = row.judged and row.judged.timing.aa
-        if aa and row.gpu_uuid_hash:
-            controls.setdefault((row.node or "", row.gpu_uuid_hash), []).append(aa)
-    return dict(sorted(controls.items()))
+    rows = ((row, row.judged and row.judged.timing.aa) for row in source.done if source.timed)
+    controls = (((row.node or "", row.gpu_uuid_hash), aa) for row, aa in rows if aa and row.gpu_uuid_hash)
+    return dict(sorted(records.grouped(controls).items()))
 
 
 def disturbed(cover: int, count: int) -> str:

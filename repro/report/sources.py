@@ -22,7 +22,7 @@ from repro.records.row import Row
 from repro.records.verdict import Speedup, Verdict
 from repro.studies import artifact_study
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Baselines that means are over, the one of the headline last.
 _MEANS = ("eager", "compile", "best_same_class")
@@ -254,7 +254,7 @@ def groups(source: Source) -> list[Group]:
     ]  # fmt: skip
 
 
-def _of_arm(name: str, of: Iterable[T], arm: Callable[[T], str | None]) -> list[T]:
+def _of_arm(name: str, of: Iterable[_T], arm: Callable[[_T], str | None]) -> list[_T]:
     return [each for each in of if (arm(each) or "") == name]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from repro.analysis import records
 from repro.analysis.records import Implementation, Source
 from repro.errors import UsageError
+from repro.judge.timing import intervals
 from repro.problems import catalogue
 from repro.records import wording
 from repro.report import elements, sources
@@ -118,9 +119,7 @@ def _controls(group: list[Source]) -> list[str]:
     for source in group:
         controls = [row.judged.timing.aa for row in source.rows.values() if row.judged and row.judged.timing.aa]
         if source.timed and controls:
-            cover = sum(aa.ci95[0] <= 1 <= aa.ci95[1] for aa in controls)
-            widest = max((aa.ci95[1] - aa.ci95[0]) / 2 for aa in controls)
-            furthest = max(abs(aa.ratio - 1) for aa in controls)
+            cover, widest, furthest = intervals.controls(controls)
             text.append(f"A/A control of {source.letter}: {cover} of {len(controls)} intervals hold 1, the widest ±"
                         f"{100 * widest:.2f} %, the furthest ratio {100 * furthest:.2f} % from 1.")  # fmt: skip
     return text
@@ -128,12 +127,11 @@ def _controls(group: list[Source]) -> list[str]:
 
 def _untimed(group: list[Source], solutions: _ByKey) -> list[str]:
     """Bundles that are no measurement, and rows of others whose own times are none, by reason."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for source in group:
-        mine = [each[source.letter] for each in solutions.values() if source.letter in each]
-        for each in mine if not source.why_not else []:
-            if each.why_not:
-                rows.setdefault((source.letter, each.why_not), []).append(each.row.row)
+    rows = records.grouped(
+        ((source.letter, each.why_not), each.row.row)
+        for source in group if not source.why_not for mine in solutions.values()
+        if (each := mine.get(source.letter)) and each.why_not
+    )  # fmt: skip
     return [f"{source.letter}: no time is shown: {source.why_not}." for source in group if source.why_not] + [
         f"{letter}: no time of {', '.join(dict.fromkeys(names))} is shown: {why}."
         for (letter, why), names in rows.items()
@@ -230,14 +228,14 @@ def roofline(of: list[Source]) -> Section:
     columns = [("problem", "text", 0), ("solution", "text", 1), "bundle", ("class", "text", 3), ("ms", "ms", 2),
                ("MB", "quantity"), ("GFLOP", "quantity"), ("GB/s", "quantity", 2), ("of copy", "percent", 2),
                ("TFLOP/s", "quantity", 3), ("of class", "percent", 3), ("of floor", "percent", 1)]  # fmt: skip
-    text = [
+    text = (
         "Bytes are the compulsory traffic and operations the plain algorithm's, as problems/suites.toml counts them. "
         "Ceilings are this GPU's, measured in the same job by copies and matrix products: none is from a data sheet. "
         "Memory that is only read is faster than a copy, so that `of copy` may pass 100 %; a faster algorithm may pass "
         "100 % of its class. `of floor` is the least time that the ceilings allow over the time measured."
-    ]
+    )
     table = elements.table("roofline", "Achieved against measured ceilings", columns, rows)
-    return elements.section("roofline", "Distance from the hardware", text=text if rows else [], figures=figures,
+    return elements.section("roofline", "Distance from the hardware", note=text, figures=figures,
                             tables=[table])  # fmt: skip
 
 
@@ -245,10 +243,7 @@ def _roof(source: Source, near: list[_Near]) -> Figure:
     points = [Reached(label=_short(each.of), x=each.flop / each.size, y=each.tflop_s,
                       series=each.of.verdict.solution if source.verb == "benchmark" else "solutions")
               for each in near if each.flop > 0]  # fmt: skip
-    peaks: dict[str, list[float]] = {}
-    for each in near:
-        if each.peak_tflop_s:
-            peaks.setdefault(each.klass, []).append(each.peak_tflop_s)
+    peaks = records.grouped((each.klass, each.peak_tflop_s) for each in near if each.peak_tflop_s)
     roofs = {klass: statistics.median(peaks[klass]) for klass in sorted(peaks)}
     copy = statistics.median(each.copy_gb_s for each in near)
     reached = "; ".join(f"{p.label} {p.series} {p.y:.3g} TFLOP/s at {p.x:.3g} FLOP a byte" for p in points)

@@ -196,10 +196,7 @@ def _skipped(of: list[Source]) -> dict[str, str]:
 
 def banners(of: list[Source]) -> list[Banner]:
     """What keeps a reader from trusting or reading the numbers as they stand."""
-    letters: dict[tuple[Kind, str], list[str]] = {}
-    for source in of:
-        for kind, text in _warnings(source):
-            letters.setdefault((kind, text), []).append(source.letter)
+    letters = records.grouped((warning, source.letter) for source in of for warning in _warnings(source))
     found = [
         Banner(kind=kind, text=f"{', '.join(mine)}: {text}" if len(of) > 1 else text)
         for (kind, text), mine in letters.items()
@@ -363,10 +360,7 @@ def _fixture_cards(of: list[Source]) -> list[Card]:
 
 def _machines(of: list[Source]) -> list[Card]:
     """A card for every machine and stack, with its stamps."""
-    stacks: dict[tuple[str, str, Tone], list[str]] = {}
-    for source in of:
-        for value in source.fingerprints.values():
-            stacks.setdefault(_machine(source, value), []).append(source.letter)
+    stacks = records.grouped((_machine(s, value), s.letter) for s in of for value in s.fingerprints.values())
     return [
         elements.card("GPU and stack" if name != "CPU" else "Machine and stack", name,
                       (f"{', '.join(letters)}: " if len(stacks) > 1 else "") + detail, tone)
@@ -467,14 +461,13 @@ def _lines(group: Group, published: list[Claim], claimed: JudgedClaims) -> list[
     if group.control:
         return []
     benchmark = group.source.verb == "benchmark"
-    repeats: dict[tuple[str, str], list[Implementation]] = {}
-    lost: dict[tuple[str, str], list[Row]] = {}
-    for each in group.solutions:
-        problem, name = (each.row.problem, "") if benchmark else (each.problem, group.name or variant_file(each))
-        repeats.setdefault((problem, name), []).append(each)
-    for row in group.lost:
-        key = (row.problem, "" if benchmark else group.name or row.file or "")
-        lost.setdefault(key, []).append(row)
+    repeats = records.grouped(
+        ((each.row.problem, "") if benchmark else (each.problem, group.name or variant_file(each)), each)
+        for each in group.solutions
+    )
+    lost = records.grouped(
+        ((row.problem, "" if benchmark else group.name or row.file or ""), row) for row in group.lost
+    )
     order = [row.problem for row in group.source.rows.values()]
     keys = sorted(dict.fromkeys([*repeats, *lost]), key=lambda key: order.index(key[0]) if key[0] in order else 0)
     held = [] if group.torch_control else published  # no figure was published of it
@@ -725,9 +718,7 @@ def _faults(name: str, each: Implementation) -> Iterator[Item]:
 
 def _lost(source: Source) -> Iterator[Item]:
     """Why rows were not measured: one line a reason."""
-    rows: dict[str, list[str]] = {}
-    for row, why in sources.not_measured(source).items():
-        rows.setdefault(why, []).append(row)
+    rows = records.grouped((why, row) for row, why in sources.not_measured(source).items())
     for why, names in rows.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         yield Item(tone="open", text=f"{names[0]}{more}: not measured: {why}")

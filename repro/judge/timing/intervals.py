@@ -122,3 +122,10 @@ def geometric_mean(ratios: list[dict[str, Any]]) -> dict[str, Any]:
     mean = sum(logs) / len(logs)
     half = math.sqrt(sum(w * w for w in widths)) / len(logs)
     return {"ratio": math.exp(mean), "ci95": [math.exp(mean - half), math.exp(mean + half)], "n": len(ratios)}
+
+
+def controls(ratios: list[Ratio]) -> tuple[int, float, float]:
+    """Return of A/A controls how many intervals hold 1, the largest half width, and the furthest ratio from 1."""
+    cover = sum(ratio.ci95[0] <= 1 <= ratio.ci95[1] for ratio in ratios)
+    widest = max((ratio.ci95[1] - ratio.ci95[0]) / 2 for ratio in ratios)
+    return cover, widest, max(abs(ratio.ratio - 1) for ratio in ratios)
