@@ -14,7 +14,7 @@ from test_claims import SPEEDUP, outcome
 from test_compare import folder_of, rows_of
 from test_page import rows_of as table
 from test_page import section
-from test_report import bundle_of, drawn, line_with, result, study
+from test_report import bundle_of, result, study
 
 from repro import config
 from repro.analysis import compare, records
@@ -115,14 +115,6 @@ def test_a_throttled_row_reproduces_nothing_and_contradicts_nothing(tool: Tool) 
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", {"sw_thermal": DURING}))
     assert found["verdict"] == "NOT-COMPARABLE" and found["reason"].startswith("throttled: ")
     assert outcome(tool, SPEEDUP, theirs(tool.folder / "b", {}))["verdict"] != "NOT-COMPARABLE"
-
-
-def test_a_throttled_artifact_has_its_verdicts_and_its_reason_and_no_time(tmp_path: Path) -> None:
-    text = drawn(Bundle.open(theirs(tmp_path, {"hw_thermal": DURING})))
-    row = line_with(text, "36 RMSNorm", "correct")
-    assert "x" not in row and " ms" not in row
-    assert "Times of 1 row are left out: the GPU was throttled" in text
-    assert "Speedup over" not in text
 
 
 def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path: Path) -> None:

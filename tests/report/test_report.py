@@ -310,20 +310,6 @@ def test_a_report_says_how_far_the_judge_was_from_the_solutions(tmp_path: Path) 
     assert "audited, separation user; dev, separation none" in text and "Judged with --trust dev" in text
 
 
-def test_the_word_and_the_share_of_own_kernels_stand_beside_the_speedup(tmp_path: Path) -> None:
-    """FAST, SLOW, SAME over the best baseline of the class; no share without a profile."""
-    times = {"fast": 1.0, "slow": 8.0, "same": 4.0}
-    script = {name: result("L1_82", {"eager": 4.0, "mine": ms}) for name, ms in times.items()}
-    for found in script.values():
-        found["results"][0]["own_kernel_share"] = 0.75
-    script["same"]["results"][0]["own_kernel_share"] = None
-    columns = {name: {"problem": "L1_82", "file": f"{name}.py"} for name in script}
-    text = drawn(bundle_of(tmp_path, "evaluate", script, columns))
-    for name in times:
-        assert f" {name.upper()} " in line_with(text, f"| {name} ", "4")
-    assert "| 75 % " in line_with(text, "| fast ", "FAST") and "| 75 % " not in line_with(text, "| same ", "SAME")
-
-
 def test_what_the_judges_clock_does_not_vouch_for_counts_as_no_gain(tmp_path: Path) -> None:
     """4x of 10 us, by the worker's word: told, and 1x in the mean: left out, it would raise that of the others."""
     script = {"a": result("L1_82", {"eager": 4.0, "mine": 1.0}), "b": result("L2_99", {"eager": 0.04, "mine": 0.01})}
