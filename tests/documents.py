@@ -10,7 +10,6 @@ import argparse
 import csv
 import inspect
 import json
-import math
 import os
 import re
 import tempfile
@@ -35,7 +34,8 @@ from repro.records.claim import ClaimOutcome, ClaimVerdict
 from repro.records.options import Options
 from repro.records.schema import RECORDS
 from repro.records.verdict import Ratio, Verdict
-from repro.report import audit, search
+from repro.report import audit, document, figures, search
+from repro.report.elements import Bars
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 RUN = PUBLISHED / "h200-pinned" / "20261123T130313Z-run"
@@ -436,56 +436,11 @@ def result_table() -> str:
 
 # -- the picture
 
-WIDTH, LEFT, RIGHT, TOP, STEP = 760, 60, 30, 64, 27
-GREY = "#7a828c"  # legible on white and on black
-# baseline -> colour, height within its row, where a mark begins, its path. Shapes differ for readers without colours.
-MARKS = {
-    "eager": ("#2f81f7", -6, (-4.5, 0), "a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
-    "compile": ("#bf8700", 0, (-4, -4), "h8v8h-8z"),
-    "best_same_class": ("#db61a2", 6, (0, -5.5), "l5.5 5.5l-5.5 5.5l-5.5-5.5z"),
-}
-
 
 def picture() -> str:
-    """Speedups of the ten hand-written kernels over three baselines, with 95 % intervals, as SVG."""
-    ours = solutions(RUN, "oracle")
-    low, high = math.log(0.5), math.log(8.5)
-
-    def x(ratio: float) -> float:
-        return round(LEFT + (math.log(ratio) - low) / (high - low) * (WIDTH - LEFT - RIGHT), 1)
-
-    bottom = TOP + STEP * len(ours)
-    height = bottom + 32
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img" aria-labelledby="title" font-family="system-ui, sans-serif" font-size="13" fill="{GREY}">',
-        '<title id="title">Speedups of ten hand-written kernels on one H200 over eager torch, torch.compile and the '
-        "best torch baseline of the same precision</title>",
-    ]
-    marks, lines = {name: list[tuple[float, int]]() for name in MARKS}, dict.fromkeys(MARKS, "")
-    for (name, said), position in zip(BASELINES.items(), (LEFT, 250, 490), strict=True):
-        marks[name].append((position, 14))
-        parts.append(f'<text x="{position + 11}" y="18">over {said}: mean {times(mean(ours, name))}</text>')
-    parts.append(f'<text x="{x(1) - 10}" y="{TOP - 20}" text-anchor="end">slower than torch</text>')
-    parts.append(f'<text x="{x(1) + 10}" y="{TOP - 20}">faster than torch</text>')
-    for ratio in (0.5, 1, 2, 4, 8):
-        dash = "" if ratio == 1 else ' stroke-dasharray="2 4"'
-        parts.append(f'<path d="M{x(ratio)} {TOP - 32}V{bottom}" stroke="{GREY}" stroke-opacity="0.6"{dash}/>')
-        parts.append(f'<text x="{x(ratio)}" y="{bottom + 18}" text-anchor="middle">{ratio:g}x</text>')
-    lines = dict.fromkeys(MARKS, "")
-    for i, (problem, entry) in enumerate(ours.items()):
-        row = TOP + STEP * i + 6
-        parts.append(f'<text x="{LEFT - 10}" y="{row + 4}" text-anchor="end">{problem}</text>')
-        for name, (_, offset, _, _) in MARKS.items():
-            found = entry.speedup[name]
-            ends, y = [x(edge) for edge in found.ci95], row + offset
-            lines[name] += f"M{ends[0]} {y}H{ends[1]}"
-            marks[name].append((x(found.ratio), y))
-    for name, (colour, _, (left, up), mark) in MARKS.items():
-        parts.append(f'<path d="{lines[name]}" stroke="{colour}" stroke-width="2"/>')
-        drawn = "".join(f"M{round(at_x + left, 1):g} {at_y + up:g}{mark}" for at_x, at_y in marks[name])
-        parts.append(f'<path d="{drawn}" fill="{colour}"/>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    """Speedups of the ten hand-written kernels over three baselines, as the report of their run draws them."""
+    (bars,) = (figure for figure in document.build([Bundle.open(RUN)]).figures if isinstance(figure.data, Bars))
+    return figures.svg(bars)
 
 
 # The search of L1_82's input kernel that ships beside it.
