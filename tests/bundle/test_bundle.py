@@ -151,20 +151,6 @@ def test_report_on_a_damaged_bundle_exits_2(begun: Path, tool: Tool) -> None:
     assert done.code == 2 and "rows.jsonl is damaged" in done.complaint
 
 
-def test_crash_leaves_a_bundle_that_says_running_and_resumes(tmp_path: Path) -> None:
-    """SIGKILL right after a row was added: the row is on disk."""
-    program = (
-        "import os, pathlib, sys; from repro.bundle.write import Bundle\n"
-        "bundle = Bundle.create(pathlib.Path(sys.argv[1]), 'run', ['a', 'b', 'c'], {'size': 'smoke'})\n"
-        "bundle.add({'row': 'a', 'status': 'done'})\n"
-        "os.kill(os.getpid(), 9)"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=False)
-    assert done.returncode == -9
-    bundle = resume(tmp_path)
-    assert bundle is not None and bundle.done("a") and bundle.manifest["status"] == "running"
-
-
 # -- whose bundle it is
 
 

@@ -281,7 +281,7 @@ class Slow(Engine):
     def _attempt(self, jobs, timeout_s, progress): ...
     def submit(self, jobs, progress):
         for job in jobs:
-            time.sleep(0.01)
+            time.sleep(0.02)
             yield Outcome(job.id, "done", {"telemetry": {"of": job.id * 500}}, wall_s=0.0)
 
 jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(150)]
@@ -317,9 +317,10 @@ def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Pa
     for _ in range(10):
         with start_writer(tmp_path / "killed") as process:
             assert process.stdout is not None and process.stdout.readline() == "begun\n"
+            (path,) = (tmp_path / "killed").iterdir()
+            assert counts or verify.verify(path).state == "running"
             time.sleep(dice.uniform(0, 0.15))
             process.kill()
-        (path,) = (tmp_path / "killed").iterdir()
         told = {check.check: check.reasons for check in verify.verify(path).checks}
         counts.append(len(rows(path)) if (path / "rows.jsonl").exists() else 0)
         there = rows(path) if counts[-1] else {}
@@ -329,6 +330,9 @@ def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Pa
         assert states(path)["planned against done"] == "interrupted"
         assert told["hashes"] == ["no hashes: the run has not ended, or its process was killed"]
     assert counts == sorted(counts), "no row that was there went"
+    with (path / "rows.jsonl").open("a") as stream:
+        stream.write('{"row": "b", "sta')
+    assert verify.verify(path).state == "interrupted", "half a line is what a killed process leaves"
     assert ended(start_writer(tmp_path / "killed")) == 0
     (path,) = (tmp_path / "killed").iterdir()
     assert without_time(rows(path)) == without_time(rows(whole))

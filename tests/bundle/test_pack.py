@@ -8,7 +8,6 @@ import lzma
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -262,29 +261,6 @@ def test_an_archive_is_bounded_in_bytes_files_and_memory(monkeypatch: pytest.Mon
 
 
 # -- states
-
-
-def test_a_run_is_running_then_interrupted_when_its_process_is_killed(tmp_path: Path) -> None:
-    """Half a line at the end of the rows is what a killed process leaves, and no damage."""
-    code = (
-        "import pathlib, sys, time; from repro.bundle.write import Bundle\n"
-        "bundle = Bundle.create(pathlib.Path(sys.argv[1]), 'run', ['a', 'b'], {})\n"
-        f"bundle.add({FAILED_ROW})\n"
-        "print(bundle.path, flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        path = Path(process.stdout.readline().strip())
-        assert state(path) == ("running", set())
-        process.kill()
-    assert state(path) == ("interrupted", set())
-    with (path / "rows.jsonl").open("a") as stream:
-        stream.write('{"row": "b", "sta')
-    assert state(path) == ("interrupted", set())
-    with (path / "rows.jsonl").open("a") as stream:
-        stream.write("\n")
-    assert state(path) == ("failed", {"files are readable"})
 
 
 def test_an_interrupted_bundle_passes_until_it_is_changed(tool: Tool) -> None:

@@ -654,13 +654,6 @@ def test_full_temporary_folder_fails_its_row_with_the_reason(judge_tool: Tool) -
     assert rows(tool.bundles()[0])["L1_36/L1_36"]["status"] == "failed"
 
 
-def test_a_faulty_problem_file_exits_1_and_says_what_to_do(tool: Tool) -> None:
-    put(tool, mine=GOOD, p="class Model: 0\ndef get_init_inputs(): return []\ndef get_inputs(): return [1 / 0]\n")
-    done = tool("evaluate", "mine.py", "--problem", "p.py", *JUDGE)
-    assert done.code == 1 and "the tool failed" not in done.out + done.err
-    assert "get_inputs() of p.py fails: ZeroDivisionError: division by zero. Mend the problem" in done.complaint
-
-
 @pytest.mark.slow
 def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
     put(judge_tool, L1_36=GOOD)

@@ -137,7 +137,9 @@ def test_shipped_problems_have_the_rows_of_the_local_engine(nodes: Nodes, folder
     assert not left(folder) and tool("verify", ray).code == 0
 
 
-def test_raylets_killed_at_random_lose_no_row_and_write_none_twice(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
+def test_raylets_and_workers_killed_lose_no_row_and_write_none_twice(
+    nodes: Nodes, folder: Path, tmp_path: Path
+) -> None:
     tool, draw = Tool(tmp_path), random.Random(SUITE)
     command = suite(tmp_path / "suite")
     process = tool.start(*command, *on(nodes), RAY_INNER="local")
@@ -147,6 +149,9 @@ def test_raylets_killed_at_random_lose_no_row_and_write_none_twice(nodes: Nodes,
         assert process.poll() is None
         os.kill(draw.choice(nodes.raylets), signal.SIGKILL)
         nodes.ask("add")
+    until(lambda: (left(folder) and workers(nodes)) or process.poll() is not None, 200)
+    for pid in workers(nodes):
+        os.kill(pid, signal.SIGKILL)
     done = tool.finish(process, 1000)
     assert done.code == 0, done.err
     (bundle,) = tool.bundles()
@@ -185,19 +190,6 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
     assert whole[: len(second)] == second and sorted(whole) == sorted(manifest(bundle)["plan"])
     until(lambda: not left(folder) and not left(tool.tmp), 120)
     assert tool("verify", bundle).code == 0
-
-
-def test_a_killed_worker_is_a_loss_that_is_tried_again(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
-    tool = Tool(tmp_path)
-    process = tool.start(*suite(tmp_path / "suite", 4), *on(nodes), RAY_INNER="local")
-    until(lambda: left(folder) and workers(nodes), 200)
-    for pid in workers(nodes):
-        os.kill(pid, signal.SIGKILL)
-    done = tool.finish(process, 300)
-    assert done.code == 0, done.err
-    (bundle,) = tool.bundles()
-    assert sorted(lines(bundle)) == sorted(manifest(bundle)["plan"])
-    until(lambda: not left(folder), 120)
 
 
 def test_nodes_without_docker_run_jobs_as_processes(tmp_path: Path) -> None:
