@@ -64,6 +64,18 @@ def rows_of(tool: Tool, *args: object) -> tuple[Done, dict[str, Any], dict[tuple
     return done, found, {(row["row"], row["variant"]): row for row in found["rows"]}
 
 
+TIMES = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
+MINE = "36_RMSNorm", "optimized"
+
+
+def beside(tool: Tool, times: dict[str, Any] = TIMES, **options: Any) -> tuple[Done, dict[str, Any], dict[str, Any]]:
+    """What is printed, the JSON, and the kernel's row, where another bundle is compared with the usual one."""
+    number = len(list(tool.folder.iterdir()))
+    usual, other = folder_of(tool.folder / f"a{number}", TIMES), folder_of(tool.folder / f"b{number}", times, **options)
+    done, found, rows = rows_of(tool, usual, other)
+    return done, found, rows[MINE]
+
+
 def test_rows_are_compared_with_intervals(tool: Tool) -> None:
     """The kernel of 36 became a quarter faster, that of 82 stayed, torch.compile of 82 became twice as fast."""
     a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "compile": 4.0, "optimized": 3.2},
@@ -138,10 +150,7 @@ def test_a_changed_verdict_is_named_and_strict_exits_with_it(tool: Tool) -> None
     ],
 )
 def test_times_never_compare_across_a_hard_difference(tool: Tool, machine: dict[str, Any], named: str) -> None:
-    times = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
-    a, b = folder_of(tool.folder / "a", times), folder_of(tool.folder / "b", times, machine=machine)
-    done, found, rows = rows_of(tool, a, b)
-    row = rows["36_RMSNorm", "optimized"]
+    done, _, row = beside(tool, machine=machine)
     assert row["speedup"]["eager"]["word"] == "SAME", "ratios do compare"
     assert row["time_ms"]["word"] is None and row["time_ms"]["ratio"] is None
     assert row["time_ms"]["a"]["value"] == pytest.approx(2.0), "shown side by side all the same"
@@ -151,17 +160,10 @@ def test_times_never_compare_across_a_hard_difference(tool: Tool, machine: dict[
 
 def test_five_per_cent_between_two_gpus_of_one_kind_is_ambiguous(tool: Tool) -> None:
     """No interval of one run knows how such machines differ; speedups hold each its own run."""
-    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
-    for other, time, speedup in (
-        ("bb", "AMBIGUOUS", "FASTER"),
-        (None, "AMBIGUOUS", "FASTER"),
-        ("aa", "FASTER", "FASTER"),
-    ):
+    for other, time in (("bb", "AMBIGUOUS"), (None, "AMBIGUOUS"), ("aa", "FASTER")):
         times = {"36_RMSNorm": {"eager": 8.0, "optimized": 1.9}}
-        b = folder_of(tool.folder / str(other), times, machine={"gpu_uuid_hash": other})
-        _, found, rows = rows_of(tool, a, b)
-        row = rows["36_RMSNorm", "optimized"]
-        assert (row["time_ms"]["word"], row["speedup"]["eager"]["word"]) == (time, speedup), other
+        _, found, row = beside(tool, times, machine={"gpu_uuid_hash": other})
+        assert (row["time_ms"]["word"], row["speedup"]["eager"]["word"]) == (time, "FASTER"), other
         assert any("Not known to be one GPU" in c for c in found["caveats"]) == (other != "aa")
 
 
@@ -173,11 +175,10 @@ def test_five_per_cent_between_two_gpus_of_one_kind_is_ambiguous(tool: Tool) -> 
     ],
 )
 def test_times_that_are_not_measurements_are_never_compared(tool: Tool, options: dict[str, Any], why: str) -> None:
-    times = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
-    a, b = folder_of(tool.folder / "a", times), folder_of(tool.folder / "b", times, **options)
+    a, b = folder_of(tool.folder / "a", TIMES), folder_of(tool.folder / "b", TIMES, **options)
     for pair, side in (((a, b), "B"), ((b, a), "A")):
         done, found, rows = rows_of(tool, *pair)
-        row = rows["36_RMSNorm", "optimized"]
+        row = rows[MINE]
         assert done.code == 0 and row["speedup"] == {} and row["time_ms"] is None
         assert row["verdict"] == ["correct", "correct"] and row["time_reason"].startswith(f"{side}: {why}")
         assert "Speedups" not in done.out and " ms" not in done.out
@@ -192,42 +193,31 @@ def test_times_that_are_not_measurements_are_never_compared(tool: Tool, options:
     ],
 )
 def test_no_measurement_and_another_problem_are_not_compared(tool: Tool, problem: str, changes: Any, why: str) -> None:
-    found = result(problem, {"eager": 8.0, "optimized": 2.0}, baseline_classes=EAGER)
+    found = result(problem, TIMES["36_RMSNorm"], baseline_classes=EAGER)
     found["results"][0] |= changes
-    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
-    _, _, rows = rows_of(tool, a, folder_of(tool.folder / "b", {"36_RMSNorm": found}))
-    assert why in rows["36_RMSNorm", "optimized"]["time_reason"]
+    assert why in beside(tool, {"36_RMSNorm": found})[2]["time_reason"]
 
 
 def test_rows_that_did_not_converge_are_marked(tool: Tool) -> None:
-    times = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
-    a = folder_of(tool.folder / "a", times)
-    done, found, rows = rows_of(tool, a, folder_of(tool.folder / "b", times, status="not_converged"))
-    assert rows["36_RMSNorm", "optimized"]["converged"] == [True, False]
+    done, found, row = beside(tool, status="not_converged")
+    assert row["converged"] == [True, False]
     line_with(done.out, "36 RMSNorm", "optimized *")
     assert any("had not converged" in caveat for caveat in found["caveats"])
 
 
 def test_the_controls_noise_and_an_unconfirmed_speedup_leave_it_open(tool: Tool) -> None:
-    """2.3 % faster where the A/A control was 4 % off is neither, nor what the judge's clock does not confirm."""
-    fast, slow = ({"36_RMSNorm": {"eager": 8.0, "optimized": ms}} for ms in (2.0, 2.045))
-    noisy = {"aa": {"ratio": 1.0, "ci95": [0.96, 1.04]}}
-    a, b = folder_of(tool.folder / "a", slow), folder_of(tool.folder / "b", fast)
-    assert rows_of(tool, a, b)[2]["36_RMSNorm", "optimized"]["speedup"]["eager"]["word"] == "FASTER"
-    c = folder_of(tool.folder / "c", fast, **noisy)
-    assert rows_of(tool, a, c)[2]["36_RMSNorm", "optimized"]["speedup"]["eager"]["word"] == "SAME"
-    unsure = result("L1_36@bf16", {"eager": 8.0, "optimized": 2.0}, baseline_classes=EAGER)
+    """2.2 % faster where the A/A control was 4 % off is neither, nor what the judge's clock does not confirm."""
+    fast = {"eager": 8.0, "optimized": 1.956}
+    unsure = result("L1_36@bf16", fast, baseline_classes=EAGER)
     unsure["results"][0]["speedup"]["eager"]["word"] = "UNCONFIRMED"
-    d = folder_of(tool.folder / "d", {"36_RMSNorm": unsure})
-    assert rows_of(tool, a, d)[2]["36_RMSNorm", "optimized"]["speedup"]["eager"]["word"] == "AMBIGUOUS"
+    noisy = {"aa": {"ratio": 1.0, "ci95": [0.96, 1.04]}}
+    for told, timing, word in ((fast, {}, "FASTER"), (fast, noisy, "SAME"), (unsure, {}, "AMBIGUOUS")):
+        assert beside(tool, {"36_RMSNorm": told}, **timing)[2]["speedup"]["eager"]["word"] == word
 
 
 def test_rejected_solutions_have_no_speed(tool: Tool) -> None:
     """A time under what the GPU allows is kept in the row and compared with nothing."""
-    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
-    b = folder_of(tool.folder / "b", {"36_RMSNorm": {"eager": 8.0, "optimized": 0.5}})
-    _, found, rows = rows_of(tool, a, b)
-    row = rows["36_RMSNorm", "optimized"]
+    _, _, row = beside(tool, {"36_RMSNorm": {"eager": 8.0, "optimized": 0.5}})
     assert row["verdict"] == ["correct", "rejected"] and "faster than this GPU can be" in row["why"][1]
     assert (row["speedup"], row["time_ms"]) == ({}, None) and row["time_reason"].startswith("B: rejected")
 
@@ -256,7 +246,7 @@ def test_the_published_stacks_are_compared(tool: Tool) -> None:
 
 
 def test_wrong_use_is_one_line(tool: Tool) -> None:
-    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
+    a = folder_of(tool.folder / "a", TIMES)
     run = study(tool.folder / "run").path
     fixtures = latest(PUBLISHED / "h200-pinned", ("fixtures",))
     assert fixtures is not None
@@ -272,7 +262,7 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
 
 
 def test_a_damaged_row_is_reported_and_not_compared(tool: Tool) -> None:
-    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
+    a = folder_of(tool.folder / "a", TIMES)
     file = a / "rows.jsonl"
     row = json.loads(file.read_text())
     row["result"]["results"][0]["time_ms"]["ci95"] = [3.0, 1.0]

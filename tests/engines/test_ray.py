@@ -137,7 +137,7 @@ def test_shipped_problems_have_the_rows_of_the_local_engine(nodes: Nodes, folder
     assert not left(folder) and tool("verify", ray).code == 0
 
 
-def test_raylets_and_workers_killed_lose_no_row_and_write_none_twice(
+def test_killed_raylets_and_workers_lose_no_row_and_write_none_twice(
     nodes: Nodes, folder: Path, tmp_path: Path
 ) -> None:
     tool, draw = Tool(tmp_path), random.Random(SUITE)
