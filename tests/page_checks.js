@@ -1,4 +1,4 @@
-// What a page must hold to, checked in the page itself: returns the list of what is wrong. Beside axe-core, where there is one.
+// What a page must hold to, checked in the page itself: returns the list of what is wrong.
 (function () {
   const wrong = [];
   const all = function (selector) { return Array.from(document.querySelectorAll(selector)); };

@@ -30,6 +30,7 @@ from repro.studies import artifact_study
 H100 = {"gpu_name": "NVIDIA H100", "bandwidth_signature_gb_s": 2446.848, "mig_mode": 0}
 # The published times of 36, with which its published speedup follows.
 THEIRS = {"eager": 12.879, "compile": 8.135, "input_kernel": 5.461, "optimized": 3.525}
+BF16 = {"eager": "bf16", "compile": "bf16"}
 SPEEDUP = "artifact-speedup/36_RMSNorm"
 TIME = "artifact-optimized-time/36_RMSNorm"
 
@@ -302,59 +303,45 @@ def test_bundles_of_one_stack_that_disagree_leave_it_open(tool: Tool) -> None:
     assert outcome(tool, SPEEDUP, a, cpu_like)["verdict"] == "REPRODUCED", "what was not tried does not count"
 
 
-def test_an_interval_across_the_edge_is_ambiguous(tool: Tool) -> None:
-    found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", THEIRS | {"compile": 0.9 * 2.31 * 3.525}))
-    assert found["verdict"] == "AMBIGUOUS" and "straddles an edge of" in found["reason"]
-
-
 def no_kernel(verdict: str, detail: str) -> dict[str, Any]:
     found = result("L1_36@bf16", {"eager": 12.879, "compile": 8.135}, bad={"optimized": detail},
-                   baseline_classes={"eager": "bf16", "compile": "bf16"})  # fmt: skip
+                   baseline_classes=BF16)  # fmt: skip
     found["results"][0]["verdict"] = verdict
     found["results"][0]["reasons"][0]["code"] = "exception" if verdict == "error" else "rel_l2"
     return found
 
 
-def test_a_wrong_kernel_reproduces_nothing(tool: Tool) -> None:
-    found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", no_kernel("incorrect", "1 over the limit 0.02")))
-    assert found["verdict"] == "DIFFERS" and "1 over the limit 0.02" in found["reason"]
-
-
-def test_a_speedup_that_the_judges_clock_does_not_confirm_is_ambiguous(tool: Tool) -> None:
-    unsure = result("L1_36@bf16", THEIRS, baseline_classes={"eager": "bf16", "compile": "bf16"})
-    for entry in unsure["results"]:
+def unconfirmed() -> dict[str, Any]:
+    found = result("L1_36@bf16", THEIRS, baseline_classes=BF16)
+    for entry in found["results"]:
         entry["speedup"]["compile"]["word"] = "UNCONFIRMED"
-    found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", unsure))
-    assert found["verdict"] == "AMBIGUOUS" and "does not confirm" in found["reason"]
+    return found
 
 
 @pytest.mark.parametrize(
-    ("times", "options", "why"),
+    ("times", "options", "verdict", "why"),
     [
-        (THEIRS, {"device": "cpu"}, "it ran on the CPU"),
-        (THEIRS, {"parameters": {"size": "smoke"}}, "size smoke"),
-        ("signal SIGKILL", {}, "not measured: failed: signal SIGKILL"),
-        (no_kernel("error", "no such attribute"), {}, "not measured: stopped with an error"),
-        ({"eager": 12.879, "optimized": 3.525}, {}, "no speedup of optimized compile"),
-        ({"eager": 12.879, "compile": 8.135, "input_kernel": 5.0}, {}, None),
+        (THEIRS, {"device": "cpu"}, "NOT-COMPARABLE", "it ran on the CPU"),
+        (THEIRS, {"parameters": {"size": "smoke"}}, "NOT-COMPARABLE", "size smoke"),
+        ("signal SIGKILL", {}, "NOT-COMPARABLE", "not measured: failed: signal SIGKILL"),
+        (no_kernel("error", "no such attribute"), {}, "NOT-COMPARABLE", "not measured: stopped with an error"),
+        ({"eager": 12.879, "optimized": 3.525}, {}, "NOT-COMPARABLE", "no speedup of optimized compile"),
+        (result("L1_82@bf16", THEIRS, baseline_classes=BF16), {}, "NOT-COMPARABLE", "L1_82@bf16, of other sizes"),
+        ({"eager": 12.879, "compile": 8.135, "input_kernel": 5.0}, {}, "BLOCKED", "the published folder of kernels"),
+        (no_kernel("incorrect", "1 over the limit 0.02"), {}, "DIFFERS", "1 over the limit 0.02"),
+        (unconfirmed(), {}, "AMBIGUOUS", "does not confirm"),
+        (THEIRS | {"compile": 0.9 * 2.31 * 3.525}, {}, "AMBIGUOUS", "straddles an edge of"),
     ],
 )
-def test_unmeasured_claims_are_not_compared(tool: Tool, times: Any, options: dict[str, Any], why: str | None) -> None:
+def test_a_bundle_without_a_clear_speedup_says_why(
+    tool: Tool, times: Any, options: dict[str, Any], verdict: str, why: str
+) -> None:
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", times, **options))
-    if why is None:  # nothing of that kernel at all
-        assert found["verdict"] == "BLOCKED" and "the published folder of kernels" in found["reason"]
-    else:
-        assert found["verdict"] == "NOT-COMPARABLE" and why in found["reason"]
-
-
-def test_other_sizes_are_another_problem(tool: Tool) -> None:
-    other = result("L1_82@bf16", THEIRS, baseline_classes={"eager": "bf16", "compile": "bf16"})
-    found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", other))
-    assert found["verdict"] == "NOT-COMPARABLE" and "L1_82@bf16, of other sizes" in found["reason"]
+    assert found["verdict"] == verdict and why in found["reason"]
 
 
 def test_unconverged_times_and_the_published_protocol_are_noted(tool: Tool) -> None:
-    both = result("L1_36@bf16", THEIRS, baseline_classes={"eager": "bf16", "compile": "bf16"}, status="not_converged")
+    both = result("L1_36@bf16", THEIRS, baseline_classes=BF16, status="not_converged")
     both["parity"] = {"times_ms": {"compile": 8.0, "optimized": 4.0}}
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", both))
     assert "not converged when the time budget ended" in found["notes"]
@@ -366,7 +353,7 @@ def test_unconverged_times_and_the_published_protocol_are_noted(tool: Tool) -> N
 
 def both_ways(published: dict[str, float], judged: dict[str, float] = THEIRS, *, grad: bool = True) -> dict[str, Any]:
     """A result with times (ms) by the judge and by the published protocol."""
-    found = result("L1_36@bf16", judged, baseline_classes={"eager": "bf16", "compile": "bf16"})
+    found = result("L1_36@bf16", judged, baseline_classes=BF16)
     return found | {"parity": {"times_ms": published, "reasons": {}, "grad": grad}}
 
 

@@ -239,6 +239,7 @@ def test_the_published_stacks_are_compared(tool: Tool) -> None:
     done, found, rows = rows_of(tool, *(PUBLISHED / name for name in names))
     assert done.code == 0 and "fails repro verify" not in done.out, done.err
     (row,) = [row for (name, variant), row in rows.items() if name.startswith("77_") and variant == "optimized"]
+    assert {r["word"] for each in rows.values() for r in each["speedup"].values()} >= {"FASTER", "SLOWER", "SAME"}
     assert row["speedup"]["eager"]["word"] == "SLOWER" and row["speedup"]["eager"]["ci95"][1] < 0.5
     versions = {d["name"] for d in found["fingerprints"][0]["differences"] if d["class"] == "version"}
     assert {"torch", "triton", "cudnn"} <= versions

@@ -332,7 +332,8 @@ def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Pa
     assert counts == sorted(counts), "no row that was there went"
     with (path / "rows.jsonl").open("a") as stream:
         stream.write('{"row": "b", "sta')
-    assert verify.verify(path).state == "interrupted", "half a line is what a killed process leaves"
+    assert set(failed(path)) <= {"fingerprints"}, "half a line is what a killed process leaves, and no damage"
+    assert states(path)["planned against done"] == "interrupted"
     assert ended(start_writer(tmp_path / "killed")) == 0
     (path,) = (tmp_path / "killed").iterdir()
     assert without_time(rows(path)) == without_time(rows(whole))

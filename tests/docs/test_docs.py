@@ -9,8 +9,6 @@ import os
 import pkgutil
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 
 import documents
@@ -93,19 +91,6 @@ def test_published_bundles_hold_no_undocumented_field():
         bundle = Bundle.open(path)
         for row in bundle.rows.values():
             Row.written(row)
-
-
-@pytest.mark.slow
-def test_the_documented_command_draws_the_same_page_from_published_bundles_each_time(tmp_path):
-    (command,) = commands("docs/report.md", "repro report artifacts/results/")
-    words = shlex.split(command)[1:]
-    at = words.index("-o") + 1
-    drawn = []
-    for name in ("a", "b"):
-        call = [sys.executable, "entrypoint.py", *words[:at], str(tmp_path / name), *words[at + 1 :]]
-        subprocess.run(call, cwd=config.ROOT, capture_output=True, check=True)
-        drawn.append({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()})
-    assert drawn[0] == drawn[1] and drawn[0].keys() == {"report.html", "report.json"}
 
 
 # -- what is written by hand

@@ -22,16 +22,8 @@ def test_every_claim_is_counted():
 def test_published_bundles_say_what_is_promised(tool):
     """The commands that need nothing but what is published, as the page gives them."""
     published = config.ARTIFACTS_DIR / "results"
-    pinned, newer = (
-        published / "h200-pinned/20261124T133107Z-benchmark",
-        published / "h200-newer/20261124T032150Z-benchmark",
-    )
     names = ("20261123T130313Z-run", "20261124T133107Z-benchmark")
     theirs = [published / "h200-pinned" / name for name in names]
-    assert tool.within("compare", pinned, newer, "--json", "out.json").code == 0
-    compared = json.loads((tool.folder / "out.json").read_text())
-    words = {ratio["word"] for row in compared["rows"] for ratio in row["speedup"].values()}
-    assert {"FASTER", "SLOWER", "SAME"} <= words and compared["fingerprints"][0]["differences"]
     for bundles in ([published / "h100-pinned/20261124T055615Z-benchmark"], theirs):
         assert tool.within("compare", "--claims", *bundles, "--json", "out.json").code == 0
         counts = json.loads((tool.folder / "out.json").read_text())["counts"]

@@ -567,12 +567,12 @@ def test_problem_that_a_cheat_solves_gives_no_verdict(judge_tool: Tool) -> None:
     assert entry["time_ms"] is None and "0 of 1 correct" in done.out
 
 
-@pytest.mark.slow
-def test_incomplete_artifacts_are_reported_and_the_others_judged(judge_tool: Tool) -> None:
-    """A folder in the published layout in which four of five artifacts lack something."""
-    artifacts = judge_tool.folder / "artifacts"
+def test_incomplete_artifacts_are_reported(tool: Tool) -> None:
+    """A folder in the published layout whose artifacts lack something. Complete ones are judged beside them:
+    tests/studies/test_artifact_study.py."""
+    artifacts = tool.folder / "artifacts"
     shipped = settings.ARTIFACTS_DIR / "36_RMSNorm"
-    for name in ("4_no_problem", "36_RMSNorm", "43_no_kernel", "77_not_python", "82_kernel_is_a_folder"):
+    for name in ("4_no_problem", "43_no_kernel", "77_not_python", "82_kernel_is_a_folder"):
         shutil.copytree(shipped, artifacts / name)
     (artifacts / "4_no_problem" / "problem.py").unlink()
     for file in ("input_kernel.py", "optimized_kernel_beam_search.py"):
@@ -580,14 +580,13 @@ def test_incomplete_artifacts_are_reported_and_the_others_judged(judge_tool: Too
     (artifacts / "77_not_python" / "problem.py").write_text("def (")
     (artifacts / "82_kernel_is_a_folder" / "input_kernel.py").unlink()
     (artifacts / "82_kernel_is_a_folder" / "input_kernel.py").mkdir()
-    done = judge_tool("benchmark", "--artifacts", artifacts, *JUDGE, "--json", "out.json")
-    entries = {entry["problem"]: entry for entry in strict_json((judge_tool.folder / "out.json").read_text())}
-    assert {kernel["verdict"] for kernel in entries["36_RMSNorm"]["kernels"].values()} == {"correct"}
+    done = tool.within("benchmark", "--artifacts", artifacts, *JUDGE, "--json", "out.json")
+    entries = {entry["problem"]: entry for entry in strict_json((tool.folder / "out.json").read_text())}
     assert "problem.py" in entries["4_no_problem"]["reasons"][0]
     assert "holds no kernel" in entries["43_no_kernel"]["reasons"][-1]
     assert "is not Python" in entries["77_not_python"]["reasons"][0]
     assert "input_kernel.py" in entries["82_kernel_is_a_folder"]["reasons"][0]
-    assert done.code == 1 and "4 of 5 rows" in done.complaint
+    assert done.code == 1 and "4 of 4 rows" in done.complaint
 
 
 # -- disks
@@ -710,21 +709,6 @@ def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool:
     assert list(found) == facts["plan"] == ["L1_36/quick/0", "L1_36/unhurried/0"]
     assert found["L1_36/quick/0"] == first["L1_36/quick/0"], "it was measured before"
     assert [row["result"]["results"][0]["verdict"] for row in found.values()] == ["correct", "error"]
-
-
-@pytest.mark.slow
-def test_ctrl_c_keeps_the_rows_of_a_process_that_still_runs(tool: Tool) -> None:
-    """Two rows of the self-test share a process; the first is in the bundle while the second hangs."""
-    command = ("evaluate", "--self-test", "C02_patch_random", "C08_hang_call", "--engine", "local", "--device", "cpu")
-    process = tool.start(*command)
-    bundle = wait_for(
-        "the bundle", lambda: next((b for b in tool.bundles() if b.name.endswith("self-test")), None), process
-    )
-    wait_for("the first row", lambda: (bundle / "rows.jsonl").exists() and len(rows(bundle)) == 1, process)
-    stopped = interrupted(tool, process)
-    assert "interrupted: 1 of 2 rows" in stopped.complaint
-    assert list(rows(bundle)) == ["adversarial/C02_patch_random"]
-    assert not tool.processes()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ whose error is two units in the last place.
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L3_44 import Attention, Frame
 
 
 @triton.jit
@@ -23,16 +23,8 @@ def bias_gelu_kernel(x_ptr, bias_ptr, out_ptr, count, features, BLOCK: tl.conste
     tl.store(out_ptr + index, y, mask=index < count)
 
 
-class CausalSelfAttention(nn.Module):
+class CausalSelfAttention(Attention):
     """One projection to q, k and v, causal attention, output projection."""
-
-    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
-        super().__init__()
-        self.c_attn = nn.Linear(n_embd, 3 * n_embd)
-        self.c_proj = nn.Linear(n_embd, n_embd)
-        mask = torch.tril(torch.ones(max_seqlen, max_seqlen))
-        self.register_buffer("bias", mask.view(1, 1, max_seqlen, max_seqlen))
-        self.n_head = n_head
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
@@ -41,15 +33,10 @@ class CausalSelfAttention(nn.Module):
         return self.c_proj(y.transpose(1, 2).reshape(batch, length, width))
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """x + attn(ln_1(x)), then x + mlp(ln_2(x)); the dropouts are idle in evaluation."""
 
-    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
-        super().__init__()
-        self.ln_1 = nn.LayerNorm(n_embd)
-        self.attn = CausalSelfAttention(n_embd, n_head, attn_pdrop, resid_pdrop, max_seqlen)
-        self.ln_2 = nn.LayerNorm(n_embd)
-        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(n_embd, 4 * n_embd), "c_proj": nn.Linear(4 * n_embd, n_embd)})
+    attention = CausalSelfAttention
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attn(self.ln_1(x))

@@ -11,6 +11,7 @@ import math
 import torch
 import triton
 import triton.language as tl
+from frames.L3_44 import Attention, Frame
 from torch import nn
 
 
@@ -42,16 +43,8 @@ def gelu_(x: torch.Tensor) -> torch.Tensor:
     return x.mul_(inner).mul_(0.5)
 
 
-class CausalSelfAttention(nn.Module):
+class CausalSelfAttention(Attention):
     """One projection to q, k and v, causal attention, output projection."""
-
-    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
-        super().__init__()
-        self.c_attn = nn.Linear(n_embd, 3 * n_embd)
-        self.c_proj = nn.Linear(n_embd, n_embd)
-        mask = torch.tril(torch.ones(max_seqlen, max_seqlen))
-        self.register_buffer("bias", mask.view(1, 1, max_seqlen, max_seqlen))
-        self.n_head = n_head
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
@@ -63,15 +56,10 @@ class CausalSelfAttention(nn.Module):
         return self.c_proj(torch.matmul(scores, v).transpose(1, 2).reshape(batch, length, width))
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """x + attn(ln_1(x)), then x + mlp(ln_2(x)); the dropouts are idle in evaluation."""
 
-    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
-        super().__init__()
-        self.ln_1 = nn.LayerNorm(n_embd)
-        self.attn = CausalSelfAttention(n_embd, n_head, attn_pdrop, resid_pdrop, max_seqlen)
-        self.ln_2 = nn.LayerNorm(n_embd)
-        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(n_embd, 4 * n_embd), "c_proj": nn.Linear(4 * n_embd, n_embd)})
+    attention = CausalSelfAttention
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         normed = layer_norm_(x.clone(memory_format=torch.contiguous_format), self.ln_1)

@@ -11,6 +11,7 @@ import math
 import torch
 import triton
 import triton.language as tl
+from frames.L3_44 import Frame
 from torch import nn
 
 
@@ -105,27 +106,8 @@ def linear(x: torch.Tensor, layer: nn.Linear, gelu: bool = False, residual: torc
     return out
 
 
-class CausalSelfAttention(nn.Module):
-    """The parameters of the attention; the block launches the kernels."""
-
-    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
-        super().__init__()
-        self.c_attn = nn.Linear(n_embd, 3 * n_embd)
-        self.c_proj = nn.Linear(n_embd, n_embd)
-        mask = torch.tril(torch.ones(max_seqlen, max_seqlen))
-        self.register_buffer("bias", mask.view(1, 1, max_seqlen, max_seqlen))
-        self.n_head = n_head
-
-
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """x + attn(ln_1(x)), then x + mlp(ln_2(x)); the dropouts are idle in evaluation."""
-
-    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
-        super().__init__()
-        self.ln_1 = nn.LayerNorm(n_embd)
-        self.attn = CausalSelfAttention(n_embd, n_head, attn_pdrop, resid_pdrop, max_seqlen)
-        self.ln_2 = nn.LayerNorm(n_embd)
-        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(n_embd, 4 * n_embd), "c_proj": nn.Linear(4 * n_embd, n_embd)})
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape

@@ -1227,6 +1227,14 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
         assert margin >= {"fp32": 3.0, "tf32": 3.0, "bf16": 1.5}[klass], (klass, margin)
     assert fixture.margins[tolerances.CLASSES[fixture.dtype][-1]] == pytest.approx(fixture.margin, rel=1e-4)
     assert [len(entry["checksum64"]) for entry in fixture.inputs] == [16] * len(plan.spec)
+    neighbour = fixture.neighbour  # apart from the trials, the margins and what a verdict needs
+    assert "neighbour" not in fixture.trials and "neighbour" not in fixture.trials_left_out
+    assert neighbour["overrides"] == plan.problem.neighbour
+    assert set(neighbour["limits"]) == set(neighbour["honest"]) == set(tolerances.CLASSES[fixture.dtype])
+    for klass, bounds in neighbour["limits"].items():
+        assert metric.score(neighbour["honest"][klass], bounds) <= 1
+    weights = {kind: trial.weights_sha256 for kind, trial in fixture.trials.items()}
+    assert neighbour["weights_sha256"] == weights.get("perturbed", fixture.weights_sha256)
     whole = json.loads(jsonio.dumps(fixture.to_json()))
     assert len(jsonio.render(whole)) < 24 << 10, "as `repro fixtures` writes it"
 
@@ -1235,23 +1243,6 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
         assert timed in again and timed in whole
     untimed = [{k: v for k, v in f.items() if k not in ("build_s", "reference_timing")} for f in (whole, again)]
     assert untimed[0] == untimed[1]
-
-
-@pytest.mark.alike
-@pytest.mark.parametrize("key", [slow_key(key) for key in KEYS])
-def test_fixtures_measure_the_neighbouring_shape_apart_from_what_decides(
-    key: str, smoke_fixture: Callable[[str], Any]
-) -> None:
-    """Limits of every class there, and no word of it in the trials, the margins or what a verdict needs."""
-    fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
-    neighbour = fixture.neighbour
-    assert "neighbour" not in fixture.trials and "neighbour" not in fixture.trials_left_out
-    assert neighbour["overrides"] == problem.neighbour
-    assert set(neighbour["limits"]) == set(neighbour["honest"]) == set(tolerances.CLASSES[fixture.dtype])
-    for klass, bounds in neighbour["limits"].items():
-        assert metric.score(neighbour["honest"][klass], bounds) <= 1
-    weights = {kind: trial.weights_sha256 for kind, trial in fixture.trials.items()}
-    assert neighbour["weights_sha256"] == weights.get("perturbed", fixture.weights_sha256)
 
 
 def test_a_file_from_elsewhere_says_that_it_has_no_neighbour(tmp_path: Path) -> None:

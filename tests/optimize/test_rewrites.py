@@ -117,15 +117,28 @@ def run(cases: list[dict[str, Any]]) -> list[str]:
 
 def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float32") -> list[dict[str, Any]]:
     """Cases of one input kernel: each text beside the original, on each of its shapes."""
-    original = folder / f"kernel_{number}.py"
-    original.write_text(INPUTS[number])
-    cases = []
-    for name, text in texts.items():
-        file = folder / f"kernel_{number}_{name.replace('.', '_').replace('=', '_')}.py"
+    return beside(folder, {number: INPUTS[number], **texts}, SHAPES[number], dtype)
+
+
+def beside(folder: Path, texts: dict[str, str], shapes: Any, dtype: str = "float32") -> list[dict[str, Any]]:
+    """Cases of each text beside the first one, on each of the shapes."""
+    original, *files = (folder / f"kernel_{re.sub(r'[.=]', '_', name)}.py" for name in texts)
+    for file, text in zip((original, *files), texts.values(), strict=True):
         file.write_text(text)
-        cases += [{"name": name, "files": [str(original), str(file)], "shapes": shapes, "given": given, "dtype": dtype}
-                  for shapes, given in SHAPES[number]]  # fmt: skip
-    return cases
+    return [
+        {"name": file.stem, "files": [str(original), str(file)], "shapes": shape, "given": given, "dtype": dtype}
+        for file in files for shape, given in shapes
+    ]  # fmt: skip
+
+
+def different(cases: list[dict[str, Any]], within: float = 0.0) -> dict[str, str]:
+    """By name, what is said of cases that are not equal, nor as near as that."""
+    near = "relative difference "
+
+    def differs(said: str) -> bool:
+        return said != "equal" and not (said.startswith(near) and float(said.removeprefix(near)) < within)
+
+    return {case["name"]: said for case, said in zip(cases, run(cases), strict=True) if differs(said)}
 
 
 @pytest.mark.alike
@@ -136,10 +149,7 @@ def test_exact_rewrites_keep_every_bit(number: str, tmp_path: Path) -> None:
     texts = {name: text for name, text in rewrites.applicable(source).items()
              if rewrites.BY_NAME[name].kind == rewrites.EXACT}  # fmt: skip
     assert len(texts) >= 6
-    cases = pairs(tmp_path, number, texts)
-    said = run(cases)
-    assert len(said) == len(cases)
-    assert {c["name"]: s for c, s in zip(cases, said, strict=True) if s != "equal"} == {}
+    assert different(pairs(tmp_path, number, texts)) == {}
 
 
 @pytest.mark.alike
@@ -153,16 +163,14 @@ def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number: str, tmp_pa
         if name in found:
             text, applied = found[name], [*applied, name]
     assert len(applied) >= 5, applied
-    said = run(pairs(tmp_path, number, {"all": text}, "bfloat16"))
-    assert said == ["equal", "equal"], applied
+    assert different(pairs(tmp_path, number, {"all": text}, "bfloat16")) == {}, applied
 
 
 @pytest.mark.slow
 def test_reassociating_rewrites_stay_near(tmp_path: Path) -> None:
     for number, name in (("04", "vector_accumulator"), ("04", "split_reduction"), ("36", "register_tile")):
         text = rewrites.applicable(KernelSource(INPUTS[number]))[name]
-        for said in run(pairs(tmp_path, number, {name: text})):
-            assert said == "equal" or float(said.removeprefix("relative difference ")) < 1e-6, said
+        assert different(pairs(tmp_path, number, {name: text}), 1e-6) == {}
 
 
 @pytest.mark.slow
@@ -175,26 +183,20 @@ def test_exact_knobs_keep_every_bit(tmp_path: Path) -> None:
                 value = next(v for v in knob.values if v not in (knob.now, 0))
                 texts[f"{knob.name}={value}"] = knobs.apply(source, {knob.name: value})
         assert any(".BLOCK=" in name for name in texts) and any("maxnreg" in name for name in texts)
-        assert set(run(pairs(tmp_path, number, texts))) == {"equal"}
+        assert different(pairs(tmp_path, number, texts)) == {}
 
 
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", ORACLE)
 def test_exact_rewrites_of_the_oracle_keep_every_bit(stem: str, tmp_path: Path) -> None:
-    original = tmp_path / "original.py"
-    original.write_text(ORACLE[stem])
-    cases = []
-    for name, text in rewrites.applicable(KernelSource(ORACLE[stem])).items():
-        if rewrites.BY_NAME[name].kind == rewrites.EXACT:
-            file = tmp_path / f"{name}.py"
-            file.write_text(text)
-            problem = "_".join(stem.split("_")[:2])
-            cases.append({"name": name, "files": [str(original), str(file)], "problem": problem,
-                          "smaller": SMALLER.get(problem, {})})  # fmt: skip
-    assert cases
-    said = run(cases)
-    assert {c["name"]: s for c, s in zip(cases, said, strict=True) if s != "equal"} == {}
+    texts = {name: text for name, text in rewrites.applicable(KernelSource(ORACLE[stem])).items()
+             if rewrites.BY_NAME[name].kind == rewrites.EXACT}  # fmt: skip
+    assert texts
+    problem = "_".join(stem.split("_")[:2])
+    own = {"problem": problem, "smaller": SMALLER.get(problem, {})}
+    cases = beside(tmp_path, {"original": ORACLE[stem], **texts}, [(None, None)])
+    assert different([{"name": case["name"], "files": case["files"], **own} for case in cases]) == {}
 
 
 def test_every_rewrite_changes_the_program_and_passes_the_ban_list() -> None:
@@ -259,19 +261,14 @@ def test_a_matrix_is_turned_for_a_product_in_tf32_and_read_by_descriptors(tmp_pa
     shared = rewrites.BY_NAME["dot_tf32"].apply(KernelSource(text.replace("* K + ks", "* stride_k + ks")))
     with pytest.raises(NotApplicable):
         rewrites.BY_NAME["turned_operand"].apply(KernelSource(shared))
-    texts, files = [], []
+    texts = list[str]()
     for at, name in enumerate(("dot_tf32", "descriptors", "turned_operand", "descriptors")):
         texts.append(rewrites.BY_NAME[name].apply(KernelSource(texts[0 if at == 2 else at - 1] if texts else text)))
-        files.append(tmp_path / f"{at}.py")
-        files[at].write_text(texts[at])
     assert "1 if turned else B.shape[1], B.shape[0] if turned else 1," in texts[2]
     assert [t.count("tl.trans(") for t in texts] == [0, 0, 0, 1] and [t.count(".load([") for t in texts] == [0, 2, 0, 2]
     assert "block_k = 32\n" in texts[3] and texts[3].count("[block_n, block_k]") == 1
-    cases = [
-        {"files": [str(files[0]), str(file)], "shapes": shapes, "given": {}, "dtype": "float32"}
-        for file in files[1:] for shapes in ([[40, 32], [32, 48]], [[40, 36], [36, 50]], [[33, 20], [20, 1]])
-    ]  # fmt: skip
-    assert run(cases) == ["equal"] * 9
+    shapes = [(each, {}) for each in ([[40, 32], [32, 48]], [[40, 36], [36, 50]], [[33, 20], [20, 1]])]
+    assert different(beside(tmp_path, {str(at): each for at, each in enumerate(texts)}, shapes)) == {}
 
 
 def test_hashes_ignore_comments_and_docstrings() -> None:
@@ -315,6 +312,9 @@ def kernel_function(x):
 """
 
 
+ROWS_OF_TWO_SIZES: list[Any] = [([[8, 32]], {}), ([[7, 50]], {})]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["function", "lambda"])
 def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(form: str, tmp_path: Path) -> None:
@@ -324,15 +324,9 @@ def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(form: str, tmp_path
         text = f"{head}    grid = lambda meta: {tail}"
     found = rewrites.applicable(KernelSource(text))
     assert {"several_blocks", "persistent", "no_masks", "unroll_factor", "split_reduction"} <= found.keys()
-    cases = []
-    for name, rewritten in {"original": text, **found}.items():
-        file = tmp_path / f"{name}.py"
-        file.write_text(rewritten)
-        cases += [{"name": name, "files": [str(tmp_path / "original.py"), str(file)], "shapes": [shape], "given": {},
-                   "dtype": "float32"} for shape in ([8, 32], [7, 50])]  # fmt: skip
-    for case, said in zip(cases, run(cases), strict=True):
-        exact = case["name"] == "original" or rewrites.BY_NAME[case["name"]].kind == rewrites.EXACT
-        assert said == "equal" or (not exact and float(said.removeprefix("relative difference ")) < 1e-6), case["name"]
+    for within, exact in ((0.0, True), (1e-6, False)):
+        texts = {n: changed for n, changed in found.items() if (rewrites.BY_NAME[n].kind == rewrites.EXACT) is exact}
+        assert different(beside(tmp_path, {"original": text, **texts}, ROWS_OF_TWO_SIZES), within) == {}
 
 
 @pytest.mark.slow
@@ -354,7 +348,7 @@ def test_positions_with_the_same_taps_come_together_however_they_are_taken_apart
     with pytest.raises(NotApplicable):
         rewrites.BY_NAME["skipped"].apply(KernelSource(skipped))
     for dtype in ("float32", "bfloat16"):
-        assert set(run(pairs(tmp_path, "77", texts, dtype))) == {"equal"}
+        assert different(pairs(tmp_path, "77", texts, dtype)) == {}
 
 
 SOFTMAX_ROWS = """
@@ -406,20 +400,13 @@ def test_a_softmax_of_two_passes_is_that_of_three(tmp_path: Path) -> None:
     """Also for rows of which a block holds -inf alone: there -inf - -inf would be no number."""
     begin = "    out = torch.empty_like(x)\n"
     masked = begin + "    x = torch.where(torch.arange(x.shape[1]) < 20, float('-inf'), x * 50)\n"
-    cases = []
-    for name, text in {"rows": SOFTMAX_ROWS, "row": SOFTMAX_ROW}.items():
+    for text in (SOFTMAX_ROWS, SOFTMAX_ROW):
         text = text.replace(begin, masked)
         joined = rewrites.BY_NAME["joined_passes"].apply(KernelSource(text))
         assert joined.count("for start in") == 2
         with pytest.raises(NotApplicable):
             rewrites.BY_NAME["joined_passes"].apply(KernelSource(joined))
-        files = [tmp_path / f"{name}.py", tmp_path / f"{name}_joined.py"]
-        for file, content in zip(files, (text, joined), strict=True):
-            file.write_text(content)
-        cases += [{"name": name, "files": [str(f) for f in files], "shapes": [shape], "given": {}, "dtype": "float32"}
-                  for shape in ([8, 32], [7, 50])]  # fmt: skip
-    for said in run(cases):
-        assert said == "equal" or float(said.removeprefix("relative difference ")) < 1e-6
+        assert different(beside(tmp_path, {"apart": text, "joined": joined}, ROWS_OF_TWO_SIZES), 1e-6) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
 """Reports of several bundles side by side, through `repro report` as a user runs it, and in a browser.
 
-AXE_CORE=axe.min.js also runs axe-core on the page. What reports of recorded bundles say: test_snapshots.py.
+What reports of recorded bundles say: test_snapshots.py.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -364,19 +363,3 @@ def test_the_first_result_is_on_the_first_screen(drawn: Path, browser: Browser) 
         browser.open(drawn / "report.html")
         assert browser.evaluate(bottom.format(first)) < height
     assert browser.evaluate("document.querySelectorAll('details.section[open]').length") == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(drawn: Path, browser: Browser, tmp_path: Path, scheme: str) -> None:
-    axe = os.environ.get("AXE_CORE")
-    if not axe:
-        pytest.skip("AXE_CORE does not name a file of axe-core")
-    text = (drawn / "report.html").read_text()
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
-    file = tmp_path / "page.html"
-    file.write_text(text.replace("</body>", f"<script>{Path(axe).read_text()}</script></body>"))
-    browser.look(1280, scheme=scheme)
-    browser.open(file)
-    browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-    found = browser.evaluate("axe.run().then(r => [r.passes.length, r.violations.map(v => [v.id, v.nodes[0].html])])")
-    assert found[0] > 20 and found[1] == []

@@ -115,7 +115,7 @@ def test_claims_fetches_measures_and_judges_with_one_command(
     assert "it ran on the CPU" in reasons["artifact-running-best/36_RMSNorm/round-1"]
     last = said.out.splitlines()[-1]
     assert last.startswith("claims: ") and "report: " in last and last.endswith("report.html")
-    assert "not profiled: no gpu" in said.out
+    assert "profile: not profiled: no gpu" in said.err
     (bundle,) = (path for path in results.glob("*-benchmark"))
     assert {row["row"] for row in map(json.loads, (bundle / "rows.jsonl").read_text().splitlines())} == {
         NAME, f"{NAME}/rounds", f"{NAME}/profile"}  # fmt: skip

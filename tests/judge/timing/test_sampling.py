@@ -47,6 +47,11 @@ def sealed(told_ms: list[float], seal_ms: list[float]) -> list[Sample]:
     return [replace(sample, seal_ms=ms) for sample, ms in zip(calls(told_ms), seal_ms, strict=True)]
 
 
+def sealing(ms: float, seal_ms: float, count: int = 32, other: int = 0) -> Series:
+    """Calls that all take as long, and their seals; some of them with other inputs."""
+    return Series(sealed([ms] * count, [seal_ms] * count), [], sealed([ms] * other, [seal_ms] * other))
+
+
 def varied(generator: np.random.Generator, ms: float, deviation: float, count: int) -> list[float]:
     """Times around this one; the deviation is that of their logarithms."""
     return [float(ms * factor) for factor in generator.lognormal(0, deviation, count)]
@@ -528,18 +533,13 @@ def test_two_slow_seals_alone_are_measured_again_before_they_reject() -> None:
 def test_the_output_of_a_call_slower_than_the_baselines_takes_longer_to_seal(
     device_ms: float, longer_ms: float, told: bool
 ) -> None:
-    base, ours = (
-        Series(sealed([ms] * 32, [seal_ms] * 32)) for ms, seal_ms in ((2.0, 0.8), (device_ms, 0.8 + longer_ms))
-    )
+    base, ours = sealing(2.0, 0.8), sealing(device_ms, 0.8 + longer_ms)
     assert ("longer to seal" in sampling.disagreement(ours, [base])) is told
 
 
 def test_seals_of_a_slow_call_that_are_allowed_do_not_raise_its_time() -> None:
     """100 ms beside 2 ms: 1.2 ms more to seal was added to every call with other inputs."""
-    base, ours = (
-        Series(sealed([ms] * 32, [seal_ms] * 32), [], sealed([ms] * 4, [seal_ms] * 4))
-        for ms, seal_ms in ((2.0, 0.8), (100.0, 2.0))
-    )
+    base, ours = sealing(2.0, 0.8, other=4), sealing(100.0, 2.0, other=4)
     assert sampling.disagreement(ours, [base]) == ""
     assert [sample.device_ms for sample in sampling.corrected(ours, [base]).other] == [100.0] * 4
 
@@ -711,9 +711,7 @@ def test_noise_is_not_capped() -> None:
 
 def test_work_that_is_put_off_into_the_seal_is_seen() -> None:
     """A worker that reports the end too early gets the key, and may digest what it computes meanwhile."""
-    base, honest, cheat = (
-        Series(sealed([told] * 32, [seal_ms] * 32)) for told, seal_ms in ((6.0, 1.6), (4.0, 1.65), (2.5, 4.1))
-    )
+    base, honest, cheat = sealing(6.0, 1.6), sealing(4.0, 1.65), sealing(2.5, 4.1)
     assert sampling.disagreement(honest, [base]) == "" and "seal" in sampling.disagreement(cheat, [base])
 
 
@@ -750,7 +748,7 @@ def test_work_that_a_minority_puts_off_into_the_seal_buys_nothing() -> None:
     deviation is large. Many blocks or few."""
     generator = np.random.default_rng(21)
     for count in (200, 11):
-        base = Series(sealed([2.0] * count, [0.4] * count))
+        base = sealing(2.0, 0.4, count)
         hides = [i % 11 < 5 for i in range(count)]
         told = [0.02 if hidden else 2.6 if i % 11 == 7 else 2.0 for i, hidden in enumerate(hides)]
         ours = Series(sealed(told, [0.4 + 1.98 * hidden for hidden in hides]))
@@ -765,8 +763,7 @@ def test_work_that_a_minority_puts_off_into_the_seal_buys_nothing() -> None:
 
 def test_work_with_other_inputs_is_not_put_off_into_the_seal() -> None:
     """A short cut for published inputs, slow only where calls do not count: all of its calls, or half of them."""
-    base = Series(sealed([2.0] * 24, [0.4] * 24), [], sealed([2.0] * 4, [0.4] * 4))
-    gated = sealed([1.0] * 24, [0.4] * 24)
+    base, gated = sealing(2.0, 0.4, 24, other=4), sealing(1.0, 0.4, 24).gated
     for hidden in (1, 4):
         ours = Series(gated, [], sealed([1.0] * hidden, [1.6] * hidden))
         assert "other inputs" in sampling.disagreement(ours, [base])
