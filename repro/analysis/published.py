@@ -8,7 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -16,20 +16,14 @@ from repro import config
 from repro.errors import UsageError
 from repro.fingerprint import classes
 from repro.records.base import Record, faults
-from repro.records.claim import Claim, Family, Kind, Measure, Study
+from repro.records.claim import Claim, Family, Study
 
 R = TypeVar("R", bound=Record)
 
 SCHEMA_VERSION = 1
 FILE = config.ARTIFACTS_DIR / "claims.toml"
-KINDS, MEASURES = get_args(Kind), get_args(Measure)
 # Measures that do not name a variant: theirs is a round, or the kernel that was profiled.
 BY_PART = ("running-best", "profile")
-
-
-STUDY_FIELDS = ("source", "machine", "stack", "hard")
-OF_FAMILY = ("study", "unit", "kind", "tolerance", "reason", "measure", "variant", "over", "ratio_tolerance", "metric",
-             "scale", "published_kernels", "minutes", "needs")  # fmt: skip
 
 
 def load(path: Path = FILE) -> list[Claim]:
@@ -76,8 +70,6 @@ def _fault(family: Family, studies: dict[str, Study]) -> str:
     with_base = bool(family.base), _positive(family.ratio_tolerance)
     rules = {
         f"there is no study {family.study}": family.study in studies,
-        f"kind is one of {', '.join(KINDS)} and measure of {', '.join(MEASURES)}":
-            family.kind in KINDS and family.measure in MEASURES,
         "tolerance is { relative = share } or { absolute = in the unit }, over 0":
             list(tolerance) in (["relative"], ["absolute"]) and _positive(*tolerance.values()),
         "a tolerance needs a reason, and a command needs minutes":
@@ -102,7 +94,8 @@ def _family(path: Path, family: Family, studies: dict[str, Study], families: lis
     if why := _fault(family, studies):
         raise refuse(why)
     study = studies[family.study]
-    shared = {name: getattr(family, name) for name in OF_FAMILY} | {name: getattr(study, name) for name in STUDY_FIELDS}
+    own = Family.model_fields.keys() & Claim.model_fields.keys()
+    shared = {name: getattr(family, name) for name in own} | study.to_json()
     bases = _bases(families, family, refuse)
     claims = []
     for problem, part, value in _figures(family, refuse):
@@ -112,7 +105,7 @@ def _family(path: Path, family: Family, studies: dict[str, Study], families: lis
         claims.append(Claim(**shared | {
             "id": "/".join(filter(None, (family.id, problem, part.replace(" ", "-")))),
             "problem": problem, "part": part, "value": float(value), "low": low, "high": high,
-            "base": bases.get(problem), "at_least": family.at_least,
+            "base": bases.get(problem),
             "what": family.what.format(**names), "command": family.command.format(**names),
         }))  # fmt: skip
     return claims

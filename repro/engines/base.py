@@ -17,7 +17,7 @@ from repro.engines import resources
 from repro.engines.resources import Lease
 from repro.engines.session import Session
 from repro.errors import EngineError, EngineGone, JobLost, PrerequisiteError
-from repro.records.job import ENDED, JOBS, Job, Outcome
+from repro.records.job import ENDED, JOBS, Job, Outcome, explained
 from repro.system import jsonio, removal
 
 Progress = Callable[[str], None]
@@ -96,7 +96,7 @@ class Engine(abc.ABC):
             if pending:
                 name = next(iter(pending))
                 del pending[name]
-                yield Outcome(name, "failed", error=ending or "the job left no outcome")
+                yield Outcome(name, "failed", error=explained(ending) or "the job left no outcome")
 
     def _once(self, pending: dict[str, Job], progress: Progress) -> Attempt:
         """Run the jobs in `pending` once; yield the first outcome of each, and remove its job."""

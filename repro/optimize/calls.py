@@ -168,7 +168,7 @@ class Calls:
     _opened: Model | None = None
 
     def __post_init__(self) -> None:
-        self._rates = prices.of_model(prices.load(), self.model)
+        self._rates = prices.of_model(self.model)
 
     @property
     def spent(self) -> dict[str, float]:

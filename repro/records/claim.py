@@ -30,65 +30,47 @@ class Study(Record):
     )
 
 
-class Family(Record):
-    """A `[[family]]` of claims.toml: figures of one kind. What relates several fields is checked by the reader."""
+class _Figures(Record):
+    """What the figures of a family have in common."""
 
-    id: str = Field(description="First part of the ids of its claims.")
-    study: str = Field(description="Name of its study.")
-    what: str = Field(description="What a figure is, with {problem}, {part} and {number}.")
+    study: str = Field(description="Name of its study: `agent` or `artifact`.")
+    what: str = Field(description="What a figure is; of a family with {problem}, {part} and {number}.")
     unit: str = Field(description="Unit of the figures.")
-    kind: str = Field(description="`ratio` or `absolute`.")
+    kind: Kind = Field(description="`ratio` compares between machines; `absolute` only on the same kind of machine.")
     tolerance: dict[str, Amount] = Field(description="`relative`, a share of the value, or `absolute`, in the unit.")
     at_least: Amount | None = Field(None, description="A bound that the measured interval must keep as well.")
     reason: str = Field(description="Why this tolerance.")
-    measure: str = Field(description="How rows show it.")
+    measure: Measure = Field(description="How a bundle's rows show it.")
     variant: str = Field("", description="The solution or baseline that is meant.")
     over: str = Field("", description="Which baseline a speedup is over.")
-    base: str = Field("", description="Family with the published times of the input kernel.")
     ratio_tolerance: Amount = Field(0.0, description="Of running-best: relative, for the ratio to the input kernel.")
     metric: str = Field("", description="Of profile: which total of a profile.")
     scale: Amount = Field(1.0, description="Of profile: from the total to the unit.")
     published_kernels: bool = Field(False, description="Whether the figures are of the published kernels.")
-    command: str = Field(description="What tests it, with {problem}, {part} and {number}; empty without a command.")
+    command: str = Field(description="What tests it, with the words of `what`; empty where no command does.")
     minutes: Amount = Field(description="What the command costs.")
     needs: list[str] = Field(description="What must be there.")
+
+
+class Family(_Figures):
+    """A `[[family]]` of claims.toml: figures of one kind. What relates several fields is checked by the reader."""
+
+    id: str = Field(description="First part of the ids of its claims.")
+    base: str = Field("", description="Family with the published times of the input kernel.")
     each: list[str] = Field(default_factory=list, description="Names of the figures where a problem has several.")
     values: dict[str, Any] = Field(description="Problem -> figure, or list of figures.")
 
 
-class Claim(Record):
+class Claim(Study, _Figures):
     """One published figure. artifacts/claims.toml explains the fields and gives their sources."""
 
     id: Text = Field(description="Family, problem and part.")
-    study: str = Field(description="`agent` or `artifact`.")
     problem: str = Field(description="As published, or `all` if the figure covers all problems.")
     part: str = Field(description="`round 3` or `input`, where a problem has several figures.")
-    what: str = Field(description="The figure in words.")
     value: float = Field(description="The published figure, in `unit`.")
-    unit: str = Field(description="Its unit.")
-    kind: Kind = Field(description="A ratio compares between machines; an absolute figure only on the same kind.")
-    tolerance: dict[str, Amount] = Field(description="`relative`, a share of the value, or `absolute`, in `unit`.")
-    at_least: Amount | None = Field(description="A bound that the measured interval must keep as well.")
-    reason: str = Field(description="Why this tolerance.")
     low: float = Field(description="Lower edge of the band for a measured 95 % interval, in `unit`.")
     high: float = Field(description="Its upper edge.")
-    measure: Measure = Field(description="How a bundle's rows show it.")
-    variant: str = Field(description="The solution or baseline that is meant.")
-    over: str = Field(description="Which baseline a speedup is over.")
     base: float | None = Field(description="Of running-best: the published time of the input kernel, in `unit`.")
-    ratio_tolerance: Amount = Field(description="Of running-best: relative, for the ratio to the input kernel.")
-    metric: str = Field(description="Of profile: which total of a profile.")
-    scale: Amount = Field(description="Of profile: from the total to `unit`.")
-    published_kernels: bool = Field(description="Whether the figure is of the published kernels.")
-    command: str = Field(description="What tests it; empty where no command does.")
-    minutes: Amount = Field(description="What the command costs.")
-    needs: list[str] = Field(description="What must be there.")
-    source: str = Field(description="Where the figure stands.")
-    machine: str = Field(description="The machine that it is of.")
-    stack: str = Field(description="The software that it is of.")
-    hard: dict[str, str | Amount] = Field(
-        description="Hard field of a fingerprint -> what is known of the machine: a word of the value, or a number."
-    )
 
     @property
     def family(self) -> str:

@@ -133,10 +133,6 @@ class Schedule:
             kept += f"; unfinished: {wording.listed(left)}"
         raise Interrupted("interrupted", kept, "Repeat with --resume to go on.")
 
-    def pause(self, seconds: float) -> bool:
-        """Wait. Return whether the run is being stopped."""
-        return self.stopping.wait(seconds) if seconds else self.stopping.is_set()
-
     def measure(self, rows: Sequence[Row]) -> None:
         """Run the jobs of rows together in one process or container, when a slot is free, and keep their outcomes.
 

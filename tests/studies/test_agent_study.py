@@ -19,7 +19,7 @@ from repro.analysis.statistics import Observation
 from repro.bundle.write import Bundle
 from repro.records.agent import AgentRecord
 from repro.report import document, markdown, study
-from repro.studies.agent import design
+from repro.studies.agent import design, prices
 from repro.studies.agent.design import Budgets, Design
 from repro.system import jsonio
 
@@ -54,6 +54,13 @@ def test_a_problems_arms_start_one_after_the_other_and_never_arm_by_arm() -> Non
     for at in range(0, len(order), 2):
         assert (order[at].name, order[at].repeat) == (order[at + 1].name, order[at + 1].repeat)
         assert {order[at].arm, order[at + 1].arm} == {"baseline", "with_kb"}
+
+
+def test_every_price_is_known_in_full() -> None:
+    classes = {"input", "output", "cache_read", "cache_write"}
+    assert all(rates.keys() == classes and min(rates.values()) > 0 for rates in prices.MODELS.values())
+    assert prices.of_model("us.anthropic.claude-opus-4-8-v1:0") == prices.MODELS["claude-opus-4-8"]
+    assert prices.of_model("anthropic/claude-opus-4-8") and prices.of_model("claude-unheard-of") is None
 
 
 def test_a_suite_is_one_sitting_of_all_problems() -> None:

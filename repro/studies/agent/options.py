@@ -235,14 +235,13 @@ def prices(plan: Design) -> dict[str, object]:
     A model that the table lacks has no row, and its cost stays unknown. Raises UsageError if money is bounded but
     cannot be counted.
     """
-    table = tables.load()
-    rates = tables.of_model(table, plan.model)
+    rates = tables.of_model(plan.model)
     if rates is None and plan.budgets.usd is not None:
         raise UsageError(
             f"the price of {plan.model} is unknown", "so a budget of money cannot be kept",
             "Give --budget usd=0 for no limit.",
         )  # fmt: skip
-    return {"as_of": table["as_of"], "models": {plan.model: rates} if rates is not None else {}}
+    return {"as_of": tables.AS_OF, "models": {plan.model: rates} if rates is not None else {}}
 
 
 def budgets(args: argparse.Namespace) -> Budgets:
