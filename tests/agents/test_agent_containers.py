@@ -123,20 +123,18 @@ def test_a_command_past_its_limit_is_ended_and_files_go_both_ways(room: Sealed) 
 
 
 def study(tool: Tool, *words: Any) -> tuple[Path, Any]:
-    """Run a study of L1_36; return its bundle and how the command ended."""
-    if not (tool.results / "fixtures").exists():
-        assert tool("fixtures", *SMOKE).code == 0
-    done = tool("run", *SMOKE, "--no-timing", *words)
+    """Run a study of L1_36, two sittings at once; return its bundle and how the command ended."""
+    done = tool("run", *SMOKE, "--no-timing", "--jobs", 2, *words)
     return tool.bundles()[-1], done
 
 
 @pytest.mark.slow
-def test_a_scripted_study_in_containers_is_judged_and_reported(tool: Tool) -> None:
-    scripts = tool.folder / "scripts"
+def test_a_scripted_study_in_containers_is_judged_and_reported(judge_tool: Tool) -> None:
+    scripts = judge_tool.folder / "scripts"
     shutil.copytree(SCRIPTS, scripts)
     shutil.copy(SCRIPTS / "L1_36.with_kb.jsonl", scripts / "L1_36.placebo.jsonl")
     arms = ("baseline", "with_kb", "placebo")
-    bundle, done = study(tool, "--agent", "sdk", "--arms", ",".join(arms), "--upstream", f"replay:{scripts}")
+    bundle, done = study(judge_tool, "--agent", "sdk", "--arms", ",".join(arms), "--upstream", f"replay:{scripts}")
     assert done.code == 0, done.err
     told = rows(bundle)
     assert {row["result"]["results"][0]["verdict"] for row in told.values()} == {"correct"} and len(told) == 3
@@ -177,8 +175,8 @@ print("ASKED" + json.dumps({
 
 
 @pytest.mark.slow
-def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(tool: Tool) -> None:
-    bundle, done = study(tool, "--agent", "claude-code", "--upstream", f"replay:{SCRIPTS / 'claude_code'}")
+def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(judge_tool: Tool) -> None:
+    bundle, done = study(judge_tool, "--agent", "claude-code", "--upstream", f"replay:{SCRIPTS / 'claude_code'}")
     assert done.code == 0, done.err
     assert {row["result"]["results"][0]["verdict"] for row in rows(bundle).values()} == {"correct"}
     record = json.loads((bundle / "agents/L1_36/with_kb/0/job.json").read_text())
@@ -186,26 +184,25 @@ def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(tool: Tool) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arm", ["baseline", "with_kb"])
-def test_what_a_program_gets_from_the_bridge_of_the_real_cli(arm: str, tool: Tool) -> None:
+def test_what_a_program_gets_from_the_bridge_of_the_real_cli(judge_tool: Tool) -> None:
     """Another model, the provider's own tools, addresses and the knowledge base: none of them leads out of the arm."""
     block = {"type": "tool_use", "name": "Bash", "input": {"command": f"cat > p.py <<'END'\n{ASKS}\nEND\npython3 p.py"}}
-    lines = [bash("") | {"content": [block]}, DONE]
-    (tool.folder / "attack.jsonl").write_bytes(script(*lines))
-    bundle, _ = study(tool, "--agent", "claude-code", "--arms", arm, "--upstream",
-                      f"replay:{tool.folder / 'attack.jsonl'}")  # fmt: skip
+    script_file = judge_tool.folder / "attack.jsonl"
+    script_file.write_bytes(script(bash("") | {"content": [block]}, DONE))
+    bundle, _ = study(judge_tool, "--agent", "claude-code", "--upstream", f"replay:{script_file}")
     (log,) = (bundle / "logs").glob("*.eval")
-    (sample,) = read_eval_log(str(log)).samples or []
-    text = "\n".join(message.text for message in sample.messages)
-    seen = json.loads(text.partition("ASKED")[2].splitlines()[0])
-    assert seen["model"][0] == 200 and MODEL in seen["model"][1], "every request goes to the study's model"
-    requests = [event for event in sample.events if event.event == "model"]
-    assert {event.model for event in requests} == {f"replay/{MODEL}"}
-    assert not [tool for event in requests for tool in event.tools if "web" in tool.name.lower()]
-    assert seen["image"][0] != 200 and seen["files"][0] != 200, seen
-    status, answer = seen["knowledge"]
-    assert status != 200 or "error" in answer.lower() or "not proposed" in answer, (
-        "no call without the model's proposal"
-    )
-    record = json.loads((bundle / f"agents/L1_36/{arm}/0/job.json").read_text())
-    assert record["meter"]["kb"]["calls"] == 0
+    samples = read_eval_log(str(log)).samples or []
+    assert len(samples) == 2
+    for sample in samples:
+        text = "\n".join(message.text for message in sample.messages)
+        seen = json.loads(text.partition("ASKED")[2].splitlines()[0])
+        assert seen["model"][0] == 200 and MODEL in seen["model"][1], "every request goes to the study's model"
+        requests = [event for event in sample.events if event.event == "model"]
+        assert {event.model for event in requests} == {f"replay/{MODEL}"}
+        assert not [tool for event in requests for tool in event.tools if "web" in tool.name.lower()]
+        assert seen["image"][0] != 200 and seen["files"][0] != 200, seen
+        status, answer = seen["knowledge"]
+        refused = status != 200 or "error" in answer.lower() or "not proposed" in answer
+        assert refused, "no call without the model's proposal"
+        record = json.loads((bundle / f"agents/{sample.id}/job.json").read_text())
+        assert record["meter"]["kb"]["calls"] == 0

@@ -125,12 +125,12 @@ def chosen_controls(args: argparse.Namespace, device: str, size: str) -> list[Ag
     unknown = [name for name in named if name not in (*controls.EVERY, "none")]
     if unknown or ("none" in named and len(named) > 1):
         raise UsageError(f"no control {', '.join(unknown or named)}", f"there are {', '.join(controls.EVERY)}, or none")
+    source = "" if args.solutions else agent(args)
     if not named:
-        shipped = not args.solutions and agent(args) in SHIPPED
         timed = device == "cuda" and size == "full" and args.timing
-        named = ["nop"] if shipped else list(controls.TORCH) if timed else []
-    mine = agent(args) if not args.solutions else ""
-    return [controls.EVERY[name]() for name in controls.EVERY if name in named and name != mine]
+        named = ["nop"] if source in SHIPPED else list(controls.TORCH) if timed else []
+    wanted = set(named) - {source}
+    return [control() for name, control in controls.EVERY.items() if name in wanted]
 
 
 def pace(args: argparse.Namespace) -> Pace:
