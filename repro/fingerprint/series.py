@@ -87,9 +87,9 @@ def throttled(telemetry: Any) -> str:
 
     A share that is rounded to 0 counts too. telemetry: the result of `Telemetry.end`, or None.
     """
-    windows = telemetry.get("windows") if isinstance(telemetry, dict) else None
-    timing = windows.get("timing") if isinstance(windows, dict) else None
-    shares = timing.get("reasons") if isinstance(timing, dict) else None
+    shares = telemetry
+    for name in ("windows", "timing", "reasons"):
+        shares = shares.get(name) if isinstance(shares, dict) else None
     seen = {name: shares[name] for name in _THROTTLED if name in shares} if isinstance(shares, dict) else {}
     if not seen:
         return ""

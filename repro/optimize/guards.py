@@ -36,7 +36,7 @@ def guarded(source: KernelSource, kernel: str, suffix: str, edits: list[Edit], g
 
     more: further arguments of the launch, which the copy alone must not need.
     """
-    launch, function = source.only_launch(kernel), source.kernels[kernel]
+    function, launch = source.only(kernel)
     new = source.fresh(f"{kernel}_{suffix}")
     text = source.between(edits, source.top(function), source.end(function)).replace(f"def {kernel}(", f"def {new}(", 1)
     placed = [

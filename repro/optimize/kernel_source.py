@@ -13,13 +13,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from repro.artifacts import layout
 from repro.judge.source.bans import bans
 
 Function = ast.FunctionDef
 T = TypeVar("T")
+N = TypeVar("N", bound=ast.AST)
 POINTER = re.compile(r"ptrs?$")
 MEMORY, GRID = ("load", "store"), ("program_id", "num_programs")
 # Functions of `tl` that add up lanes, in an order that the compiler chooses.
@@ -231,8 +232,8 @@ class KernelSource:
 
     def argument(self, launch: Launch, parameter: str) -> str | None:
         """Return the text of what a launch passes for a parameter; None if a starred argument hides it."""
-        found = self.passed(launch, parameter)
-        return None if found is None else self.of(found)
+        value = self.passed(launch, parameter)
+        return None if value is None else self.of(value)
 
     def passed(self, launch: Launch, parameter: str) -> ast.expr | None:
         """Return what a launch passes for a parameter; None if a starred argument hides it."""
@@ -257,6 +258,15 @@ class KernelSource:
         for function in found:
             found += [f for f in self.kernels.values() if f.name in names_in(function) and f not in found]
         return found
+
+    def changed(self, edits: list[Edit], why: str) -> str:
+        """As `apply`. Raises NotApplicable with this reason if there is no edit."""
+        require(why, edits)
+        return self.apply(edits)
+
+    def only(self, kernel: str) -> tuple[Function, Launch]:
+        """Return a kernel and its one launch. Raises NotApplicable if there is not exactly one."""
+        return self.kernels[kernel], self.only_launch(kernel)
 
     def own_ids(self, kernel: str) -> None:
         """Raise NotApplicable if a kernel may ask elsewhere, or for a computed axis, which program it is."""
@@ -308,11 +318,10 @@ class KernelSource:
 
 def _returned(function: Function, name: str) -> ast.Lambda | None:
     """Return a function inside another that only returns a value, as a lambda."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.FunctionDef) and node.name == name and len(body_of(node)) == 1:
-            (statement,) = body_of(node)
-            if isinstance(statement, ast.Return) and statement.value is not None:
-                return ast.Lambda(node.args, statement.value)
+    for node in nodes(function, ast.FunctionDef):
+        match body_of(node) if node.name == name else []:
+            case [ast.Return(value=ast.expr() as value)]:
+                return ast.Lambda(node.args, value)
     return None
 
 
@@ -328,14 +337,21 @@ def program_axis(kernel: Function, node: ast.expr, block: str) -> int | None:
     match node:
         case ast.BinOp(left=left, op=ast.Mult(), right=ast.Name(id=name)) if name == block:
             left = value_of(kernel, left)
-            if isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr == "to":
-                left = value_of(kernel, left.func.value)
-            if isinstance(left, ast.Call) and is_tl(left, "program_id") and axis_of(left).isdigit():
+            left = value_of(kernel, uncast(left))
+            if is_tl(left, "program_id") and axis_of(left).isdigit():
                 return int(axis_of(left))
     return None
 
 
-def value_of(function: Function, node: ast.expr) -> ast.expr:
+def uncast(value: ast.expr) -> ast.expr:
+    """Return a value without `.to(type)`."""
+    match value:
+        case ast.Call(func=ast.Attribute(value=inner, attr="to")):
+            return inner
+    return value
+
+
+def value_of(function: ast.AST, node: ast.expr) -> ast.expr:
     """Return what is assigned to a name, if that is one value; else the expression itself."""
     values = assigned(function, node.id) if isinstance(node, ast.Name) else []
     return values[0] if len(values) == 1 and values[0] is not UNKNOWN else node
@@ -349,10 +365,7 @@ def given(call: ast.Call, index: int, name: str) -> ast.expr | None:
 
 def operand(call: ast.Call, index: int, name: str) -> ast.expr:
     """As `given`. Raises NotApplicable in place of None."""
-    found = given(call, index, name)
-    if found is None:
-        raise NotApplicable(f"{ast.unparse(call)} does not show its {name}")
-    return found
+    return needed(given(call, index, name), f"{ast.unparse(call)} does not show its {name}")
 
 
 def address_of(call: ast.Call) -> ast.expr:
@@ -367,15 +380,13 @@ def mask_of(call: ast.Call) -> ast.expr | None:
 
 def joined(mask: ast.expr | None) -> list[ast.expr]:
     """Return what `&` joins to a mask."""
-    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
-        return joined(mask.left) + joined(mask.right)
-    return [] if mask is None else [mask]
+    return terms(mask, ast.BitAnd)
 
 
 def lanewise(node: ast.AST, *more: str) -> bool:
     """Return whether all calls in an expression or a kernel are of functions by lane, or of `more`."""
     known = {*BUILTINS, *more, *(f"tl.{name}" for name in (*LANEWISE, *more))}
-    called = [n.func for n in parts(node) if isinstance(n, ast.Call)]
+    called = [n.func for n in nodes(node, ast.Call)]
     cast = [f for f in called if isinstance(f, ast.Attribute) and f.attr == "to"]
     return all(f in cast or ast.unparse(f) in known or "libdevice." in ast.unparse(f) for f in called)
 
@@ -391,15 +402,24 @@ def constexprs(function: Function) -> set[str]:
     return {a.arg for a in every if a.annotation is not None and "constexpr" in ast.unparse(a.annotation)}
 
 
-def is_tl(node: ast.AST, *names: str) -> bool:
+def is_tl(node: ast.AST | None, *names: str) -> TypeGuard[ast.Call]:
     """Return whether a node is a call of `tl.NAME`."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "tl"
-        and node.func.attr in names
-    )
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="tl"), attr=attr)):
+            return attr in names
+    return False
+
+
+def terms(node: ast.expr | None, operator: type[ast.operator]) -> list[ast.expr]:
+    """Return what an operator joins to an expression, from left to right; the expression itself without one."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, operator):
+        return terms(node.left, operator) + terms(node.right, operator)
+    return [] if node is None else [node]
+
+
+def nodes(node: ast.AST, kind: type[N]) -> list[N]:
+    """Return the parts of a node that are of one kind, the outermost first."""
+    return [n for n in ast.walk(node) if isinstance(n, kind)]
 
 
 @functools.lru_cache(256)
@@ -410,8 +430,7 @@ def parts(node: ast.AST) -> tuple[ast.AST, ...]:
 
 def calls(function: ast.AST, *names: str) -> list[ast.Call]:
     """Return the calls of `tl.NAME` in a function, in order of the text."""
-    found = [node for node in parts(function) if isinstance(node, ast.Call) and is_tl(node, *names)]
-    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+    return sorted((n for n in parts(function) if is_tl(n, *names)), key=lambda n: (n.lineno, n.col_offset))
 
 
 def assigned(function: ast.AST, name: str) -> list[ast.expr]:
@@ -456,7 +475,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.Name, ast.ex
 
 def names_in(node: ast.AST) -> set[str]:
     """Return the names that an expression reads."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return {n.id for n in nodes(node, ast.Name)}
 
 
 def reaches(function: Function, node: ast.AST) -> tuple[set[str], set[str]]:
@@ -498,7 +517,7 @@ def loops_of(statements: list[ast.stmt]) -> list[ast.For]:
 
 def loops_in(node: ast.AST) -> list[ast.For]:
     """Return all loops in a node, the outermost first."""
-    return [n for n in ast.walk(node) if isinstance(n, ast.For)]
+    return nodes(node, ast.For)
 
 
 def ranged(loop: ast.For, arguments: int) -> list[str]:
@@ -511,12 +530,12 @@ def ranged(loop: ast.For, arguments: int) -> list[str]:
 
 def stored_names(node: ast.AST) -> set[str]:
     """Return the names that something assigns."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {n.id for n in nodes(node, ast.Name) if isinstance(n.ctx, ast.Store)}
 
 
 def reads(node: ast.AST, name: str) -> int:
     """Return how often a name is read."""
-    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
+    return sum(n.id == name and isinstance(n.ctx, ast.Load) for n in nodes(node, ast.Name))
 
 
 def body_of(function: Function) -> list[ast.stmt]:

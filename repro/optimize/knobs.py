@@ -23,6 +23,7 @@ from repro.optimize.kernel_source import (
     is_tl,
     mask_of,
     names_in,
+    nodes,
     operand,
     parts,
     program_axis,
@@ -83,7 +84,7 @@ def _named_once(source: KernelSource) -> str | None:
             if not found:
                 continue
             alike = ast.dump(quotient)
-            copies = [n for n in ast.walk(launch.function) if isinstance(n, ast.expr) and ast.dump(n) == alike]
+            copies = [n for n in nodes(launch.function, ast.expr) if ast.dump(n) == alike]
             lines = [*(copy.lineno for copy in copies), *(keyword.lineno for keyword in found)]
             holds = [s for s in launch.function.body if s.lineno <= min(lines) <= (s.end_lineno or 0)]
             name, block = source.fresh(str(found[0].arg).lower()), source.of(found[0].value)
@@ -131,7 +132,7 @@ def _blocks_of(source: KernelSource, function: Function, quotient: ast.expr) -> 
 
 def _axes(kernel: Function, parameter: str) -> set[int | None]:
     """Return the axes of `tl.program_id(axis) * PARAMETER`."""
-    return {program_axis(kernel, node, parameter) for node in parts(kernel) if isinstance(node, ast.BinOp)}
+    return {program_axis(kernel, node, parameter) for node in nodes(kernel, ast.BinOp)}
 
 
 def _divisor(element: ast.expr) -> list[tuple[ast.expr, str]]:
@@ -237,21 +238,21 @@ def _sizes(source: KernelSource, launch: Launch) -> set[str]:
         grid = names_in(ast.parse(" + ".join(source.grid_parts(launch)))) if found else set()
     except NotApplicable:
         return found or constexprs(kernel)
-    steps = [ast.unparse(n.iter.args[2]) for n in parts(kernel)
-             if isinstance(n, ast.For) and isinstance(n.iter, ast.Call) and len(n.iter.args) == 3]  # fmt: skip
+    steps = [ast.unparse(n.iter.args[2]) for n in nodes(kernel, ast.For)
+             if isinstance(n.iter, ast.Call) and len(n.iter.args) == 3]  # fmt: skip
     return {name for name in found - {*steps} if source.argument(launch, name) not in grid}
 
 
 def _ends(kernel: Function, node: ast.expr) -> set[str]:
     """Return the texts of the sizes of the lanes on which an expression depends."""
     return {ast.unparse(operand(n, 1, "end")) for n in reached(kernel, node)
-            if isinstance(n, ast.Call) and is_tl(n, "arange")}  # fmt: skip
+            if is_tl(n, "arange")}  # fmt: skip
 
 
 def _guards(launch: Launch, block: int) -> bool:
     """Return whether a launch chooses its kernel by a remainder of a number, which a knob would not turn."""
     chooser = launch.call.func.value if isinstance(launch.call.func, ast.Subscript) else launch.call.func
-    tests = [node.test for node in ast.walk(chooser) if isinstance(node, ast.IfExp)]
+    tests = [node.test for node in nodes(chooser, ast.IfExp)]
     return any(
         isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and ast.unparse(node.right) == str(block)
         for test in tests for node in ast.walk(test)

@@ -32,13 +32,14 @@ from repro.optimize.kernel_source import (
     calls,
     constexprs,
     is_tl,
+    joined,
     loops_in,
     loops_of,
     names_in,
     needed,
+    nodes,
     operand,
     parameters,
-    parts,
     pointers,
     program_axis,
     reached,
@@ -46,6 +47,8 @@ from repro.optimize.kernel_source import (
     reads,
     require,
     stored_names,
+    terms,
+    value_of,
 )
 from repro.optimize.knobs import append_arguments
 
@@ -93,9 +96,7 @@ def _own_output(source: KernelSource) -> str:
                 if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
                     edits += [source.replace(part, f"torch.empty_like({part.id})") for part in _aliases(node.value)
                               if part.id in inputs and part.id != "out"]  # fmt: skip
-    if not edits:
-        raise NotApplicable("the kernel writes into no input")
-    return source.apply(edits)
+    return source.changed(edits, "the kernel writes into no input")
 
 
 def _aliases(value: ast.expr) -> list[ast.Name]:
@@ -126,9 +127,7 @@ def _cache_hints(source: KernelSource) -> str:
                 hint = f'eviction_policy="{"evict_first" if streams else "evict_last"}"'
             last = max([*map(source.end, call.args), *map(source.end, call.keywords)])
             edits.append(Edit(last, last, f", {hint}"))
-    if not edits:
-        raise NotApplicable("every access has a hint")
-    return source.apply(edits)
+    return source.changed(edits, "every access has a hint")
 
 
 # -- T10
@@ -136,8 +135,8 @@ def _cache_hints(source: KernelSource) -> str:
 
 @every_kernel
 def _no_masks(source: KernelSource, name: str) -> str:
-    kernel, launch = source.kernels[name], source.only_launch(name)
-    compares = [n for n in ast.walk(kernel) if isinstance(n, ast.Compare) and [*map(type, n.ops)] == [ast.Lt]]
+    kernel, launch = source.only(name)
+    compares = [n for n in nodes(kernel, ast.Compare) if [*map(type, n.ops)] == [ast.Lt]]
     # text of a comparison that is always true -> its guard
     bounds = {ast.unparse(n): guard for n in compares if (guard := _covered(source, kernel, launch, n))}
     edits, guards = list[Edit](), list[str]()
@@ -161,16 +160,15 @@ def _removed(source: KernelSource, keyword: ast.keyword) -> Edit:
 
 def _without(kernel: Function, mask: ast.expr, bounds: dict[str, str]) -> tuple[list[str], list[str]]:
     """Return the parts of a mask that remain, and the guards under which the others are always true."""
-    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
-        left, right = _without(kernel, mask.left, bounds), _without(kernel, mask.right, bounds)
-        return left[0] + right[0], left[1] + right[1]
+    if len(parts := joined(mask)) > 1:
+        each = [_without(kernel, part, bounds) for part in parts]
+        return [text for kept, _ in each for text in kept], [guard for _, used in each for guard in used]
     bare = mask.value if isinstance(mask, ast.Subscript) else mask
-    if isinstance(bare, ast.Name):
-        values = assigned(kernel, bare.id)
-        if len(values) == 1:
-            kept, used = _without(kernel, values[0], bounds)
-            if used and not kept:
-                return [], used
+    value = value_of(kernel, bare)
+    if value is not bare:
+        kept, used = _without(kernel, value, bounds)
+        if used and not kept:
+            return [], used
     if ast.unparse(bare) in bounds:
         return [], [bounds[ast.unparse(bare)]]
     text = ast.unparse(mask)
@@ -183,33 +181,15 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
     The index is a program's block of a grid dimension of cdiv(size, block) programs, or a step of a loop over size.
     """
     size, index = compare.comparators[0], compare.left
-    if isinstance(index, ast.Subscript):
-        index = index.value
-    if isinstance(index, ast.Name):
-        values = assigned(kernel, index.id)
-        if len(values) != 1:
-            return None
-        index = values[0]
-    match index:
-        case ast.BinOp(
-            left=first, op=ast.Add(), right=ast.Call(args=[ast.Constant(value=0), ast.Name(id=block)]) as lanes
-        ):
-            if not is_tl(lanes, "arange"):
-                return None
-        case _:
-            return None
-    if not isinstance(size, ast.Name):
+    lanes = rewrites_tiles.lanes_of(value_of(kernel, index.value if isinstance(index, ast.Subscript) else index))
+    if lanes is None or not isinstance(size, ast.Name):
         return None
-    size_text, block_text = source.constant(launch, size.id), source.constant(launch, block)
-    if size_text is None or block_text is None:
-        return None
-    guard = f"({size_text}) % ({block_text}) == 0"
-    if isinstance(first, ast.Name) and _loops(kernel, first.id, size.id, block):
-        return guard
+    first, block = lanes
+    passed = [source.constant(launch, name) for name in (size.id, block)]
     axis = program_axis(kernel, first, block)
-    if axis is None:
-        return None
-    return guard if rewrites_tiles.grid_covers(source, launch, axis, size.id, block) else None
+    walked = isinstance(first, ast.Name) and _loops(kernel, first.id, size.id, block)
+    covered = walked or (axis is not None and rewrites_tiles.grid_covers(source, launch, axis, size.id, block))
+    return "({}) % ({}) == 0".format(*passed) if covered and None not in passed else None
 
 
 def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
@@ -229,14 +209,12 @@ def _constant_sizes(source: KernelSource) -> str:
     for name in {launch.kernel for launch in source.launches}:
         kernel = source.kernels[name]
         known = constexprs(kernel) | pointers(kernel)
-        known |= {ast.unparse(n.value) for n in ast.walk(kernel) if isinstance(n, ast.Attribute)}
+        known |= {ast.unparse(n.value) for n in nodes(kernel, ast.Attribute)}
         for argument in kernel.args.args:
             fixed = argument.arg not in known and not assigned(kernel, argument.arg)  # no number has methods
             if fixed and argument.annotation is None and _is_size(kernel, argument.arg):
                 edits.append(source.replace(argument, f"{argument.arg}: tl.constexpr"))
-    if not edits:
-        raise NotApplicable("no size is an argument at run time")
-    return source.apply(edits)
+    return source.changed(edits, "no size is an argument at run time")
 
 
 def _is_size(kernel: Function, name: str) -> bool:
@@ -262,7 +240,7 @@ def _is_size(kernel: Function, name: str) -> bool:
 @every_kernel
 def _small_offsets(source: KernelSource, name: str) -> str:
     """Integers that become addresses, and no data, have 32 bits."""
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     casts = list(filter(None, (_wide(source, kernel, node) for node in _offsets(kernel))))
     require("no offset is of 64 bits", casts)
     bases, numbers = pointers(kernel), set[str]().union(*(given for _, given in casts))
@@ -278,7 +256,7 @@ def _offsets(kernel: Function) -> list[ast.AST]:
     """Return the parts of addresses that are no part of what is stored."""
     places = {part for call in calls(kernel, *MEMORY) for part in reached(kernel, address_of(call))}
     data: list[ast.expr] = [operand(call, 1, "value") for call in calls(kernel, "store")]
-    data += [n for n in ast.walk(kernel) if isinstance(n, ast.Call) and "atomic" in ast.unparse(n.func)]
+    data += [n for n in nodes(kernel, ast.Call) if "atomic" in ast.unparse(n.func)]
     places -= {part for node in data for part in reached(kernel, node, lambda n: is_tl(n, "load"))}
     return [node for node in ast.walk(kernel) if node in places]
 
@@ -358,21 +336,19 @@ def _looped(
     source: KernelSource, name: str, loop: list[str], programs: str, parameter: str, grid: str, argument: str
 ) -> str:
     """Wrap a kernel's body into a loop over `program`, which takes the place of tl.program_id(0)."""
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     source.own_ids(name)
     ids = _programs(source, kernel, 0)
     again = {"turn", "program"} & names_in(kernel) or calls(kernel, "num_programs")
     require("the kernel has no program id of its first axis, or a loop over it", ids, not again)
     changed = {*parameters(kernel)} & stored_names(kernel)
     require("the kernel changes a parameter, which a second block would see", not changed)
-    require("the kernel returns early", not any(isinstance(node, ast.Return) for node in ast.walk(kernel)))
+    require("the kernel returns early", not nodes(kernel, ast.Return))
     require("the launch chooses between kernels", not chosen(launch))
     require("the kernel has parameters with defaults", not _defaults(kernel))
     parts, body = source.grid_parts(launch), body_of(kernel)
     first = source.line(body[0])
-    moved = KernelSource(source.text).apply([source.replace(call, "program") for call in ids]).encode()
-    grown = len(moved) - len(source.text.encode())
-    block = moved[first : source.end(kernel) + grown].decode()
+    block = source.between([source.replace(call, "program") for call in ids], first, source.end(kernel))
     lines = [*loop, f"    if program < {programs}:"]
     text = "\n".join(f"    {line}" for line in lines) + "\n"
     text += "\n".join(f"        {line}" if line.strip() else line for line in block.split("\n"))
@@ -392,7 +368,7 @@ def _defaults(kernel: Function) -> bool:
 @every_kernel
 def _flattened(source: KernelSource, name: str) -> str:
     """The first two grid dimensions become one, with the second one fastest."""
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     plain = not chosen(launch) and not _defaults(kernel)
     require("the launch chooses between kernels, or the kernel asks for its grid", plain,
             not calls(kernel, "num_programs"))  # fmt: skip
@@ -419,14 +395,14 @@ def _flattened(source: KernelSource, name: str) -> str:
 def _ranges(kernel: Function) -> list[tuple[ast.For, ast.Call]]:
     """Return the loops over a range without options."""
     return [
-        (n, n.iter) for n in ast.walk(kernel)
-        if isinstance(n, ast.For) and isinstance(n.iter, ast.Call) and not n.iter.keywords
+        (n, n.iter) for n in nodes(kernel, ast.For)
+        if isinstance(n.iter, ast.Call) and not n.iter.keywords
         and ast.unparse(n.iter.func) in ("range", "tl.range")
     ]  # fmt: skip
 
 
 def _innermost(loop: ast.For) -> bool:
-    return sum(isinstance(node, ast.For) for node in parts(loop)) == 1
+    return len(loops_in(loop)) == 1
 
 
 def _unrolled(source: KernelSource) -> str:
@@ -438,9 +414,7 @@ def _unrolled(source: KernelSource) -> str:
             free = names_in(call) - {"range", "tl"}
             if len(call.args) < 3 and free <= constant:
                 edits.append(source.replace(call.func, "tl.static_range"))
-    if not edits:
-        raise NotApplicable("no loop has constant bounds")
-    return source.apply(edits)
+    return source.changed(edits, "no loop has constant bounds")
 
 
 def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
@@ -452,9 +426,7 @@ def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
             for loop, call in _ranges(kernel):
                 if _innermost(loop) and (not needed or calls(loop, *needed)):
                     edits += [source.replace(call.func, "tl.range"), source.after(call.args[-1], f", {option}")]
-        if not edits:
-            raise NotApplicable("there is no such loop")
-        return source.apply(edits)
+        return source.changed(edits, "there is no such loop")
 
     return change
 
@@ -467,10 +439,8 @@ def _vector_accumulator(source: KernelSource, name: str) -> str:
     """`acc += tl.sum(...)` in a loop becomes a sum of vectors that is reduced once, after the loop."""
     kernel = source.kernels[name]
     for loop in loops_in(kernel):
-        if not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 3:
-            continue
-        width = source.of(loop.iter.args[2])
-        for node in loop.body:
+        width = source.of(loop.iter.args[2]) if isinstance(loop.iter, ast.Call) and len(loop.iter.args) == 3 else ""
+        for node in loop.body if width else ():
             match node:
                 case ast.AugAssign(target=ast.Name(id=acc), op=ast.Add(), value=ast.Call() as total) if is_tl(
                     total, "sum"
@@ -506,7 +476,7 @@ def _widened(
 @every_kernel
 def _register_tile(source: KernelSource, name: str) -> str:
     """Two loops over the same rows become one tile of all rows, which is read once and stays in registers."""
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     loops = loops_of(body_of(kernel))
     require("there are not two equal loops", len(loops) == 2, len({ast.unparse(loop.iter) for loop in loops}) == 1)
     first, second = loops
@@ -527,8 +497,7 @@ def _register_tile(source: KernelSource, name: str) -> str:
     inside = f"({row} < {rows})"
     lines = [f"    {row} = tl.arange(0, {tile})[:, None]"]
     lines += _tiled(source, first, inside, None)
-    between = source.text.encode()[source.end(first) : source.start(second)].decode()
-    lines += [between.strip("\n").rstrip()]
+    lines += [source.between([], source.end(first), source.start(second)).strip("\n").rstrip()]
     lines += _tiled(source, second, inside, repeated[1])
     edits = [
         Edit(source.line(first), source.end(second), "\n".join(lines)),
@@ -561,15 +530,14 @@ def _address(loop: ast.For, load: ast.Call) -> str:
         t.id: s.value for s in loop.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)
     }
 
-    def terms(node: ast.expr) -> list[str]:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return terms(node.left) + terms(node.right)
-        inner = names.get(node.id) if isinstance(node, ast.Name) else None
-        if inner is not None and not any(is_tl(n, "load") for n in ast.walk(inner)):
-            return terms(inner)
-        return [ast.unparse(node)]
+    def texts(node: ast.expr) -> list[str]:
+        found = []
+        for term in terms(node, ast.Add):
+            inner = names.get(term.id) if isinstance(term, ast.Name) else None
+            found += [ast.unparse(term)] if inner is None or calls(inner, "load") else texts(inner)
+        return found
 
-    return " + ".join(sorted(terms(address)))
+    return " + ".join(sorted(texts(address)))
 
 
 def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt | None) -> list[str]:
@@ -589,10 +557,7 @@ def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt |
             if mask is None:
                 raise NotApplicable("an access has no mask")
             edits.append(source.replace(mask.value, f"{inside} & ({source.of(mask.value)})"))
-        whole = source.apply(edits).encode() if edits else source.text.encode()
-        grown = len(whole) - len(source.text.encode())
-        text = whole[source.start(statement) : source.end(statement) + grown].decode()
-        lines.append("    " + text)
+        lines.append("    " + source.between(edits, source.start(statement), source.end(statement)))
     return lines
 
 

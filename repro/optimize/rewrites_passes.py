@@ -25,6 +25,7 @@ from repro.optimize.kernel_source import (
     loops_of,
     names_in,
     needed,
+    nodes,
     operand,
     parameters,
     ranged,
@@ -44,7 +45,7 @@ def split_rows(source: KernelSource, name: str) -> str:
     A pass is a loop over the row in steps of a block. All but the last fill one vector, a sum or a maximum; the last
     one stores. Numbers between them are computed again in each kernel.
     """
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     body = body_of(kernel)
     loops = loops_of(body)
     passes = len(loops) > 1 and loops[-1] is body[-1]
@@ -162,7 +163,7 @@ def _begins(first: ast.expr, kind: str) -> str:
     least = "-inf" in text or "-float('inf')" in text
     if least is not (kind == "maximum"):
         return ""
-    if isinstance(first, ast.Call) and is_tl(first, "full" if least else "zeros"):
+    if is_tl(first, "full" if least else "zeros"):
         return ast.unparse(operand(first, 0, "shape"))
     return "number" if text in ("0.0", "float('-inf')", "-float('inf')") else ""
 
@@ -264,13 +265,14 @@ def _largest(between: list[ast.stmt], top: str, read: set[str]) -> str:
 def _power(added: ast.expr, largest: str) -> ast.Call | None:
     """Return the one power of `something - largest` of which a value is a multiple; None for any other value."""
     node = added
-    while isinstance(node, ast.Call) and is_tl(node, "sum", "where"):
+    while is_tl(node, "sum", "where"):
         if is_tl(node, "where") and (len(node.args) != 3 or ast.unparse(node.args[2]) not in ("0.0", "0")):
             return None
         node = operand(node, 1, "x") if is_tl(node, "where") else operand(node, 0, "input")
-    places = [n for n in ast.walk(added) if isinstance(n, ast.Name) and n.id == largest]
-    fits = isinstance(node, ast.Call) and is_tl(node, "exp", "exp2") and _difference(node, largest) is not None
-    return node if fits and isinstance(node, ast.Call) and len(places) == 1 else None
+    places = [n for n in nodes(added, ast.Name) if n.id == largest]
+    if is_tl(node, "exp", "exp2") and len(places) == 1 and _difference(node, largest) is not None:
+        return node
+    return None
 
 
 def _difference(power: ast.Call, largest: str) -> ast.BinOp | None:
@@ -288,9 +290,8 @@ def _difference(power: ast.Call, largest: str) -> ast.BinOp | None:
 def _moved(value: ast.expr, largest: str, shift: str) -> str:
     """Return a value's text with another name in the place of `largest`."""
     value = copy.deepcopy(value)
-    for node in ast.walk(value):
-        if isinstance(node, ast.Name) and node.id == largest:
-            node.id = shift
+    for node in nodes(value, ast.Name):
+        node.id = shift if node.id == largest else node.id
     return ast.unparse(value)
 
 

@@ -36,6 +36,7 @@ from repro.optimize.kernel_source import (
     mask_of,
     names_in,
     needed,
+    nodes,
     operand,
     parameters,
     pointers,
@@ -46,6 +47,7 @@ from repro.optimize.kernel_source import (
     reads,
     require,
     stored_names,
+    uncast,
     value_of,
 )
 from repro.optimize.knobs import append_arguments
@@ -69,7 +71,7 @@ LOG2_E = "1.4426950408889634"
 @every_kernel
 def split_reduction(source: KernelSource, name: str) -> str:
     """The loop that adds up is shared by several programs; a second kernel adds their parts, in a fixed order."""
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     loop, total, block = _sum_loop(kernel)
     stores = calls(kernel, "store")
     source.own_ids(name)
@@ -143,8 +145,7 @@ def _sum_loop(kernel: Function) -> tuple[ast.For, str, str]:
     carried, outside = carried_by(kernel, loop)
     require("the loop does not fill one sum from zeros", len(carried) == 1)
     (name,) = carried
-    added = any(isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add) and ast.unparse(n.target) == name
-                for n in ast.walk(loop))  # fmt: skip
+    added = any(isinstance(n.op, ast.Add) and ast.unparse(n.target) == name for n in nodes(loop, ast.AugAssign))
     begun = assigned(outside, name)
     require("the loop does not fill one sum from zeros", added, len(begun) == 1, is_tl(begun[0], "zeros"))
     return loop, name, step
@@ -193,7 +194,7 @@ def grouped_order(source: KernelSource, name: str) -> str:
 @every_kernel
 def packed_weight(source: KernelSource, name: str) -> str:
     """A small tensor whose lanes lie K elements apart is transposed before the launch, so that they are neighbours."""
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     plain = not chosen(launch) and not kernel.args.defaults
     require("it is no product, or chooses between kernels", calls(kernel, "dot"), plain)
     for load in calls(kernel, "load"):
@@ -280,7 +281,7 @@ def _is_lanes(node: ast.expr) -> bool:
 def _apart(kernel: Function, whole: ast.expr) -> str | None:
     """Return the product of constants by which the last lanes of an address are multiplied."""
     for node in ast.walk(whole):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and "[None, :]" in ast.unparse(node.left):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and COLUMNS in ast.unparse(node.left):
             names = names_in(node.right)
             if names and names <= constexprs(kernel) and isinstance(node.left, ast.BinOp):
                 return f"({ast.unparse(node.right)})"
@@ -328,13 +329,9 @@ def hoisted(source: KernelSource, name: str) -> str:
 
 def _mask_terms(loop: ast.For) -> list[ast.expr]:
     """Return the terms of the masks of accesses in a loop: comparisons that a subscript widens, joined by `&`."""
-    found: list[ast.expr] = []
-    for call in calls(loop, "load", "store"):
-        mask = mask_of(call)
-        for node in joined(mask):
-            if node is not mask and isinstance(node, ast.Subscript) and isinstance(node.value, ast.Compare):
-                found.append(node)
-    return found
+    masks = map(mask_of, calls(loop, *MEMORY))
+    terms = (term for mask in masks for term in joined(mask) if term is not mask)
+    return [term for term in terms if isinstance(term, ast.Subscript) and isinstance(term.value, ast.Compare)]
 
 
 def _invariant(kernel: Function, statement: ast.stmt, varying: set[str]) -> bool:
@@ -367,10 +364,10 @@ class Tile:
 @every_kernel
 def descriptors(source: KernelSource, name: str) -> str:
     """Loads of whole tiles of matrices go through tensor descriptors, where the hardware copies tiles."""
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     require("the launch chooses between kernels", not chosen(launch), not kernel.args.defaults)
     source = _blocks_named(source, launch, {block for tile in _tiles(kernel) for block in tile.blocks})
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     described = source.fresh("described")
     edits, names, guards, made = list[Edit](), list[str](), list[str](), list[str]()
     for tile in _tiles(kernel):
@@ -461,14 +458,18 @@ def _other(load: ast.Call) -> str:
 
 def _lanes(kernel: Function, name: str) -> Pair | None:
     """Return (start, block) of `name = start + tl.arange(0, block)`."""
-    match assigned(kernel, name):
-        case [
-            ast.BinOp(
-                left=start, op=ast.Add(),
-                right=ast.Call(func=ast.Attribute(attr="arange"), args=[ast.Constant(value=0), ast.Name(id=block)]),
-            )
-        ]:  # fmt: skip
-            return ast.unparse(start), block
+    values = assigned(kernel, name)
+    lanes = lanes_of(values[0]) if len(values) == 1 else None
+    return None if lanes is None else (ast.unparse(lanes[0]), lanes[1])
+
+
+def lanes_of(value: ast.expr) -> tuple[ast.expr, str] | None:
+    """Return (start, block) of `start + tl.arange(0, block)`; None for anything else."""
+    match value:
+        case ast.BinOp(
+            left=start, op=ast.Add(), right=ast.Call(args=[ast.Constant(value=0), ast.Name(id=block)]) as lanes
+        ) if is_tl(lanes, "arange"):
+            return start, block
     return None
 
 
@@ -485,9 +486,7 @@ def dot_precision(precision: str) -> Callable[[KernelSource], str]:
                 known = next((k for k in call.keywords if k.arg == "input_precision"), None)
                 if known is not None and ast.unparse(known.value) != repr(precision):
                     edits.append(source.replace(known.value, f'"{precision}"'))
-        if not edits:
-            raise NotApplicable("no product names its precision")
-        return source.apply(edits)
+        return source.changed(edits, "no product names its precision")
 
     return change
 
@@ -499,9 +498,7 @@ def exp2(source: KernelSource) -> str:
         for call in calls(kernel, "exp"):
             if not any(inner is not call for inner in calls(call, "exp")):
                 edits.append(source.replace(call, f"tl.exp2(({source.of(operand(call, 0, 'x'))}) * {LOG2_E})"))
-    if not edits:
-        raise NotApplicable("there is no exp")
-    return source.apply(edits)
+    return source.changed(edits, "there is no exp")
 
 
 # -- T20
@@ -520,7 +517,7 @@ def skipped(source: KernelSource, name: str) -> str:
         test = f"if tl.max({mask}.to(tl.int32)) > 0:"
         if idle and test not in source.text:
             begin, end, indent = source.line(idle[0]), source.end(idle[-1]), " " * idle[0].col_offset
-            lines = source.text.encode()[begin:end].decode().split("\n")
+            lines = source.between([], begin, end).split("\n")
             moved = "\n".join(f"    {line}" if line.strip() else line for line in lines)
             return source.apply([Edit(begin, end, f"{indent}{test}\n{moved}")])
     raise NotApplicable("no product's tile can be masked everywhere")
@@ -552,31 +549,21 @@ def _zero_filled(loop: ast.For, name: str) -> list[ast.Call]:
 
 def _load(value: ast.expr) -> ast.Call | None:
     """Return the load that a value is, perhaps in another type; None for any other value."""
-    load = _uncast(value)
-    return load if isinstance(load, ast.Call) and is_tl(load, "load") else None
+    load = uncast(value)
+    return load if is_tl(load, "load") else None
 
 
 def _mask_parts(loop: ast.For, load: ast.Call) -> list[ast.expr]:
     """Return what `&` joins to a load's mask, which may have a name in the loop."""
     mask = mask_of(load)
-    named = assigned(loop, mask.id) if isinstance(mask, ast.Name) else []
-    return joined(named[0] if len(named) == 1 else mask)
-
-
-def _uncast(value: ast.expr) -> ast.expr:
-    """Return a value without `.to(type)`."""
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "to":
-        return value.func.value
-    return value
+    return joined(mask and value_of(loop, mask))
 
 
 def _zeroed(value: ast.expr, name: str) -> bool:
     """Return whether a value is `tl.where(condition, name, zeros)` or the same in another type: zeros stay zeros."""
-    value = _uncast(value)
-    if isinstance(value, ast.Name):
-        return value.id == name
-    if not isinstance(value, ast.Call) or not is_tl(value, "where") or len(value.args) != 3:
-        return False
+    value = uncast(value)
+    if not is_tl(value, "where") or len(value.args) != 3:
+        return ast.unparse(value) == name
     kept, zeros = map(ast.unparse, value.args[1:])
     return kept == name and zeros in ("0", "0.0", f"tl.zeros_like({name})")
 
@@ -593,8 +580,8 @@ def _sums(loop: ast.For) -> set[str]:
 def _live_after(kernel: Function, idle: list[ast.stmt]) -> set[str]:
     """Return the names that a kernel reads outside some statements."""
     inside = {id(node) for statement in idle for node in ast.walk(statement)}
-    return {n.id for n in ast.walk(kernel)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside}  # fmt: skip
+    return {n.id for n in nodes(kernel, ast.Name)
+            if isinstance(n.ctx, ast.Load) and id(n) not in inside}  # fmt: skip
 
 
 # -- T22
@@ -687,8 +674,8 @@ def _text(kernel: Function, value: ast.expr, lanes: str) -> str:
 
 def _depth_size(kernel: Function, lanes: str, height: str, width: str) -> str | None:
     """Return the first size of the volume, by the bound of the lanes: the product of all three."""
-    for node in ast.walk(kernel):
-        if isinstance(node, ast.Compare) and ast.unparse(node.left) == lanes and isinstance(node.ops[0], ast.Lt):
+    for node in nodes(kernel, ast.Compare):
+        if ast.unparse(node.left) == lanes and isinstance(node.ops[0], ast.Lt):
             factors = re.sub("[()]", "", ast.unparse(value_of(kernel, node.comparators[0]))).split(" * ")
             rest = [f for f in factors if f.isidentifier() and f not in (height, width)]
             if sorted((*rest, height, width)) == sorted(factors) and len(rest) == 1:
@@ -719,7 +706,7 @@ def row_tiles(source: KernelSource, name: str) -> str:
 
     Then no lane divides, and what depends on the row alone is computed and loaded once a row.
     """
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     lanes, statement, axis, block = _flat_lanes(source, kernel, launch)
     total, width, bounds = _flat_sizes(kernel, lanes)
     whole = grid_covers(source, launch, axis, total, block)
@@ -758,7 +745,7 @@ def _flat_sizes(kernel: Function, lanes: str) -> tuple[str, str, list[ast.expr]]
     """Return the size that bounds the lanes, the width that takes them apart, and their bounds; "" if unknown."""
     widths = (_divided(node, lanes, ast.Mod) for node in ast.walk(kernel))
     width = next(filter(None, widths), "")
-    bounds: list[ast.expr] = [n for n in ast.walk(kernel) if isinstance(n, ast.Compare) and lanes in names_in(n)]
+    bounds: list[ast.expr] = [n for n in nodes(kernel, ast.Compare) if lanes in names_in(n)]
     totals = {ast.unparse(n).removeprefix(f"{lanes} < ") for n in bounds}
     total = totals.pop() if len(totals) == 1 else ""
     given_once = {total, width} <= {p for p in parameters(kernel) if not assigned(kernel, p)}
@@ -780,10 +767,10 @@ def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple
     _, *others = source.helpers(kernel.name)
     known = [helper.name for helper in others]
     alone = lanewise(kernel, *MEMORY, *GRID, "arange", *known) and all(lanewise(helper, *known) for helper in others)
-    uses = sum(isinstance(n, ast.Name) and n.id == block for n in ast.walk(kernel))
+    uses = sum(n.id == block for n in nodes(kernel, ast.Name))
     require("the block's size or order matters elsewhere", alone, uses == 2 + len(arrays))
     body = ast.Module(body_of(kernel), [])
-    require("the kernel widens its lanes", not any(isinstance(n, ast.Subscript) for n in ast.walk(body)))
+    require("the kernel widens its lanes", not nodes(body, ast.Subscript))
     ids = [c for c in calls(kernel, "program_id") if axis_of(c) == str(axis)]
     once = all(reads(kernel, n) == 1 for n in reaches(kernel, statement.value.left)[0] if assigned(kernel, n))
     asks = "the kernel asks elsewhere which program it is"
@@ -828,7 +815,7 @@ def turned_operand(source: KernelSource, name: str) -> str:
 
     The tensor cores take TF32 tiles with K contiguous alone, so the compiler copies others in pieces of four bytes.
     """
-    kernel, launch = source.kernels[name], source.only_launch(name)
+    kernel, launch = source.only(name)
     products = [c for c in calls(kernel, "dot") if "tf32" in "".join(ast.unparse(k.value) for k in c.keywords)]
     sides = ((COLUMNS, ROWS), (ROWS, COLUMNS))  # along K, across it
     for factor, lanes in (pair for c in products for pair in zip(c.args, sides, strict=False)):

@@ -104,8 +104,6 @@ def optimize(
     finally:
         if judge is not None:
             judge.close()
-        for proposer in proposers:
-            proposer.close()
     best = state.programs[state.best]
     confirmed = None
     if best.id != INPUT:

@@ -19,7 +19,6 @@ from repro.inputs.stress import SPIKE_FACTOR, Stress
 from repro.problems import constants
 from repro.problems.constants import Overrides
 
-SIZES = ("full", "smoke")
 # The suite of a fetched source: its problems are not shipped, and all that is known of them is derived.
 KERNELBENCH = "kernelbench"
 _LEVELS = (1, 2, 3)
@@ -57,8 +56,7 @@ class Message:
     def problem(self, file: Path) -> Problem:
         """Write the problem's file and return the problem."""
         file.write_bytes(base64.b64decode(self.source))
-        overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in self.overrides.items()}
-        return Problem(self.id, self.id, file, self.dtype, "", overrides)
+        return Problem(self.id, self.id, file, self.dtype, "", _overrides(self.overrides))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from repro.errors import JudgeError, NoFunction, PrerequisiteError
 from repro.inputs.stress import Stress
@@ -69,11 +68,7 @@ class _Reduced:
         except Exception as error:
             what, remedy = f"Model of {self.problem.file_name} fails in fp64", "Let it take inputs of any precision."
             raise self.problem.fault(what, error, remedy) from error
-        return [x.double() for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [x for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
+        return [x.double() for x in meta.tensors(value)]
 
 
 def _double(x: Any) -> Any:
@@ -182,7 +177,7 @@ def _liberties(reduced: _Reduced) -> tuple[bool, bool]:
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         value = reduced.model(*values)
     memory = {x.untyped_storage().data_ptr() for x in given}
-    aliases = any(x.untyped_storage().data_ptr() in memory for x in _tensors(value))
+    aliases = any(x.untyped_storage().data_ptr() in memory for x in meta.tensors(value))
     return [x._version for x in given] != before, aliases
 
 
@@ -240,7 +235,7 @@ def work(problem: Problem, reduced: _Reduced) -> Work:
     shares = _read_shares(reduced)
     read = sum(int(shares.get(i, 1.0) * math.prod(plan.spec[i][0])) for i in plan.tensors)
     read += sum(x.numel() for x in ran.state.values())
-    written = sum(x.numel() for x in _tensors(ran.value))
+    written = sum(x.numel() for x in meta.tensors(ran.value))
     return Work(read, written, tally.flop, 0.0)
 
 
@@ -271,7 +266,7 @@ def _slopes(reduced: _Reduced, values: list[Any]) -> dict[int, torch.Tensor]:
     try:
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)
-            outputs = [x for x in _tensors(reduced.model(*called)) if x.requires_grad]
+            outputs = [x for x in meta.tensors(reduced.model(*called)) if x.requires_grad]
             total = torch.stack([(torch.rand_like(x) * x).sum() for x in outputs]).sum()
             slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)
     except Exception:  # of the problem's own code: an operation without a gradient

@@ -47,6 +47,11 @@ def _uncompiled() -> Iterator[None]:
                 del function.__dynamo_disable
 
 
+def tensors(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in a nest of lists, tuples and dictionaries."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
 def model(plan: Plan, init: list[Any]) -> torch.nn.Module:
     """The Model with these constructor arguments, without memory. One whose constructor reads values of tensors is
     built on the CPU. Raises ProblemError where it cannot be built there either."""
@@ -117,7 +122,7 @@ def output_spec(plan: Plan, weights: Weights) -> Any:
 
 def changes_inputs(plan: Plan, weights: Weights) -> bool:
     """Return whether the problem's own Model writes to its inputs, by a meta run."""
-    return any(x._version for x in run(plan, weights.init).inputs if isinstance(x, torch.Tensor))
+    return any(x._version for x in tensors(run(plan, weights.init).inputs))
 
 
 def _spec(value: Any) -> Any:
@@ -161,16 +166,14 @@ class Tally(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        for tensor in tree_leaves((args, kwargs)):
-            if isinstance(tensor, torch.Tensor):
-                self._note(tensor, written=False)  # an input or a weight: it is there already
+        for tensor in tensors((args, kwargs)):
+            self._note(tensor, written=False)  # an input or a weight: it is there already
         out = func(*args, **kwargs)
         count = flop_registry.get(func._overloadpacket)
         if count is not None:
             self.flop += int(count(*args, **kwargs, out_val=out))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor):
-                self._note(tensor)
+        for tensor in tensors(out):
+            self._note(tensor)
         return out
 
     def _note(self, tensor: torch.Tensor, *, written: bool = True) -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from repro.errors import JudgeError, PrerequisiteError
 from repro.problems import constants, meta
@@ -98,7 +97,7 @@ def measure(problem: Problem) -> Sizes:
     plan = inputs.plan(problem)
     tally = meta.Tally()
     ran = meta.run(plan, problem.init_inputs(plan.module), tally)
-    outputs = [x for x in tree_leaves(ran.value) if isinstance(x, torch.Tensor)]
+    outputs = meta.tensors(ran.value)
     given = sum(math.prod(plan.spec[i][0]) for i in plan.tensors)
     input_bytes = sum(plan.nbytes(i) for i in plan.tensors)
     returned = sum(x.numel() for x in outputs)
@@ -202,8 +201,7 @@ class Search:
                 return
             sizes = smaller
             yield sizes
-        for sizes in self._told_apart():
-            yield sizes
+        yield from self._told_apart()
 
     def _told_apart(self) -> Iterator[Sizes]:
         """Sizes at which constants that differ in the file differ: a kernel that takes one for the other is wrong."""
@@ -247,7 +245,7 @@ def _fault(problem: Problem) -> str:
         return f"{error.what}: {error.why}"
     except Exception as error:  # of the problem's own code: an index out of range, an operation that the CPU lacks
         return f"it fails with {type(error).__name__}: {error}"
-    outputs = [x for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
+    outputs = meta.tensors(value)
     if not all(x.numel() for x in outputs):
         return "its output is empty"
     return "" if all(bool(x.isfinite().any()) for x in outputs) else "its output holds no finite number"

@@ -102,10 +102,7 @@ def run(folder: Path, model: Calls, **changed: Any) -> tuple[Any, Loop]:
     chosen = options(proposers=("anthropic",), model=MODEL, **changed)
     proposer = Model(PROBLEM, model, "anthropic")
     loop = search(Journal.new(folder), lambda: judge, proposer, chosen=chosen)
-    try:
-        return loop.run(), loop
-    finally:
-        proposer.close()
+    return loop.run(), loop
 
 
 def made_calls(model: Calls) -> list[dict[str, object]]:
@@ -154,7 +151,6 @@ def test_search_goes_on_beside_a_model_that_refuses(tmp_path: Path) -> None:
     loop = search(Journal.new(model.run), lambda: judge, Search(), proposer,
                   chosen=options(proposers=("search", "anthropic"), rounds=1))  # fmt: skip
     state = loop.run()
-    proposer.close()
     assert len(state.programs) > 5 and {p.proposer for p in state.programs.values()} == {"", "search"}
     told = [c["outcome"] for c in made_calls(model)]
     assert set(told) == {"refused"} and len(told) <= 4

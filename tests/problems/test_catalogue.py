@@ -218,7 +218,7 @@ def test_smoke_size_runs_on_the_cpu_and_is_small(problem_id: str) -> None:
     assert sum(recipe.numel for recipe in plan.recipes if recipe) <= 1 << 18
 
 
-@pytest.mark.parametrize("size", catalogue.SIZES)
+@pytest.mark.parametrize("size", ["full", "smoke"])
 @pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_a_neighbouring_shape_leaves_weights_and_constructor_arguments_as_they_are(problem_id: str, size: str) -> None:
     """It is another shape with an odd size, and it fits where the problem's own inputs and outputs fit."""

@@ -21,9 +21,6 @@ class Proposer(Protocol):
     def propose(self, state: State, count: int) -> list[Proposal]:
         """Return up to `count` candidates of this round; an empty list if it has none left in this round."""
 
-    def close(self) -> None:
-        """End what it started."""
-
 
 @runtime_checkable
 class Modelled(Protocol):

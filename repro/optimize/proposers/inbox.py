@@ -29,9 +29,6 @@ class Inbox:
             raise UsageError(f"no such folder: {folder}", "inbox=DIR names the folder in which candidates appear")
         self.folder = folder
 
-    def close(self) -> None:
-        """Do nothing: it started nothing."""
-
     def propose(self, state: State, count: int) -> list[Proposal]:
         """See Proposer.propose."""
         found: list[Proposal] = []

@@ -83,9 +83,6 @@ class Model:
                 found += [made] if made is not None else []
         return found
 
-    def close(self) -> None:
-        """Do nothing: a model holds nothing open."""
-
     # -- what to ask
 
     def _mends(self, state: State) -> list[Question]:

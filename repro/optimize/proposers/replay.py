@@ -13,9 +13,6 @@ class Recorded:
     def __init__(self, name: str) -> None:
         self.name, self.waits = name, name == "inbox"
 
-    def close(self) -> None:
-        """Do nothing: it started nothing."""
-
     def propose(self, state: State, count: int) -> list[Proposal]:
         """See Proposer.propose. Raises ReplayEnded: the journal has no further answer."""
         raise ReplayEnded("the journal ends here", "the recorded run was interrupted", "Use --resume on it.")

@@ -57,9 +57,6 @@ class Search:
         self.sampler = "optuna" if importlib.util.find_spec("optuna") else SWEEP
         self._made: dict[str, list[Direction]] = {}
 
-    def close(self) -> None:
-        """Do nothing: it started nothing."""
-
     def propose(self, state: State, count: int) -> list[Proposal]:
         """See Proposer.propose. First every rewrite as it is, then what helped together, then numbers of the best."""
         beam = {parent: self._ordered(state, parent) for parent in state.beam}
