@@ -49,11 +49,7 @@ def _known_schema(bundle: Evidence) -> list[str]:
 
 
 def _by_schema(name: str, values: Json) -> list[str]:
-    return [f"{label}: {told}" for label, value in values.items() for told in reading.complaints(name, value)]
-
-
-def _manifest_schema(bundle: Evidence) -> list[str]:
-    return _by_schema("manifest", {MANIFEST: bundle.manifest})
+    return [f"{label}: {fault}" for label, value in values.items() for fault in reading.complaints(name, value)]
 
 
 def _study_schema(bundle: Evidence) -> list[str]:
@@ -70,14 +66,6 @@ def _study_schema(bundle: Evidence) -> list[str]:
             except ValueError as error:
                 wrong.append(f"{name}: {error}")
     return wrong
-
-
-def _row_schema(bundle: Evidence) -> list[str]:
-    return _by_schema("row", {f"{ROWS} line {n}": row for n, row in enumerate(bundle.lines, 1)})
-
-
-def _fingerprint_schema(bundle: Evidence) -> list[str]:
-    return _by_schema("fingerprint", {f"{FINGERPRINTS}/{n}.json": value for n, value in bundle.fingerprints.items()})
 
 
 def _statement_schema(bundle: Evidence) -> list[str]:
@@ -301,10 +289,12 @@ Check = Callable[[Evidence], list[str]]
 ABOUT_FILES: dict[str, Check] = {
     "files are readable": _readable,
     "schema version": _known_schema,
-    "schema of the manifest": _manifest_schema,
+    "schema of the manifest": lambda bundle: _by_schema("manifest", {MANIFEST: bundle.manifest}),
     "schema of the study": _study_schema,
-    "schema of rows": _row_schema,
-    "schema of fingerprints": _fingerprint_schema,
+    "schema of rows": lambda bundle: _by_schema("row", {f"{ROWS} line {n}": r for n, r in enumerate(bundle.lines, 1)}),
+    "schema of fingerprints": lambda bundle: _by_schema(
+        "fingerprint", {f"{FINGERPRINTS}/{name}.json": value for name, value in bundle.fingerprints.items()}
+    ),
     "schema of the statement": _statement_schema,
     "text of the manifest": _manifest_text,
     "bundle id": _bundle_id,

@@ -6,7 +6,7 @@ import ast
 import functools
 from collections.abc import Callable
 
-from repro.optimize.kernel_source import Edit, KernelSource, Launch, NotApplicable
+from repro.optimize.kernel_source import Edit, Function, KernelSource, Launch, NotApplicable
 from repro.optimize.knobs import append_arguments
 
 
@@ -62,6 +62,11 @@ def copied(source: KernelSource, name: str, suffix: str, edits: list[Edit], guar
 def chosen(launch: Launch) -> bool:
     """Return whether a launch chooses between kernels already."""
     return isinstance(launch.call.func, ast.Subscript) and isinstance(launch.call.func.value, ast.IfExp)
+
+
+def plain(kernel: Function, launch: Launch) -> bool:
+    """Return whether a launch chooses no kernel, and its kernel has no parameter with a default or by name alone."""
+    return not (chosen(launch) or kernel.args.defaults or kernel.args.kwonlyargs)
 
 
 def statement_of(launch: Launch) -> ast.Expr:

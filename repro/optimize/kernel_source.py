@@ -108,6 +108,10 @@ class Launch:
     def kernel(self) -> str:
         return self.callee.id
 
+    def place(self, text: str | None) -> ast.expr | None:
+        """Return the argument with this text that the launch passes by its place."""
+        return next((value for value in self.call.args if ast.unparse(value) == text), None)
+
     def keyword(self, name: str) -> ast.keyword | None:
         """Return a keyword argument of the launch."""
         return next((k for k in self.call.keywords if k.arg == name), None)
@@ -471,6 +475,17 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.Name, ast.ex
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         for one, other in zip(target.elts, value.elts, strict=True):
             yield from _pairs(one, other)
+
+
+def substituted(node: ast.expr, value: Callable[[str], ast.expr | None]) -> ast.expr:
+    """Return a copy of an expression in which names have their value; None keeps a name."""
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.expr:
+            return value(name.id) or name
+
+    copy: ast.expr = Put().visit(ast.parse(ast.unparse(node), mode="eval").body)
+    return ast.fix_missing_locations(copy)
 
 
 def names_in(node: ast.AST) -> set[str]:

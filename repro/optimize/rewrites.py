@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from repro.optimize import rewrites_passes, rewrites_tiles
-from repro.optimize.guards import chosen, copied, every_kernel, guarded, statement_of
+from repro.optimize.guards import chosen, copied, every_kernel, guarded, plain, statement_of
 from repro.optimize.kernel_source import (
     GRID,
     MEMORY,
@@ -344,8 +344,7 @@ def _looped(
     changed = {*parameters(kernel)} & stored_names(kernel)
     require("the kernel changes a parameter, which a second block would see", not changed)
     require("the kernel returns early", not nodes(kernel, ast.Return))
-    require("the launch chooses between kernels", not chosen(launch))
-    require("the kernel has parameters with defaults", not _defaults(kernel))
+    require("the launch chooses between kernels, or the kernel has parameters with defaults", plain(kernel, launch))
     parts, body = source.grid_parts(launch), body_of(kernel)
     first = source.line(body[0])
     block = source.between([source.replace(call, "program") for call in ids], first, source.end(kernel))
@@ -361,17 +360,12 @@ def _looped(
     return source.apply(edits)
 
 
-def _defaults(kernel: Function) -> bool:
-    return bool(kernel.args.defaults or kernel.args.kwonlyargs)
-
-
 @every_kernel
 def _flattened(source: KernelSource, name: str) -> str:
     """The first two grid dimensions become one, with the second one fastest."""
     kernel, launch = source.only(name)
-    plain = not chosen(launch) and not _defaults(kernel)
-    require("the launch chooses between kernels, or the kernel asks for its grid", plain,
-            not calls(kernel, "num_programs"))  # fmt: skip
+    alone = plain(kernel, launch) and not calls(kernel, "num_programs")
+    require("the launch chooses between kernels, or the kernel asks for its grid", alone)
     source.own_ids(name)
     parts = source.grid_parts(launch)
     zero, one, two = (_programs(source, kernel, axis) for axis in range(3))
@@ -454,8 +448,8 @@ def _widened(
 ) -> list[Edit]:
     axis = ast.unparse(operand(total, 1, "axis"))
     begun = [v for v in assigned(kernel, acc) if not (isinstance(v, ast.BinOp) and v.right is total)]
-    plain = {k.arg for k in total.keywords} <= {"axis", "input"}
-    if not axis.isdigit() or len(begun) != 1 or not plain or reads(loop, acc):
+    bare = {k.arg for k in total.keywords} <= {"axis", "input"}
+    if not axis.isdigit() or len(begun) != 1 or not bare or reads(loop, acc):
         raise NotApplicable("the reduction's axis, or the accumulator's start, is not plain")
     match begun[0]:
         case ast.Call(args=[ast.List() | ast.Tuple() as shape, *_]) if is_tl(begun[0], "zeros"):

@@ -10,7 +10,7 @@ import copy
 import itertools
 from dataclasses import dataclass
 
-from repro.optimize.guards import chosen, every_kernel, statement_of
+from repro.optimize.guards import every_kernel, plain, statement_of
 from repro.optimize.kernel_source import (
     Edit,
     Function,
@@ -31,6 +31,7 @@ from repro.optimize.kernel_source import (
     ranged,
     require,
     stored_names,
+    substituted,
 )
 from repro.optimize.knobs import append_arguments
 from repro.optimize.rewrites_tiles import first_tensor, programs_at_once, range_of
@@ -58,8 +59,8 @@ def split_rows(source: KernelSource, name: str) -> str:
     length, tensor = launch.keyword(block), first_tensor(source, launch, kernel)
     source.own_ids(name)
     by_row = len(grid) == 1 and {axis_of(call) for call in calls(kernel, "program_id")} == {"0"}
-    plain = not calls(kernel, "num_programs") and not chosen(launch) and not kernel.args.defaults
-    require("the grid is not one program for each row", by_row, plain)
+    alone = not calls(kernel, "num_programs") and plain(kernel, launch)
+    require("the grid is not one program for each row", by_row, alone)
     unknown = "the block or a tensor of the launch is not known"
     length, tensor = needed(length, unknown), needed(tensor, unknown)
     parts, split, count, buffer, size = map(source.fresh, ("parts_ptr", "SPLIT", "split", "parts", "block"))
@@ -289,10 +290,7 @@ def _difference(power: ast.Call, largest: str) -> ast.BinOp | None:
 
 def _moved(value: ast.expr, largest: str, shift: str) -> str:
     """Return a value's text with another name in the place of `largest`."""
-    value = copy.deepcopy(value)
-    for node in nodes(value, ast.Name):
-        node.id = shift if node.id == largest else node.id
-    return ast.unparse(value)
+    return ast.unparse(substituted(value, {largest: ast.Name(shift)}.get))
 
 
 def _raised(power: ast.Call, largest: str, shift: str, top: str) -> str:

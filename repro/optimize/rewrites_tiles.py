@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from repro.optimize.guards import chosen, copied, every_kernel, statement_of
+from repro.optimize.guards import chosen, copied, every_kernel, plain, statement_of
 from repro.optimize.kernel_source import (
     ADDING,
     GRID,
@@ -47,6 +47,7 @@ from repro.optimize.kernel_source import (
     reads,
     require,
     stored_names,
+    substituted,
     uncast,
     value_of,
 )
@@ -75,7 +76,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
     loop, total, block = _sum_loop(kernel)
     stores = calls(kernel, "store")
     source.own_ids(name)
-    require("the sum is not stored as it is", len(stores) == 1, not chosen(launch), not kernel.args.defaults)
+    require("the sum is not stored as it is", len(stores) == 1, plain(kernel, launch))
     value = operand(stores[0], 1, "value")
     require("the sum is not stored as it is", _is_sum(kernel, value, total))
     target = _written(kernel, stores[0])
@@ -91,8 +92,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
     end, at = source.of(range_of(loop).args[1]), f"tl.program_id({len(parts)})"
     chunk = f"tl.cdiv(tl.cdiv({end}, {parameter}), {block}) * {block}"
     address = address_of(stores[0])
-    passed = next((v for v in launch.call.args if ast.unparse(v) == output), None)
-    passed = needed(passed, "the output is not passed by its place")
+    passed = needed(launch.place(output), "the output is not passed by its place")
     indent = " " * statement.col_offset
     before = (
         f"{count} = {SPLITS}",
@@ -195,8 +195,7 @@ def grouped_order(source: KernelSource, name: str) -> str:
 def packed_weight(source: KernelSource, name: str) -> str:
     """A small tensor whose lanes lie K elements apart is transposed before the launch, so that they are neighbours."""
     kernel, launch = source.only(name)
-    plain = not chosen(launch) and not kernel.args.defaults
-    require("it is no product, or chooses between kernels", calls(kernel, "dot"), plain)
+    require("it is no product, or chooses between kernels", calls(kernel, "dot"), plain(kernel, launch))
     for load in calls(kernel, "load"):
         whole = _inlined(kernel, address_of(load))
         apart = _apart(kernel, whole)
@@ -214,12 +213,12 @@ def _packed(
     source: KernelSource, kernel: Function, launch: Launch, load: ast.Call, whole: ast.expr, pointer: str, apart: str
 ) -> str:
     tensor = source.argument(launch, pointer)
-    passed = next((v for v in launch.call.args if ast.unparse(v) == tensor), None)
+    passed = launch.place(tensor)
     if tensor is None or not tensor.isidentifier() or passed is None:
         raise NotApplicable("the tensor is not passed by its name")
     if any(isinstance(a, ast.Starred) for a in launch.call.args[: launch.call.args.index(passed)]):
         raise NotApplicable("the tensor is not passed by its name")
-    offset = ast.unparse(_without_pointer(whole, pointer))
+    offset = ast.unparse(substituted(whole, {pointer: ast.Constant(0)}.get))
     rows = source.fresh("PACKED_ROWS")
     packed, distance = source.fresh("packed"), source.fresh("apart")
     # the distance is the product of the tensor's last dimensions, which the wrapper knows from its shape
@@ -262,16 +261,14 @@ def {name}(offset, APART: tl.constexpr, ROWS: tl.constexpr):
 def _inlined(kernel: Function, node: ast.expr, depth: int = 0) -> ast.expr:
     """Return an address with names of single assignments to sums and products of addresses put in."""
 
-    class Put(ast.NodeTransformer):
-        def visit_Name(self, found: ast.Name) -> ast.expr:
-            values = assigned(kernel, found.id)
-            plain = len(values) == 1 and isinstance(values[0], ast.BinOp) and depth < 3
-            if not plain or not (names_in(values[0]) & pointers(kernel) or _is_lanes(values[0])):
-                return found
-            return _inlined(kernel, values[0], depth + 1)
+    def address(name: str) -> ast.expr | None:
+        values = assigned(kernel, name)
+        single = len(values) == 1 and isinstance(values[0], ast.BinOp) and depth < 3
+        if not single or not (names_in(values[0]) & pointers(kernel) or _is_lanes(values[0])):
+            return None
+        return _inlined(kernel, values[0], depth + 1)
 
-    found: ast.expr = Put().visit(ast.parse(ast.unparse(node), mode="eval").body)
-    return ast.fix_missing_locations(found)
+    return substituted(node, address)
 
 
 def _is_lanes(node: ast.expr) -> bool:
@@ -286,15 +283,6 @@ def _apart(kernel: Function, whole: ast.expr) -> str | None:
             if names and names <= constexprs(kernel) and isinstance(node.left, ast.BinOp):
                 return f"({ast.unparse(node.right)})"
     return None
-
-
-def _without_pointer(whole: ast.expr, pointer: str) -> ast.expr:
-    class Drop(ast.NodeTransformer):
-        def visit_Name(self, found: ast.Name) -> ast.expr:
-            return ast.Constant(0) if found.id == pointer else found
-
-    found: ast.expr = Drop().visit(ast.parse(ast.unparse(whole), mode="eval").body)
-    return ast.fix_missing_locations(found)
 
 
 # -- T15
@@ -365,7 +353,7 @@ class Tile:
 def descriptors(source: KernelSource, name: str) -> str:
     """Loads of whole tiles of matrices go through tensor descriptors, where the hardware copies tiles."""
     kernel, launch = source.only(name)
-    require("the launch chooses between kernels", not chosen(launch), not kernel.args.defaults)
+    require("the launch chooses between kernels", plain(kernel, launch))
     source = _blocks_named(source, launch, {block for tile in _tiles(kernel) for block in tile.blocks})
     kernel, launch = source.only(name)
     described = source.fresh("described")
@@ -630,11 +618,12 @@ def {name}(at, D, H, W, SD, SH, SW):
 
 def _lane_statements(kernel: Function) -> list[tuple[str, ast.stmt]]:
     """Return the names of blocks of lanes that are assigned once, with their statements."""
-    return [
-        (s.targets[0].id, s) for s in body_of(kernel)
-        if isinstance(s, ast.Assign) and len(s.targets) == 1 and isinstance(s.targets[0], ast.Name)
-        and isinstance(s.value, ast.BinOp) and calls(s.value, "arange") and len(assigned(kernel, s.targets[0].id)) == 1
-    ]  # fmt: skip
+    lanes: list[tuple[str, ast.stmt]] = []
+    for statement in body_of(kernel):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp() as value) if calls(value, "arange"):
+                lanes += [(name, statement)] * (len(assigned(kernel, name)) == 1)
+    return lanes
 
 
 def _volume(kernel: Function, lanes: str) -> tuple[list[str], list[str]] | None:
@@ -662,14 +651,13 @@ def _volume(kernel: Function, lanes: str) -> tuple[list[str], list[str]] | None:
 def _text(kernel: Function, value: ast.expr, lanes: str) -> str:
     """Return an expression's text with the names of quotients of the lanes put in."""
 
-    class Put(ast.NodeTransformer):
-        def visit_Name(self, found: ast.Name) -> ast.expr:
-            values = assigned(kernel, found.id) if found.id != lanes else []
-            quotient = len(values) == 1 and isinstance(values[0], ast.BinOp) and isinstance(values[0].op, ast.FloorDiv)
-            return values[0] if quotient and lanes in names_in(values[0]) else found
+    def quotient(name: str) -> ast.expr | None:
+        match assigned(kernel, name):
+            case [ast.BinOp(op=ast.FloorDiv()) as value] if name != lanes and lanes in names_in(value):
+                return value
+        return None
 
-    whole: ast.expr = Put().visit(ast.parse(ast.unparse(value), mode="eval").body)
-    return ast.unparse(whole)
+    return ast.unparse(substituted(value, quotient))
 
 
 def _depth_size(kernel: Function, lanes: str, height: str, width: str) -> str | None:
@@ -851,8 +839,8 @@ def _strided(
     passed = [node for name in every if (node := source.passed(launch, name)) is not None]
     if any(reads(kernel, name) != 1 or assigned(kernel, name) for name in every) or len(passed) < len(every):
         return []
-    plain = isinstance(passed[0], ast.Name) and not source.of(passed[1]).startswith("1")
-    return passed if plain else []
+    named = isinstance(passed[0], ast.Name) and not source.of(passed[1]).startswith("1")
+    return passed if named else []
 
 
 def programs_at_once(tensor: str, otherwise: int) -> str:

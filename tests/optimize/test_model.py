@@ -177,9 +177,6 @@ class Priced:
         text = KERNEL + f"# {state.round}\nof_{self.name.replace('-', '_')} = {state.round}\n"
         return [Proposal(text, "kernel_function", INPUT, "s", "P", {}, "")]
 
-    def close(self) -> None:
-        pass
-
 
 def test_what_two_models_spend_adds_up(tmp_path: Path) -> None:
     two = [Priced("anthropic", 0.25), Priced("model", 0.5)]
