@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from repro.bundle import storage
+from repro.bundle import seal, storage
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import ARCHIVE, Storage
 from repro.bundle.write import FINGERPRINTS, ROWS
-from repro.errors import BundleError, UsageError
+from repro.errors import BundleError
 from repro.records import reading
 from repro.records.row import Row
 from repro.system.jsonio import Json
@@ -130,7 +130,7 @@ def read(path: Path) -> Evidence:
         found.damage[ARCHIVE] = f"{error.why}"
     content = found.bytes_of(MANIFEST)
     if content is None and not found.damage:
-        raise UsageError(f"{path} is not a bundle", f"it holds no {MANIFEST}" if path.exists() else "it does not exist")
+        raise seal.no_bundle(path)
     found.manifest_bytes = content or b""
     found.manifest = found._object(MANIFEST)
     found.lines = found._lines()

@@ -11,11 +11,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from repro.bundle import statement
+from repro.errors import UsageError
 from repro.records.row import Input
 from repro.system import jsonio
 from repro.system.jsonio import Json
 
 MANIFEST, STATEMENT = "manifest.json", "statement.json"
+
+
+def no_bundle(path: Path) -> UsageError:
+    """Returns the error for a path that holds no bundle."""
+    return UsageError(f"{path} is not a bundle", f"it holds no {MANIFEST}" if path.exists() else "it does not exist")
 
 
 def content(texts: Iterable[tuple[str, str]]) -> str:

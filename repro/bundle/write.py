@@ -85,9 +85,7 @@ class Bundle:
         try:
             content = files.read(MANIFEST)
             if content is None:
-                raise UsageError(
-                    f"{path} is not a bundle", f"it holds no {MANIFEST}" if path.exists() else "it does not exist"
-                )
+                raise seal.no_bundle(path)
             manifest = json.loads(content.decode())
         except (OSError, ValueError) as error:
             why = f"its {MANIFEST} cannot be read: {error}"

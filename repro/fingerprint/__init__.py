@@ -7,6 +7,7 @@ function_not_found, absent, unknown, failed, with the reason after a colon. `que
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -60,13 +61,13 @@ def collect(device: str, begun: Future[dict[str, Value]] | None = None) -> Json:
     }
 
 
+def _text(fingerprint: Json, name: str) -> str:
+    return str(fingerprint["values"].get(name, {}).get("value") or "?")
+
+
 def headline(fingerprint: Json) -> str:
     """Return one line for tables: GPU or CPU, driver, torch, Triton, off-pin stamp."""
-    values = fingerprint["values"]
-
-    def value(name: str) -> str:
-        return str(values.get(name, {}).get("value") or "?")
-
+    value = functools.partial(_text, fingerprint)
     gpu = fingerprint["device"] == "cuda"
     parts = [value("gpu_name") + f", driver {value('driver')}" if gpu else f"CPU ({value('cpu_model')}), no GPU"]
     parts += [f"torch {value('torch')}", f"Triton {value('triton')}", f"Python {value('python')}"]
@@ -77,8 +78,7 @@ def headline(fingerprint: Json) -> str:
 
 def stack(fingerprint: Json) -> Stack:
     """Return the software that decides the speed of torch and Triton."""
-    values = fingerprint["values"]
-    found = {name: str(values.get(name, {}).get("value") or "?") for name in ("torch", "triton", "cudnn")}
+    found = {name: _text(fingerprint, name) for name in ("torch", "triton", "cudnn")}
     pinned = not fingerprint["off_pin"]
     words = f"torch {found['torch']}, Triton {found['triton']}, cuDNN {found['cudnn']}"
     return Stack(**found, pinned=pinned, label=f"{'pinned' if pinned else 'off-pin'}: {words}")

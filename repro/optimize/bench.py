@@ -71,7 +71,7 @@ class EngineJudge:
     def check(self, submissions: Sequence[Submission], tier: CheckTier, keep: Sequence[str]) -> list[Checked]:
         """See judging.Judge. Raises EngineError after SESSIONS sessions that ended."""
         found = self._asked(lambda session: session.check(submissions, tier, keep))
-        self._checked = {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
+        self._checked = _digests(submissions)
         self._tier = tier
         return found
 
@@ -79,7 +79,7 @@ class EngineJudge:
         """See judging.Judge. What this session has no verdict on, as after a resume, is checked first."""
 
         def timed(session: Session) -> JudgeResult:
-            due = {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
+            due = _digests(submissions)
             if any(self._checked.get(n) != d for n, d in due.items()) or tier not in (self._tier, "screen"):
                 session.check(submissions, tier, list(due))
                 self._checked, self._tier = due, tier
@@ -125,6 +125,10 @@ class EngineJudge:
                 if self._sessions >= SESSIONS:
                     raise
                 self.progress.say(f"the judge's session ended and is opened again: {error}")
+
+
+def _digests(submissions: Sequence[Submission]) -> dict[str, str]:
+    return {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
 
 
 def ensure_fixture(problem: Problem, results: Path, engine: Engine, progress: Progress) -> None:

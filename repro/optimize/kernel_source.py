@@ -19,6 +19,8 @@ from repro.artifacts import layout
 from repro.judge.source.bans import bans
 
 Function = ast.FunctionDef
+# What stands at a place of the text.
+_Placed = ast.expr | ast.stmt | ast.arg | ast.keyword
 T = TypeVar("T")
 N = TypeVar("N", bound=ast.AST)
 POINTER = re.compile(r"ptrs?$")
@@ -132,20 +134,20 @@ class KernelSource:
 
     # -- positions
 
-    def start(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> int:
+    def start(self, node: _Placed) -> int:
         """Return where a node begins."""
         return self._lines[node.lineno - 1] + node.col_offset
 
-    def end(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> int:
+    def end(self, node: _Placed) -> int:
         """Return where a node ends."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         return self._lines[node.end_lineno - 1] + node.end_col_offset
 
-    def of(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> str:
+    def of(self, node: _Placed) -> str:
         """Return the text of a node."""
         return self.text.encode()[self.start(node) : self.end(node)].decode()
 
-    def replace(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword, text: str) -> Edit:
+    def replace(self, node: _Placed, text: str) -> Edit:
         """Return the edit that puts a text in the place of a node."""
         return Edit(self.start(node), self.end(node), text)
 
@@ -170,7 +172,7 @@ class KernelSource:
         changed = self.apply(edits).encode()
         return changed[begin : end + len(changed) - len(self.text.encode())].decode()
 
-    def after(self, node: ast.expr | ast.stmt | ast.arg, text: str) -> Edit:
+    def after(self, node: _Placed, text: str) -> Edit:
         """Return the edit that adds text behind a node."""
         return Edit(self.end(node), self.end(node), text)
 
@@ -329,6 +331,11 @@ def _returned(function: Function, name: str) -> ast.Lambda | None:
     return None
 
 
+def program_ids(kernel: Function, axis: int) -> list[ast.Call]:
+    """Return the calls of `tl.program_id(axis)`."""
+    return [call for call in calls(kernel, "program_id") if axis_of(call) == str(axis)]
+
+
 def axis_of(call: ast.Call) -> str:
     """Return the axis of `tl.program_id(axis)` as text."""
     values = [*call.args, *(k.value for k in call.keywords if k.arg == "axis")]
@@ -395,15 +402,18 @@ def lanewise(node: ast.AST, *more: str) -> bool:
     return all(f in cast or ast.unparse(f) in known or "libdevice." in ast.unparse(f) for f in called)
 
 
+def _declared(function: Function) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
 def parameters(function: Function) -> list[str]:
     """Return the names of a kernel's parameters, in order."""
-    return [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return [a.arg for a in _declared(function)]
 
 
 def constexprs(function: Function) -> set[str]:
     """Return the parameters that are compile-time constants."""
-    every = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    return {a.arg for a in every if a.annotation is not None and "constexpr" in ast.unparse(a.annotation)}
+    return {a.arg for a in _declared(function) if a.annotation is not None and "constexpr" in ast.unparse(a.annotation)}
 
 
 def is_tl(node: ast.AST | None, *names: str) -> TypeGuard[ast.Call]:

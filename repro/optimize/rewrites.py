@@ -27,7 +27,6 @@ from repro.optimize.kernel_source import (
     NotApplicable,
     address_of,
     assigned,
-    axis_of,
     body_of,
     calls,
     constexprs,
@@ -42,6 +41,7 @@ from repro.optimize.kernel_source import (
     parameters,
     pointers,
     program_axis,
+    program_ids,
     reached,
     reaches,
     reads,
@@ -300,10 +300,6 @@ def _integers(kernel: Function, value: ast.expr) -> set[str] | None:
 # -- T5, T8, T6
 
 
-def _programs(source: KernelSource, kernel: Function, axis: int) -> list[ast.Call]:
-    return [c for c in calls(kernel, "program_id") if axis_of(c) == str(axis)]
-
-
 @every_kernel
 def _several_blocks(source: KernelSource, name: str) -> str:
     """Each program makes several neighbouring blocks of the first grid dimension."""
@@ -338,7 +334,7 @@ def _looped(
     """Wrap a kernel's body into a loop over `program`, which takes the place of tl.program_id(0)."""
     kernel, launch = source.only(name)
     source.own_ids(name)
-    ids = _programs(source, kernel, 0)
+    ids = program_ids(kernel, 0)
     again = {"turn", "program"} & names_in(kernel) or calls(kernel, "num_programs")
     require("the kernel has no program id of its first axis, or a loop over it", ids, not again)
     changed = {*parameters(kernel)} & stored_names(kernel)
@@ -368,7 +364,7 @@ def _flattened(source: KernelSource, name: str) -> str:
     require("the launch chooses between kernels, or the kernel asks for its grid", alone)
     source.own_ids(name)
     parts = source.grid_parts(launch)
-    zero, one, two = (_programs(source, kernel, axis) for axis in range(3))
+    zero, one, two = (program_ids(kernel, axis) for axis in range(3))
     require("the grid has one dimension", len(parts) > 1, zero, one)
     width = source.fresh("programs_1")
     edits = [source.replace(call, f"(tl.program_id(0) // {width})") for call in zero]

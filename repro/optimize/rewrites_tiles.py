@@ -23,7 +23,6 @@ from repro.optimize.kernel_source import (
     NotApplicable,
     address_of,
     assigned,
-    axis_of,
     body_of,
     calls,
     constexprs,
@@ -41,6 +40,7 @@ from repro.optimize.kernel_source import (
     parameters,
     pointers,
     program_axis,
+    program_ids,
     ranged,
     reached,
     reaches,
@@ -176,15 +176,15 @@ def _written(kernel: Function, store: ast.Call) -> str:
 def grouped_order(source: KernelSource, name: str) -> str:
     """Programs take the tiles of a product in groups, so that neighbours share rows and columns in L2."""
     kernel = source.kernels[name]
-    ids = {axis: [c for c in calls(kernel, "program_id") if axis_of(c) == axis] for axis in "01"}
-    two = calls(kernel, "dot") and ids["0"] and ids["1"]
+    zero, one = program_ids(kernel, 0), program_ids(kernel, 1)
+    two = calls(kernel, "dot") and zero and one
     require("it is no product over a grid of two dimensions", two, not calls(kernel, "num_programs"))
     source.own_ids(name)
     first, second = source.fresh("tile_0"), source.fresh("tile_1")
     begin = body_of(kernel)[0]
     order = f"    tl.program_id(1), tl.program_id(0), tl.num_programs(1), tl.num_programs(0), {GROUP}"
     edits = [source.before(begin, f"{second}, {first} = tl.swizzle2d(", order, ")")]
-    edits += [source.replace(c, new) for axis, new in (("0", first), ("1", second)) for c in ids[axis]]
+    edits += [source.replace(c, new) for ids, new in ((zero, first), (one, second)) for c in ids]
     return source.apply(edits)
 
 
@@ -759,7 +759,7 @@ def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple
     require("the block's size or order matters elsewhere", alone, uses == 2 + len(arrays))
     body = ast.Module(body_of(kernel), [])
     require("the kernel widens its lanes", not nodes(body, ast.Subscript))
-    ids = [c for c in calls(kernel, "program_id") if axis_of(c) == str(axis)]
+    ids = program_ids(kernel, axis)
     once = all(reads(kernel, n) == 1 for n in reaches(kernel, statement.value.left)[0] if assigned(kernel, n))
     asks = "the kernel asks elsewhere which program it is"
     require(asks, len(ids) == 1, not calls(kernel, "num_programs"), once)

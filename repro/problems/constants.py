@@ -68,6 +68,11 @@ def _reached(tree: ast.Module, start: str) -> list[str]:
     return reached
 
 
+def _sources(tree: ast.Module) -> list[str]:
+    """Functions and assigned names that inputs or constructor arguments depend on."""
+    return list(dict.fromkeys([*_reached(tree, _INPUTS), *_reached(tree, _INIT)]))
+
+
 def _integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -84,7 +89,7 @@ def sizes(source: bytes, values: Mapping[str, Any]) -> list[Constant]:
     assigned, functions = _assignments(tree), _functions(tree)
     init = set(_reached(tree, _INIT))
     constants: list[Constant] = []
-    for name in dict.fromkeys([*_reached(tree, _INPUTS), *_reached(tree, _INIT)]):
+    for name in _sources(tree):
         node: ast.AST = functions[name] if name in functions else assigned[name]
         derived = any(isinstance(n, ast.Name) and n.id in assigned for n in ast.walk(node))
         if name in functions or derived:
@@ -107,8 +112,9 @@ def names(source: bytes) -> list[str]:
     """What `--set` may name: module-level names, then numbers inside the functions that make the inputs."""
     tree = ast.parse(source)
     functions = _functions(tree)
-    reached = dict.fromkeys([*_reached(tree, _INPUTS), *_reached(tree, _INIT)])
-    inside = [f"{name}.{number}" for name in reached if name in functions for number in _numbers(functions[name])]
+    inside = [
+        f"{name}.{number}" for name in _sources(tree) if name in functions for number in _numbers(functions[name])
+    ]
     return [*_assignments(tree), *inside]
 
 
