@@ -176,7 +176,8 @@ print("ASKED" + json.dumps({
 
 @pytest.mark.slow
 def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(judge_tool: Tool) -> None:
-    bundle, done = study(judge_tool, "--agent", "claude-code", "--upstream", f"replay:{SCRIPTS / 'claude_code'}")
+    bundle, done = study(judge_tool, "--agent", "claude-code", "--arms", "with_kb", "--upstream",
+                         f"replay:{SCRIPTS / 'claude_code'}")  # fmt: skip
     assert done.code == 0, done.err
     assert {row["result"]["results"][0]["verdict"] for row in rows(bundle).values()} == {"correct"}
     record = json.loads((bundle / "agents/L1_36/with_kb/0/job.json").read_text())

@@ -128,16 +128,16 @@ def test_one_budget_of_the_run_starts_no_sitting_that_it_cannot_pay(results: Pat
 
 
 @pytest.mark.parametrize("stage", ["agent", "judge"])
-def test_interrupted_at_any_stage_and_resumed_the_verdicts_are_the_same(stage: str, results: Path) -> None:
+def test_interrupted_at_any_stage_and_resumed_the_verdicts_are_the_same(stage: str, tmp_path: Path) -> None:
     """Ctrl-C while the third sitting is with its agent, or with the judge."""
-    third = design.units(plan(seed=1), IDS)[2]
+    results, third = fixtures(tmp_path), design.units(plan(), IDS)[2]
     kill = f"kill -INT {os.getpid()}; sleep 20"
 
     def lines(unit: design.Unit) -> list[dict[str, Any]]:
         stop = [bash(kill)] if stage == "agent" and unit == third else []
         return [*stop, solve(*unit.problems), DONE]
 
-    chosen = plan(lines, seed=31 if stage == "agent" else 32)
+    chosen = plan(lines)
     engine = Stub()
 
     def judging(row: str) -> None:
@@ -159,19 +159,20 @@ def test_interrupted_at_any_stage_and_resumed_the_verdicts_are_the_same(stage: s
 
 def _study_that_kills_itself(results: Path) -> None:
     """Run a study whose third agent kills the process of the study."""
-    third = design.units(plan(seed=33), IDS)[2]
+    third = design.units(plan(), IDS)[2]
     kill = bash(f"kill -KILL {os.getpid()}")
-    go(Stub(), results, plan(lambda unit: [*[kill] * (unit == third), solve(*unit.problems), DONE], seed=33))
+    go(Stub(), results, plan(lambda unit: [*[kill] * (unit == third), solve(*unit.problems), DONE]))
 
 
-def test_killed_without_warning_a_run_keeps_what_was_judged_and_goes_on(results: Path) -> None:
+def test_killed_without_warning_a_run_keeps_what_was_judged_and_goes_on(tmp_path: Path) -> None:
+    results = fixtures(tmp_path)
     process = multiprocessing.get_context("spawn").Process(target=_study_that_kills_itself, args=(results,))
     process.start()
     process.join(120)
     assert process.exitcode == -signal.SIGKILL
     well = Stub()
-    again = go(well, results, plan(None, seed=33), resume=True)
-    assert well.judged == [unit.id for unit in design.units(plan(seed=33), IDS)][2:], "what was done was not done again"
+    again = go(well, results, plan(), resume=True)
+    assert well.judged == [unit.id for unit in design.units(plan(), IDS)][2:], "what was done was not done again"
     assert again.manifest["status"] == "complete" and [row[3] for row in verdicts(again)] == [["correct"]] * 4
     assert set(verify.verify(again.path).failed) <= {"fingerprints"}
 
