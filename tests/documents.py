@@ -38,7 +38,7 @@ from repro.report import audit, document, figures, search
 from repro.report.elements import Bars
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
-RUN = PUBLISHED / "h200-pinned" / "20261123T130313Z-run"
+RUN = PUBLISHED / "h100-pinned" / "20261128T000308Z-run"
 # The published kernels of the artifact study, by machine and stack: one machine each.
 THEIRS = {
     "H100": [PUBLISHED / "h100-pinned" / "20261124T055615Z-benchmark"],
@@ -224,7 +224,7 @@ def run_table() -> str:
     headers = ["problem", "class", "rel. L2", "eager ms", "compile ms", "solution ms", "over eager", "over compile",
                "over best", "word", "of floor"]  # fmt: skip
     over = ", ".join(f"{times(mean(solutions(RUN, 'oracle'), name))} over {said}" for name, said in BASELINES.items())
-    where = f"[20261123T130313Z-run]({link(RUN, config.ROOT / 'docs')})"
+    where = f"[{RUN.name}]({link(RUN, config.ROOT / 'docs')})"
     return f"{where}: {machine(bundle)}.\n\n{table(rows, headers)}\n\nGeometric means over 10 problems: {over}."
 
 
