@@ -5,12 +5,31 @@
     verdict = repro.evaluate("my_rmsnorm.py", problem="L1_36")
     print(verdict.verdict, verdict.precision_class)
 
-The Python of `.venv` finds it once `make setup` ran, any other after `pip install .`, or with the checkout in
-`PYTHONPATH`. A problem is a shipped id (`L1_36`), one of the fetched KernelBench, or the path of a KernelBench file.
-A solution is a `Path`, a name that ends in `.py`, or the text of its source. The `size` is `full` for the published
-shapes and `smoke` for small ones; `auto` is full on a GPU. The `engine`, `device` and `gpus` mean what they do on the
-command line. What cannot be done raises a `repro.errors.ReproError`, whose text says what happened, why, and what to
-do.
+The Python of `.venv` finds it once `make setup` ran, any other after `pip install .`. If `import repro` fails, put the
+checkout into `PYTHONPATH`.
+
+A problem is a shipped id (`L1_36`), one of the fetched KernelBench, or the path of a KernelBench file. `repro problems`
+lists the ids; `repro.problem(…).path` is the file, with the Model that a solution must equal. A solution is a `Path`, a
+name that ends in `.py`, or the text of its source. It defines `ModelNew`, a module with the constructor and the
+parameters of the problem's `Model`:
+
+    class ModelNew(torch.nn.Module):
+        def __init__(self, num_features, eps=1e-5):
+            super().__init__()
+            self.eps = eps
+
+        def forward(self, x):
+            return x / torch.sqrt(x.square().mean(1, keepdim=True) + self.eps)
+
+The `size` is `full` for the published shapes and `smoke` for small ones; `auto` is full on a GPU. `engine` is `auto`,
+`docker`, `local` or `ray`, `device` is `auto`, `cuda` or `cpu`, `gpus` is `all`, `none` or indices ([command
+line](command-line.md)). Bundles and fixtures go below `results`, by default the folder of that name here. What cannot be
+done raises a `repro.errors.ReproError`, whose text says what happened, why, and what to do.
+
+`verdict.verdict` is `correct`, `incorrect`, `rejected`, `error`, `timeout`, `inconclusive` or `unjudgeable`. The
+`precision_class` of a correct one is `fp32`, `tf32` or `bf16`: the narrowest whose measured limits it keeps. A wrong one
+names the widest class, whose limits it exceeds too. Its `reasons` have a code, a detail, the trial, the value and the
+limit ([all codes](json.md)).
 """
 
 from __future__ import annotations

@@ -528,7 +528,8 @@ def _signature(name: str, value: Any) -> str:
     for each in parameters:
         if each.kind is each.KEYWORD_ONLY and not starred:
             words, starred = [*words, "*"], True
-        words.append(each.name + ("" if each.default is each.empty else f"={each.default!r}"))
+        star = "*" if each.kind is each.VAR_POSITIONAL else ""
+        words.append(star + each.name + ("" if each.default is each.empty else f"={each.default!r}"))
     return f"**`{name}({', '.join(words)})`**"
 
 
