@@ -27,7 +27,7 @@ The `size` is `full` for the published shapes and `smoke` for small ones; `auto`
 What cannot be done raises a `repro.errors.ReproError`, whose text says what happened, why, and what to do.
 
 `verdict.verdict` is `correct`, `incorrect`, `rejected`, `error`, `timeout`, `inconclusive` or `unjudgeable`. The
-`precision_class` of a correct one is `fp32`, `tf32` or `bf16`: the narrowest whose measured limits it keeps. A wrong one
+`precision_class` of a correct one is `fp32`, `tf32` or `bf16`: the narrowest whose limits it keeps. A wrong one
 names the widest class, whose limits it exceeds too. Its `reasons` have a code, a detail, the trial, the value and the
 limit ([all codes](json.md)).
 """
