@@ -366,7 +366,7 @@ def judged(engine, results, submissions, timeout_s=60.0):
     left = [subprocess.run(["docker", *what, *mine], capture_output=True, text=True, check=True).stdout
             for what in (["ps", "--all"], ["volume", "ls"])]  # fmt: skip
     assert left == ["", ""]
-    return {entry["solution"]: entry for entry in outcomes[0].result["results"]}
+    return {entry.solution: entry.to_json() for entry in outcomes[0].result.results}
 
 
 @pytest.fixture(scope="module")
