@@ -72,12 +72,12 @@ def command(design: Design, contained: bool) -> str:
 
 def system(root: str) -> str:
     """Return the system prompt. root: the folder of the sandbox."""
-    return _text("system.md", work=f"{root}/work", call_s=BASH_S)
+    return _text("system.md", work=f"{root}/files", call_s=BASH_S)
 
 
 def prompt(design: Design, unit: Unit, size: str, device: str, root: str) -> str:
     """Return the first message."""
-    solutions = f"{root}/work/solutions"
+    solutions = f"{root}/files/solutions"
     entries = [
         _text("problem.md", id=problem.id, name=problem.name.replace("_", " "),
               file=f"{root}/problems/{problem.path.name}", solution=f"{solutions}/{problem.path.name}").strip()

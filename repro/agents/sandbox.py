@@ -24,7 +24,7 @@ from repro.engines.base import Engine
 from repro.engines.submission import Basket
 from repro.errors import EngineError
 
-SOLUTIONS = "work/solutions"
+SOLUTIONS = "files/solutions"
 MARK = "REPRO_SITTING"
 _engines: list[tuple[Engine, float]] = []
 
@@ -106,7 +106,7 @@ class Contained(SandboxEnvironment):
         data = input.encode() if isinstance(input, str) else input
 
         def run() -> Any:
-            folder = os.path.join(self.root, "work", cwd or "")
+            folder = os.path.join(self.root, "files", cwd or "")
             return self.sealed.exec(cmd, data, folder=folder, environment=env, limit_s=timeout)
 
         done = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_threads())
@@ -117,7 +117,7 @@ class Contained(SandboxEnvironment):
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         data = contents.encode() if isinstance(contents, str) else contents
-        await anyio.to_thread.run_sync(self.sealed.write, os.path.join("work", file), data, limiter=_threads())
+        await anyio.to_thread.run_sync(self.sealed.write, os.path.join("files", file), data, limiter=_threads())
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -126,7 +126,7 @@ class Contained(SandboxEnvironment):
     async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        content = await anyio.to_thread.run_sync(self.sealed.read, os.path.join("work", file), limiter=_threads())
+        content = await anyio.to_thread.run_sync(self.sealed.read, os.path.join("files", file), limiter=_threads())
         return content.decode() if text else content
 
     async def finish(self) -> Basket:
@@ -173,11 +173,11 @@ class Plain(LocalSandboxEnvironment):
         if cmd and cmd[0] == SANDBOX_CLI:
             chosen[self._SANDBOX_TOOLS_DIR_ENV] = str(self._sandbox_tools_dir)
         words = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in chosen.items()), *cmd]
-        folder = os.path.join(self.root, "work", cwd or "")
+        folder = os.path.join(self.root, "files", cwd or "")
         return await subprocess(words, input=input, cwd=folder, timeout=timeout, concurrency=concurrency)
 
     def _resolve_file(self, file: str) -> str:
-        return os.path.join(self.root, "work", file)
+        return os.path.join(self.root, "files", file)
 
     async def finish(self) -> Basket:
         """End everything that runs in it; return the solutions that it holds."""

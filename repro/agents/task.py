@@ -110,7 +110,7 @@ async def _work(
     study: Study, sitting: Sitting, room: Room, state: TaskState, generate: Generate
 ) -> tuple[TaskState, LimitScope]:
     """Run the agent within its limits. Raises what ended it but a limit."""
-    design, unit, work = study.design, sitting.unit, f"{room.root}/work"
+    design, unit, work = study.design, sitting.unit, f"{room.root}/files"
     state.messages = [
         ChatMessageSystem(content=brief.system(room.root)),
         ChatMessageUser(content=brief.prompt(design, unit, study.size, study.engine.device, room.root)),

@@ -70,7 +70,7 @@ print(json.dumps({
     "Seccomp": status["Seccomp"].strip(),
     "write": {path: tried(lambda path=path: write(path)) for path in
               ("/x", "/opt/repro/repro/judge/correctness/tolerances.py", "/opt/repro/x", "/etc/x", "/opt/venv/x",
-               "/opt/repro/repro/knowledge/x", "/job/work/x", "/tmp/x")},
+               "/opt/repro/repro/knowledge/x", "/job/files/x", "/tmp/x")},
     "docker_sock": [path for path in ("/var/run/docker.sock", "/run/docker.sock") if os.path.exists(path)],
     "masked": {path: os.listdir(path) for path in
                ("/opt/repro/artifacts", "/opt/repro/tests", "/opt/repro/repro/knowledge")},

@@ -52,15 +52,15 @@ def shell(room: Sealed, command: str, limit_s: float = 60.0) -> str:
 
 def test_what_an_agents_program_reaches(room: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted")
-    room.write("work/probe.py", PROBE.read_bytes())
-    seen = json.loads(shell(room, "python3 /job/work/probe.py"))
+    room.write("files/probe.py", PROBE.read_bytes())
+    seen = json.loads(shell(room, "python3 /job/files/probe.py"))
     assert set(seen["interfaces_up"]) <= {"lo"} and not seen["routes"]
     assert seen["dns"] != "done" and all(found != "done" and found["s"] < 1 for found in seen["connect"].values())
     assert (seen["uid"], seen["gid"], seen["groups"]) == (10001, 10001, [10001])
     assert int(seen["CapEff"], 16) == int(seen["CapBnd"], 16) == 0 and seen["NoNewPrivs"] == "1"
     assert seen["Seccomp"] == "2"
     allowed = {path for path, found in seen["write"].items() if found == "done"}
-    assert allowed == {"/job/work/x", "/tmp/x"}
+    assert allowed == {"/job/files/x", "/tmp/x"}
     assert not seen["docker_sock"] and not any(seen["masked"].values()) and not seen["solutions_in_reach"]
     for name in ("marked", "raw", "unshare_user", "unshare_net", "mount", "memory_of_1"):
         assert seen[name] != "done", name
@@ -89,7 +89,7 @@ def test_names_links_and_endless_files_lead_nowhere(room: Sealed) -> None:
 
 def test_a_link_in_a_folders_place_does_not_choose_what_is_read(room: Sealed) -> None:
     """The engine follows links, and the masks are gone when the container is stopped."""
-    shell(room, "mkdir -p /job/work; ln -s /opt/repro/artifacts/oracle /job/work/solutions")
+    shell(room, "mkdir -p /job/files; ln -s /opt/repro/artifacts/oracle /job/files/solutions")
     room.end()
     found = room.collect(SOLUTIONS)
     assert not found.files and found.cut == [SOLUTIONS]
@@ -110,9 +110,9 @@ def test_nothing_outlives_the_end_and_bombs_stay_inside(room: Sealed) -> None:
 def test_a_command_past_its_limit_is_ended_and_files_go_both_ways(room: Sealed) -> None:
     assert room.exec(["sleep", "60"], limit_s=1).code == 124
     blob = bytes(range(256)) * 4096
-    room.write("work/a/b.bin", blob)
-    assert room.read("work/a/b.bin") == blob and room.exec(["cat"], blob).stdout == blob
-    for path, error in (("work/none", FileNotFoundError), ("work/a", IsADirectoryError)):
+    room.write("files/a/b.bin", blob)
+    assert room.read("files/a/b.bin") == blob and room.exec(["cat"], blob).stdout == blob
+    for path, error in (("files/none", FileNotFoundError), ("files/a", IsADirectoryError)):
         with pytest.raises(error):
             room.read(path)
     with pytest.raises(PermissionError):
