@@ -6,6 +6,7 @@ Also scripted studies in containers with a real judge: by Inspect's agent, and b
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 from agent_study import DONE, MODEL, bash, script
-from conftest import ROOT, Tool, manifest, rows
+from conftest import ROOT, Tool, ask_docker, manifest, rows
 from inspect_ai.log import read_eval_log
 
+from repro import config
 from repro.agents.sandbox import SOLUTIONS, variables
 from repro.engines import choose
 from repro.engines.sealed import Sealed
@@ -32,6 +34,14 @@ SOLVES = f"mkdir -p /job/{SOLUTIONS}; cd /job/{SOLUTIONS}; echo 'class ModelNew:
 @pytest.fixture(scope="module")
 def engine(image: None) -> Any:
     return choose("docker", gpus="none", device="cpu", say=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def claude_code(image: None) -> None:
+    """An image in which Claude Code is. One that is named in $REPRO_IMAGE must have it."""
+    command = ("run", "--rm", "--entrypoint", "/bin/sh", config.image(), "-c", "command -v claude || true")
+    if not ask_docker(*command).strip() and "REPRO_IMAGE" not in os.environ:
+        pytest.skip("the image has no Claude Code: make image CLAUDE_CODE=ADDRESS")
 
 
 @pytest.fixture
@@ -175,7 +185,7 @@ print("ASKED" + json.dumps({
 
 
 @pytest.mark.slow
-def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(judge_tool: Tool) -> None:
+def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(claude_code: None, judge_tool: Tool) -> None:
     bundle, done = study(judge_tool, "--agent", "claude-code", "--arms", "with_kb", "--upstream",
                          f"replay:{SCRIPTS / 'claude_code'}")  # fmt: skip
     assert done.code == 0, done.err
@@ -185,7 +195,7 @@ def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(judge_tool: 
 
 
 @pytest.mark.slow
-def test_what_a_program_gets_from_the_bridge_of_the_real_cli(judge_tool: Tool) -> None:
+def test_what_a_program_gets_from_the_bridge_of_the_real_cli(claude_code: None, judge_tool: Tool) -> None:
     """Another model, the provider's own tools, addresses and the knowledge base: none of them leads out of the arm."""
     block = {"type": "tool_use", "name": "Bash", "input": {"command": f"cat > p.py <<'END'\n{ASKS}\nEND\npython3 p.py"}}
     script_file = judge_tool.folder / "attack.jsonl"

@@ -22,7 +22,7 @@ import pytest
 from conftest import CLEAN_ENV, CPU, ROOT, WHOLE, Tool, ask_docker, manifest, rows, until
 from ray_cluster import Nodes, cluster
 
-from repro.system.procfs import descendants
+from repro.system.procfs import alive, descendants
 
 pytestmark = [
     pytest.mark.slow,
@@ -247,18 +247,20 @@ for n in range(4):
     assert done.stdout.split("\n")[:4] == [f"job{n} done " for n in range(4)], done.stdout + done.stderr
 
 
-def containers() -> list[str]:
-    """The containers and volumes of runs."""
+def containers(nodes: Nodes) -> list[str]:
+    """The containers and volumes of runs on these nodes, and of dead processes. Other tests run beside this one."""
     kinds = (("ps", "--all", "--format", '{{.Label "repro.owner"}}'),
              ("volume", "ls", "--format", '{{.Label "repro.owner"}}'))  # fmt: skip
-    return [owner for kind in kinds for owner in ask_docker(*kind, "--filter", "label=repro.run").split()]
+    owners = [owner for kind in kinds for owner in ask_docker(*kind, "--filter", "label=repro.run").split()]
+    mine = {pid for raylet in nodes.raylets for pid in descendants(raylet)}
+    return [owner for owner in owners if not alive(owner) or int(owner.split("-")[1]) in mine]
 
 
 @pytest.mark.docker
 def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_the_run(
     image: None, nodes: Nodes, folder: Path, tmp_path: Path
 ) -> None:
-    tool, before = Tool(tmp_path), Counter(containers())
+    tool, before = Tool(tmp_path), Counter(containers(nodes))
     command = suite(tmp_path / "suite", 4)
     assert tool(*command, *CPU).code == 0
     assert tool(*command, *on(nodes), RAY_INNER="docker").code == 0
@@ -266,13 +268,13 @@ def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_t
     assert told(local) == told(ray) and sorted(lines(ray)) == sorted(manifest(ray)["plan"])
     facts = manifest(ray)["engine"]
     assert facts["isolation"] == "containers" and facts["stack"]["image"].startswith("sha256:")
-    until(lambda: not Counter(containers()) - before and not left(folder), 120)
+    until(lambda: not Counter(containers(nodes)) - before and not left(folder), 120)
 
     process = tool.start(*command, *on(nodes), RAY_INNER="docker")
-    until(lambda: Counter(containers()) - before or process.poll() is not None, 200)
+    until(lambda: Counter(containers(nodes)) - before or process.poll() is not None, 200)
     process.send_signal(signal.SIGINT)
     done = tool.finish(process, 120)
-    assert done.code == 130 and not Counter(containers()) - before, done.err
+    assert done.code == 130 and not Counter(containers(nodes)) - before, done.err
 
 
 def workers(nodes: Nodes) -> list[int]:
