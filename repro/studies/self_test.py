@@ -21,6 +21,7 @@ from repro.bundle.write import Bundle
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import catalogue
+from repro.problems.catalogue import Problem
 from repro.records import row as record
 from repro.records import wording
 from repro.records.base import Record, faults
@@ -93,7 +94,11 @@ class Expected(Record):
 class Header(Record):
     """Lines of a case that begin with MARK: TOML."""
 
-    problem: str = Field(description="A shipped problem; `L1_36@bf16` for one of the artifacts.")
+    problem: str = Field(
+        description="A shipped problem; `L1_36@bf16` for one of the artifacts; `topk.py` for a file of "
+        "tests/frames/problems."
+    )
+    dtype: str = Field("float32", description="Of the inputs and weights of a problem that is a file.")
     size: Literal["smoke", "full"] = Field(
         "smoke",
         description="On a GPU; the CPU has smoke. A case about time needs full: the host dominates calls of 10 us, and "
@@ -136,6 +141,14 @@ class Case:
         """Return the case as one file, with the frames that it imports."""
         frames = self.file.parents[1] / "frames"
         return _FRAME.sub(lambda line: (frames / f"{line[1]}.py").read_text(), self.file.read_text()).encode()
+
+    def problem(self, engine: Engine) -> Problem:
+        """Return the problem at the size that is judged here."""
+        name, size = self.header.problem, self.header.size if engine.device == "cuda" else "smoke"
+        if not name.endswith(".py"):
+            return catalogue.load(name, size=size)
+        folder = self.file.parents[1] / "frames" / "problems"
+        return catalogue.load_file(folder / name, size=size, dtype=self.header.dtype)
 
     def reasons(self) -> set[str]:
         """Return the codes of the reasons that are expected."""
@@ -259,7 +272,7 @@ def run(run: Run, suites: list[str], names: list[str]) -> tuple[Bundle, list[Cas
     """
     engine, chosen = run.engine, cases(suites, names)
     able = [case for case in chosen if not case.skipped(engine)]
-    wanted = [catalogue.load(case.header.problem, size=_size(case, engine)) for case in able]
+    wanted = [case.problem(engine) for case in able]
     fixtures.ensure(run, wanted)
     rows = [_row(run, group) for group in groups(able, engine)]
     skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
@@ -288,7 +301,7 @@ def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
         if case.alone(engine):
             rows[case.timed(engine)].append([case])
         else:
-            alike = (case.header.problem, _size(case, engine), case.timed(engine), case.header.compiled)
+            alike = (repr(case.problem(engine)), case.timed(engine), case.header.compiled)
             together.setdefault(alike, []).append(case)
     for of in together.values():
         timed = of[0].timed(engine)
@@ -300,7 +313,7 @@ def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
 
 def _row(run: Run, group: list[Case]) -> Row:
     first = group[0]
-    problem = catalogue.load(first.header.problem, size=_size(first, run.engine))
+    problem = first.problem(run.engine)
     name = first.id if len(group) == 1 else f"{problem.key}: {first.id} and {len(group) - 1} more"
     entry = "kernel_function" if problem.dtype == "bfloat16" else "ModelNew"
     submissions = [Submission(case.id, source := case.source(), evaluation.entry_of(source, entry)) for case in group]
@@ -308,10 +321,6 @@ def _row(run: Run, group: list[Case]) -> Row:
     how = replace(run, options=options(first, run.engine, run.options))
     build = functools.partial(evaluation.job, how, name, problem, submissions)
     return evaluation.row_for(plan, build, _SHIPPED)
-
-
-def _size(case: Case, engine: Engine) -> str:
-    return case.header.size if engine.device == "cuda" else "smoke"
 
 
 def _outcomes(known: dict[str, Case], row: record.Row) -> list[CaseOutcome]:

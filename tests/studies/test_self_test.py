@@ -27,7 +27,6 @@ from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
 from repro.errors import UsageError
 from repro.judge.correctness import distance
-from repro.problems import catalogue
 from repro.records.options import Options
 from repro.records.verdict import Verdict
 from repro.studies import self_test
@@ -61,7 +60,7 @@ def test_the_head_of_every_case_says_only_what_is_understood() -> None:
     """What is expected of another suite would be an expectation that holds by accident."""
     for case in SHIPPED:
         header = case.header
-        catalogue.load(header.problem, size=header.size)
+        case.problem(engine())
         assert len(header.device) < 2, case.id
         assert ("expect" if case.suite == "honest" else "klass") not in header.model_fields_set, case.id
 
@@ -227,8 +226,9 @@ def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
 
 def test_cases_about_time_run_at_full_size_on_a_gpu() -> None:
     """What is called back in 10 us is the host's time, and `at_least` confirms no speedup of it."""
-    assert self_test._size(case(size="full"), engine("cuda")) == "full"
-    assert self_test._size(case(size="full"), engine("cpu")) == "smoke" == self_test._size(case(), engine("cuda"))
+    assert case(size="full").problem(engine("cuda")).size == "full"
+    small = case(size="full").problem(engine("cpu")), case().problem(engine("cuda"))
+    assert [problem.size for problem in small] == ["smoke", "smoke"]
     dependent = [c for c in SHIPPED if "input_dependent_time" in c.header.labels]
     assert dependent and all(c.header.size == "full" for c in dependent)
 

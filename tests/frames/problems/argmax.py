@@ -1,0 +1,19 @@
+"""The position of the largest element of each row."""
+
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.argmax(x, dim=1)
+
+
+rows, width = 64, 2048
+
+
+def get_inputs():
+    return [torch.randn(rows, width)]
+
+
+def get_init_inputs():
+    return []
