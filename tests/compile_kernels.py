@@ -1,6 +1,6 @@
 """Compiles every Triton kernel that a solution launches at full problem size, for given GPUs, with no GPU at hand.
 
-    python tests/compile_kernels.py SOLUTION ARCH...        (archs as 80 89 90 100; prints one JSON object)
+    python tests/compile_kernels.py SOLUTION... ARCH...     (archs: 80 89 90 100; prints JSON, a line a solution)
 
 The solution is called with tensors on the device "meta", which have shapes but no memory; Triton assumes that the
 active GPU is the wanted one, and each launch stops after ptxas. So the kernels, their specialisation, constants and
@@ -15,19 +15,20 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 import triton
+from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from repro.judge.worker.binding import bind  # noqa: E402
-from repro.optimize.compiled import aim  # noqa: E402
 
+RUN: Callable[..., Any] = JITFunction.run
 Shapes = list[tuple[int, ...]]
 # What reaches the kernels that the problem itself does not. kernel_function: shapes of the tensors, keywords.
 EXTRA_CALLS: dict[str, list[tuple[Shapes, dict[str, Any]]]] = {
@@ -60,10 +61,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self.compiled: list[dict[str, Any]] = []
-        self._run: Callable[..., Any] = JITFunction.run
 
     def run(self, function: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        kernel = self._run(function, *args, grid=grid, warmup=True, **kwargs)
+        kernel = RUN(function, *args, grid=grid, warmup=True, **kwargs)
         if callable(grid):
             grid = grid(dict(zip(function.arg_names, args, strict=False)) | kwargs)
         entry = {
@@ -77,6 +77,15 @@ class Recorder:
         if entry not in self.compiled:
             self.compiled.append(entry)
         return kernel
+
+
+def aim(arch: int) -> None:
+    """Make Triton compile for an architecture. Each has a device of its own, which keeps Triton's caches apart."""
+    driver = SimpleNamespace(
+        get_current_target=lambda: GPUTarget("cuda", arch, 32), get_current_device=lambda: arch,
+        get_current_stream=lambda device: 0, get_active_torch_device=lambda: torch.device("meta"),
+    )  # fmt: skip
+    triton.runtime.driver.set_active(driver)
 
 
 def load(path: Path) -> ModuleType:
@@ -108,14 +117,15 @@ def call_function(path: Path, solution: ModuleType, dtype: torch.dtype) -> None:
 
 
 def call(path: Path) -> None:
-    """Every call of the solution whose kernels are to be compiled: artifacts in bf16 and in fp32."""
+    """Every call of the solution whose kernels are to be compiled: artifacts in bf16 and in fp32, others in bf16."""
     solution = load(path)
     with torch.device("meta"), torch.no_grad():
         if hasattr(solution, "ModelNew"):
             call_model(path, solution)
         else:
             call_function(path, solution, torch.bfloat16)
-            call_function(path, solution, torch.float32)
+            if path.parent.name in EXTRA_CALLS:
+                call_function(path, solution, torch.float32)
 
 
 def launched_names(solution: Path, decorator: str) -> list[str]:
@@ -145,4 +155,7 @@ def main(solution: Path, archs: list[int]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]).resolve(), [int(arch) for arch in sys.argv[2:]])))
+    archs = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    for word in sys.argv[1:]:
+        if not word.isdigit():
+            print(json.dumps(main(Path(word).resolve(), archs)), flush=True)

@@ -156,14 +156,13 @@ class Upstream:
 class Calls:
     """The model of one run, opened at the first question.
 
-    run: folder of the run. usd, tokens: budgets, None without a limit. lines: a record of each call since `take`.
+    run: folder of the run. usd: the budget, None without a limit. lines: a record of each call since `take`.
     """
 
     run: Path
     model: str
     upstream: Upstream
     usd: float | None = None
-    tokens: int | None = None
     lines: list[dict[str, Any]] = field(default_factory=list)
     _opened: Model | None = None
 
@@ -222,10 +221,9 @@ class Calls:
         line: dict[str, Any] = {"purpose": purpose, "request_sha256": canonical(request), "model": self.model}
         self.lines.append(line)
         spent = self.spent
-        for name, limit in (("usd", self.usd), ("tokens", self.tokens)):
-            if limit is not None and spent[name] >= limit:
-                line |= {"outcome": "budget", "detail": f"the budget of {limit:g} {name} is used up"}
-                raise NoAnswer("budget", line["detail"], final=True)
+        if self.usd is not None and spent["usd"] >= self.usd:
+            line |= {"outcome": "budget", "detail": f"the budget of {self.usd:g} usd is used up"}
+            raise NoAnswer("budget", line["detail"], final=True)
         if self._opened is None:
             self._opened = models.opened(self.upstream.kind, self.model, self._rates)
         script = Script.read(self.upstream.script.read_bytes()) if self.upstream.script is not None else None

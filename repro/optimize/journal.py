@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -109,7 +109,7 @@ class Journal:
         """Record a decision. Raises BundleError if the recording holds another one here."""
         facts = json.loads(jsonio.dumps(facts))
         line = self._next(kind)
-        if line is not None and line.facts != facts:
+        if line is not None and _set(line.facts) != _set(facts):
             raise BundleError("the journal is of another run", f"line {self._at} holds another decision ({kind})")
         self._write(line or Line(n=self._lines + 1, kind=kind, facts=facts))
 
@@ -151,6 +151,13 @@ class Journal:
             jsonio.append(self.folder / FILE, line.to_json())
         except OSError as error:
             raise BundleError("the journal cannot be written", error.strerror or str(error)) from error
+
+
+def _set(facts: Any) -> Any:
+    """Return facts without fields that are null or false: a journal may name some that this version lacks."""
+    if isinstance(facts, dict):
+        return {name: _set(value) for name, value in facts.items() if value is not None and value is not False}
+    return facts
 
 
 def read(folder: Path) -> list[Line]:

@@ -87,9 +87,9 @@ def budgets(state: State, elapsed_s: float) -> str:
     stamp = STAMP * (options.device == "cpu")
     parts = [f"{options.problem}{stamp}: round {state.round} of {options.rounds}", spoken(elapsed_s)]
     parts[-1] += f" of {spoken(60 * options.minutes)}" if options.minutes is not None else ""
-    for name, limit, form in (("usd", options.usd, ".2f"), ("tokens", options.tokens, ".0f")):
-        if spent[name] or limit is not None:
-            parts.append(f"{spent[name]:{form}}{f' of {limit:{form}}' if limit is not None else ''} {name}")
+    if spent["usd"] or options.usd is not None:
+        parts.append(f"{spent['usd']:.2f}{f' of {options.usd:.2f}' if options.usd is not None else ''} usd")
+    parts += [f"{spent['tokens']:.0f} tokens"] * bool(spent["tokens"])
     return ", ".join(parts)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from repro.optimize import compiled, judging, rewrites, roofline
+from repro.optimize import judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Journal
 from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import KernelSource, ast_hash, refusal, sha256
@@ -19,7 +19,7 @@ from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Pro
 from repro.problems.catalogue import Work
 from repro.records import search
 from repro.records.profile import Counters
-from repro.records.search import Compiled, Contest, Diagnosis, Gain, Judged, Options, Proposal, Proposed
+from repro.records.search import Contest, Diagnosis, Gain, Judged, Options, Proposal, Proposed
 from repro.records.session import CheckTier, Opened
 from repro.studies.evaluation import Submission
 
@@ -31,8 +31,6 @@ ASKED = 10
 # that was right before is rejected: on a busy host a whole contest can be out of order.
 CONTESTS = 2
 MODELS = {"anthropic", "model"}
-# Compiled for this architecture where the machine has no GPU.
-DEFAULT_ARCH = 90
 # Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.
 FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
 
@@ -164,9 +162,8 @@ class Search:
             return f"the floor is reached: {best.floor_ms / best.time_ms:.0%} of it"
         if self._late():
             return f"{OUT_OF_TIME}: {options.minutes:g} min"
-        for name, limit in (("usd", options.usd), ("tokens", options.tokens)):
-            if limit is not None and self.state.spent[name] >= limit and set(options.proposers) <= MODELS:
-                return f"the budget of {limit:g} {name} is used up"
+        if options.usd is not None and self.state.spent["usd"] >= options.usd and set(options.proposers) <= MODELS:
+            return f"the budget of {options.usd:g} usd is used up"
         if self.state.round >= options.rounds:
             return f"{options.rounds} round{'s are' if options.rounds > 1 else ' is'} done"
         if self._exhausted:
@@ -283,7 +280,7 @@ class Search:
     def _screen(self, batch: list[Program]) -> None:
         """Check candidates, compare exact ones with their parents, and time the rest beside their parents, quickly."""
         state = self.state
-        new = self._distinct([p for p in batch if p.verdict not in (DUPLICATE, REFUSED)])
+        new = [p for p in batch if p.verdict not in (DUPLICATE, REFUSED)]
         size = max(1, self._room - len({p.parent for p in new}))
         for start in range(0, len(new), size):
             some = new[start : start + size]
@@ -312,40 +309,6 @@ class Search:
             gain = judging.ratio(contest, program.parent_id, program.id)
             program.quick = gain.ratio if gain else None
             self._timed(program, contest)
-
-    def _distinct(self, programs: list[Program]) -> list[Program]:
-        """Return the programs whose PTX no other has. Those that `search` made are compiled without the GPU."""
-        state, options = self.state, self.state.options
-        if not options.ptx or not programs:
-            return programs
-        arch = self._arch()
-        ours = {p.id: p for p in [state.programs[INPUT], *programs] if p.proposer in ("", "search") and not p.ptx}
-
-        def perform() -> dict[str, Compiled]:
-            self.view.step(f"round {state.round}: compiling {len(ours)} candidates")
-            sources = {name: state.source(name) for name in ours}
-            return compiled.compile_all(options.problem, options.size, options.dtype, arch, sources)
-
-        request = {"arch": arch, "programs": {name: p.address for name, p in ours.items()}}
-        made = self.journal.effect("compiled", request, search.COMPILED, perform) if ours else {}
-        for name, program in ours.items():
-            self._compiled(program, made.get(name) or Compiled())
-        return [p for p in programs if p.verdict != DUPLICATE]
-
-    def _compiled(self, program: Program, made: Compiled) -> None:
-        """Take what a program was compiled to. One with the PTX of another is a duplicate."""
-        twin = next((p for p in self.state.programs.values() if p.ptx and p.ptx == made.ptx), None)
-        program.ptx = made.ptx
-        program.occupancy = min((k.occupancy for k in made.kernels if k.occupancy is not None), default=None)
-        if twin is not None and program.id != INPUT:
-            program.verdict, program.reason = DUPLICATE, f"the same PTX as {twin.id}"
-
-    def _arch(self) -> int:
-        """Return the architecture to compile for, as 90."""
-        machine = self.opened.fingerprint
-        known = machine.values.get("compute_capability") if machine else None
-        capability = str(known.value or "") if known else ""
-        return int(capability.replace(".", "") or DEFAULT_ARCH)
 
     def _timed(self, program: Program, contest: Contest) -> None:
         """Take a program's time and what timing found wrong with it."""
@@ -445,9 +408,7 @@ class Search:
     def _diagnose(self, program: Program) -> Diagnosis:
         counters = self._counters if program.id == INPUT else None
         dtype = self.state.options.dtype
-        return roofline.diagnose(
-            self._work, dtype, program.time_ms, program.floor_ms, self.opened.ceilings, counters, program.occupancy
-        )
+        return roofline.diagnose(self._work, dtype, program.time_ms, program.floor_ms, self.opened.ceilings, counters)
 
     def _stamp(self) -> str:
         return "" if self.measured else STAMP

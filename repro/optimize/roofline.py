@@ -24,7 +24,6 @@ def diagnose(
     floor_ms: float | None,
     ceilings: Ceilings | None,
     counters: Counters | None = None,
-    occupancy: float | None = None,
 ) -> Diagnosis:
     """Return what bounds a program of this time. counters: totals of `counters.measure`, in per cent."""
     fraction = floor_ms / time_ms if floor_ms and time_ms else None
@@ -34,7 +33,7 @@ def diagnose(
     arithmetic = max(shares.get("sm", 0.0), shares.get("l1", 0.0))
     bound = "unknown" if not shares else "memory" if shares["dram"] >= HELD else (
         "compute" if arithmetic >= HELD else "latency")  # fmt: skip
-    return Diagnosis(bound, why, **shares, floor_ms=floor_ms, floor_fraction=fraction, occupancy=occupancy)
+    return Diagnosis(bound, why, **shares, floor_ms=floor_ms, floor_fraction=fraction)
 
 
 def _counted(counters: Counters | None) -> dict[str, float]:

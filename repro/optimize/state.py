@@ -45,8 +45,6 @@ class Program:
     accepted: bool = False
     transcript: dict[str, str] = field(default_factory=dict)
     mends: str = ""
-    ptx: str = ""
-    occupancy: float | None = None
 
     @property
     def correct(self) -> bool:

@@ -19,8 +19,7 @@ class Options:
 
     problem: key, such as `L1_36@bf16`; kernel: address of the input kernel; rounds, beam (programs that are expanded),
     directions (rewrites tried of each in a round), screen (candidates judged quickly in a round), finalists (judged in
-    full); minutes, usd and tokens: budgets, None without a limit; patience: rounds without a gain after which it
-    ends; ptx: compile candidates of `search` first, and drop those with a known one's PTX.
+    full); minutes, usd: budgets, None without a limit; patience: rounds without a gain after which it ends.
     """
 
     problem: str
@@ -39,8 +38,6 @@ class Options:
     seed: int = 0
     model: str = ""
     usd: float | None = None
-    tokens: int | None = None
-    ptx: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,6 @@ class Diagnosis:
     tensor: float | None = None
     floor_ms: float | None = None
     floor_fraction: float | None = None
-    occupancy: float | None = None
 
     def sentence(self) -> str:
         """Return one line for a person."""
@@ -84,7 +80,6 @@ class Diagnosis:
                   (("DRAM", self.dram), ("L1", self.l1), ("L2", self.l2), ("SM", self.sm), ("tensor", self.tensor))
                   if value is not None]  # fmt: skip
         floor = [f"{self.floor_fraction:.0%} of the floor"] if self.floor_fraction is not None else []
-        floor += [f"occupancy {self.occupancy:.0%}, computed"] if self.occupancy is not None else []
         return f"{self.bound} ({', '.join([*shares, *floor, self.source])})"
 
 
@@ -137,26 +132,6 @@ class Profiled(Record):
     state: str = Field(description="As in a profile.")
     why: str = Field(description="Why there are no counters.")
     totals: Counters = Field(description="Over all launches.")
-
-
-class CompiledKernel(Record):
-    """A launch: hash of its PTX, grid, and what it takes of a multiprocessor."""
-
-    name: str = Field(description="Of the function.")
-    ptx: str = Field(description="Hash of its PTX.")
-    grid: list[int] = Field(description="Blocks by axis.")
-    warps: int = Field(description="Of a block.")
-    shared_bytes: int = Field(description="Of a block.")
-    registers: int | None = Field(description="Of a thread.")
-    occupancy: float | None = Field(description="0 to 1.")
-
-
-class Compiled(Record):
-    """What a candidate compiles to, or the error. ptx: hash over all launches."""
-
-    ptx: str = Field("", description="Hash over all launches.")
-    kernels: list[CompiledKernel] = Field(default_factory=list, description="By launch.")
-    error: str = Field("", description="Why it did not compile.")
 
 
 class Proposed(Record):
@@ -248,5 +223,5 @@ class Stopped(Record):
 OPTIONS = TypeAdapter(Options)
 # Results by kind of line.
 PROFILED, OPENED, CONTEST = TypeAdapter(Profiled), TypeAdapter(Opened), TypeAdapter(Contest)
-CHECKED, COMPILED = TypeAdapter(dict[str, Judged]), TypeAdapter(dict[str, Compiled])
+CHECKED = TypeAdapter(dict[str, Judged])
 PROPOSED, CONFIRMED, CLOCK = TypeAdapter(Proposed), TypeAdapter(Confirmation), TypeAdapter(float)

@@ -16,7 +16,7 @@ from repro import config
 from repro.artifacts import layout, lint, trace
 from repro.errors import BundleError, EngineError, UsageError
 from repro.judge.timing import sampling
-from repro.optimize import bench, compiled, export, journal, runner
+from repro.optimize import bench, export, journal, runner
 from repro.optimize.journal import Journal, ReplayEnded
 from repro.optimize.kernel_source import ast_hash, sha256
 from repro.optimize.live import Board
@@ -28,7 +28,7 @@ from repro.optimize.proposers.search import Search, ask, directions
 from repro.optimize.state import DUPLICATE, INPUT, REFUSED, State
 from repro.problems import catalogue
 from repro.records.result import Baseline, JudgeResult, Samples, Series, Timing
-from repro.records.search import Compiled, CompiledKernel, Options
+from repro.records.search import Options
 from repro.records.session import Checked, Opened, PackedMachine
 from repro.records.verdict import Distances, Reason, Summary, Verdict
 from repro.runs.progress import Progress
@@ -365,36 +365,6 @@ def test_nothing_left_to_expand_ends_the_search(tmp_path: Path) -> None:
     loop = search(Journal.new(tmp_path / "run"), ToldJudge, Once())
     loop.run()
     assert loop.stopped == "nothing is left to expand"
-
-
-def test_equal_ptx_is_a_duplicate_and_gives_the_occupancy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[str, str]) -> dict[str, Compiled]:
-        asked.append(arch)
-        kernel = CompiledKernel(name="k", ptx="", grid=[1], warps=4, shared_bytes=0, registers=None, occupancy=0.5)
-        return {name: Compiled(ptx="same" if "num_stages" in text else sha256(text), kernels=[kernel])
-                for name, text in sources.items()}  # fmt: skip
-
-    monkeypatch.setattr(compiled, "compile_all", compile_all)
-    state, _ = ended(tmp_path / "run", ptx=True)
-    monkeypatch.undo()
-    equal = [p for p in state.programs.values() if p.ptx == "same"]
-    assert set(asked) == {90} and len(equal) > 1
-    assert [p.verdict == DUPLICATE for p in equal] == [False] + [True] * (len(equal) - 1)
-    assert equal[1].reason == f"the same PTX as {equal[0].id}"
-    later = [d for name, d in state.diagnoses.items() if name != INPUT]
-    assert later and all("occupancy 50%, computed" in d.sentence() for d in later)
-    again = search(Journal.replay(tmp_path / "run", tmp_path / "x"), unasked, Recorded("search"),
-                   chosen=options(ptx=True))  # fmt: skip
-    assert again.run().best == state.best
-
-
-def test_occupancy_follows_from_registers_and_shared_memory() -> None:
-    assert compiled.occupancy(90, 4, 32, 0) == 1.0
-    assert compiled.occupancy(90, 4, 127, 10240) == 0.25  # 512 threads of 128 registers
-    assert compiled.occupancy(90, 8, 32, 200 << 10) == 0.125  # one block, for its shared memory
-    assert compiled.occupancy(70, 4, 32, 0) is None
 
 
 def test_a_contest_gets_no_second_budget_of_sampling(tmp_path: Path) -> None:

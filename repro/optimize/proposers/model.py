@@ -64,10 +64,10 @@ class Model:
         self.reflexions, self.failed = {}, ""
         self.model.take()
         found: list[Proposal] = []
-        for name, limit in (("usd", self.model.usd), ("tokens", self.model.tokens)):
-            if limit is not None and state.spent[name] >= limit:
-                self.failed = f"the budget of {limit:g} {name} is used up"
-                return found
+        limit = self.model.usd
+        if limit is not None and state.spent["usd"] >= limit:
+            self.failed = f"the budget of {limit:g} usd is used up"
+            return found
         for about, question in [*self._mends(state), *self._new(state)]:
             key = (state.round, about)
             if len(found) >= count or self._final:
