@@ -224,7 +224,7 @@ def run_table() -> str:
     headers = ["problem", "class", "rel. L2", "eager ms", "compile ms", "solution ms", "over eager", "over compile",
                "over best", "word", "of floor"]  # fmt: skip
     over = ", ".join(f"{times(mean(solutions(RUN, 'oracle'), name))} over {said}" for name, said in BASELINES.items())
-    where = f"[{RUN.name}]({link(RUN, config.ROOT / 'docs')})"
+    where = f"[{RUN.name}]({link(RUN, config.ROOT / 'docs' / 'records')})"
     return f"{where}: {machine(bundle)}.\n\n{table(rows, headers)}\n\nGeometric means over 10 problems: {over}."
 
 
@@ -262,7 +262,7 @@ def artifact_tables() -> str:
              f"{first.time_ms.median:.4g}", f"{last.time_ms.median:.4g}", interval(last.speedup["compile"]),
              f"{interval(best)} {best.baseline}", f"{100 * last.floor_fraction:.0f} %"]
         )  # fmt: skip
-    where = f"[{BENCHMARK.name}]({link(BENCHMARK, config.ROOT / 'docs')})"
+    where = f"[{BENCHMARK.name}]({link(BENCHMARK, config.ROOT / 'docs' / 'records')})"
     pinned = f"On the pinned stack, {where}: {machine(bundle)}.\n\n{table(rows, SHIPPED)}"
     newer = f"On the newer stack, one H200, {NEWER.partition('/')[2]} (figures from history.csv, without intervals)"
     return f"{pinned}\n\n{newer}:\n\n{table(list(remembered(NEWER)), SHIPPED)}"
@@ -463,8 +463,9 @@ def tree() -> str:
 
 # document -> name of the part -> what it must be
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "README.md": {"published": published_and_measured, "replicated": replicated},
-    "docs/results.md": {
+    "README.md": {"published": published_and_measured},
+    "docs/records/results.md": {
+        "replicated": replicated,
         "families": families,
         "differences": differences,
         "rounds": rounds_table,
@@ -547,9 +548,9 @@ def _prose(text: str) -> str:
 
 FILES: dict[str, Callable[[], str]] = {
     "docs/api.md": api_page,
-    "docs/kernelbench-audit.md": audit_page,
+    "docs/records/kernelbench-audit.md": audit_page,
     "docs/speedups.svg": picture,
-    "docs/optimise-82.svg": tree,
+    "docs/records/optimise-82.svg": tree,
 }
 
 

@@ -13,7 +13,7 @@ from repro.records.search import Diagnosis
 
 # A program at this share of a bound is held by it.
 HELD = 0.6
-# The search ends at this fraction of the floor: no kernel was seen nearer to it than 0.92 (docs/optimise.md).
+# The search ends at this fraction of the floor: no kernel was seen nearer to it than 0.92 (docs/records/searches.md).
 REACHED = 0.92
 
 

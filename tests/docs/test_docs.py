@@ -21,7 +21,7 @@ from repro.records.base import Record
 from repro.records.row import Row
 
 DOCUMENTS = [config.ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
-    (config.ROOT / "docs").glob("*.md")
+    (config.ROOT / "docs").rglob("*.md")
 )
 NAMES = [str(file.relative_to(config.ROOT)) for file in DOCUMENTS]
 UPDATE = "run `make docs`"
@@ -97,7 +97,7 @@ def test_published_bundles_hold_no_undocumented_field():
 
 
 def test_the_readme_is_short():
-    assert len(text_of("README.md").encode()) <= 9 * 1024
+    assert len(text_of("README.md").encode()) <= 7000
 
 
 # -- the folders
