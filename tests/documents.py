@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import csv
 import inspect
-import json
 import os
 import re
 import tempfile
@@ -29,7 +28,6 @@ from repro.optimize.live import Board
 from repro.optimize.proposers.replay import Recorded
 from repro.problems import catalogue
 from repro.records import wording
-from repro.records.base import NON_FINITE
 from repro.records.claim import ClaimOutcome, ClaimVerdict
 from repro.records.options import Options
 from repro.records.schema import RECORDS
@@ -343,76 +341,12 @@ def command_line() -> str:
 # -- JSON
 
 
-def schema_tables() -> str:
-    """Every record as a table of fields."""
-    parts = []
+def record_table() -> str:
+    """Every record: its name, where it stands, what it is."""
+    rows = []
     for name, (model, title) in RECORDS.items():
-        found = model.model_json_schema()
-        told = " ".join(found["description"].split())
-        about = f"{told} Record `{name}`."
-        rows = list(_fields(found, found, "", {}))
-        parts.append(f"### {title}\n\n{about}\n\n{table(rows, ['field', 'type', 'meaning'])}")
-    return "\n\n".join(parts)
-
-
-# Records within these have tables of their own.
-ELSEWHERE = ("Verdict", "JudgeResult", "ProfileResult", "FixtureRecord", "Observed")
-
-
-def _fields(schema: dict[str, Any], root: dict[str, Any], path: str, told: dict[str, str], depth: int = 0) -> Any:
-    """One row a field: path, with a star if it is required, type, description. told: record -> where its fields are."""
-    schema = _resolved(schema, root)
-    required = schema.get("required", [])
-    for name, found in schema.get("properties", {}).items():
-        each = _resolved(found, root)
-        where = f"{path}{name}"
-        star = "*" if name in required else ""
-        inner = _inner(each, root)
-        title = inner[1]["title"] if inner is not None and depth < 3 else None
-        there = told.get(title) if title else None
-        meaning = _cell(each.get("description", "")) + (f" Fields as in `{there}`." if there else "")
-        yield [f"`{where}`{star}", _type(each, root), meaning]
-        if inner is not None and title and not there and title not in ELSEWHERE:
-            told[title] = where
-            yield from _fields(inner[1], root, f"{where}{inner[0]}", told, depth + 1)
-
-
-def _inner(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    for option in [schema, *schema.get("anyOf", [])]:
-        option = _resolved(option, root)
-        if "oneOf" in option:
-            return None
-        if option.get("properties"):
-            return ".", option
-        for key, sign in (("items", "[]."), ("additionalProperties", ".*.")):
-            child = option.get(key)
-            if isinstance(child, dict) and _resolved(child, root).get("properties"):
-                return sign, _resolved(child, root)
-    return None
-
-
-def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return root["$defs"][name] | {key: value for key, value in schema.items() if key != "$ref"}
-    return schema
-
-
-def _type(schema: dict[str, Any], root: dict[str, Any]) -> str:
-    if "const" in schema:
-        return f"`{json.dumps(schema['const'])}`"
-    if "enum" in schema:
-        return " ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
-    if {"enum": list(NON_FINITE)} in schema.get("anyOf", []):
-        return "number"  # the page's head says how a number is written that is not finite
-    if "anyOf" in schema or "oneOf" in schema:
-        options = [_type(_resolved(option, root), root) for option in schema.get("anyOf", []) + schema.get("oneOf", [])]
-        return " or ".join(dict.fromkeys(options))
-    if isinstance(schema.get("type"), list):
-        return " or ".join(schema["type"])
-    if schema.get("type") == "array" and "items" in schema:
-        return f"list of {_type(_resolved(schema['items'], root), root)}"
-    return str(schema.get("type", "any"))
+        rows.append([f"`{name}`", title, " ".join((inspect.getdoc(model) or "").split())])
+    return table(rows, ["record", "is", "holds"])
 
 
 def _cell(text: str) -> str:
@@ -475,7 +409,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/command-line.md": {"help": command_line},
     "docs/judging.md": {"reasons": reason_table},
-    "docs/json.md": {"result": result_table, "schemas": schema_tables},
+    "docs/json.md": {"result": result_table, "records": record_table},
 }
 
 
