@@ -2,6 +2,7 @@
 
 ReproError                     what happened, why, and what to do; printed as one line
 ├── UsageError          exit 1 a wrong argument, file or problem id
+│   └── Unreadable      exit 1 a file is missing, no plain file, too large, or not text
 ├── PrerequisiteError   exit 1 something the machine lacks: a GPU, a fixture, an engine, disk
 ├── EngineError         exit 2 an engine failed while it ran jobs
 │   ├── EngineGone      exit 2 the engine stopped answering; what was measured is kept
@@ -53,6 +54,10 @@ class UsageError(ReproError):
     """The command line, a file or an id is wrong."""
 
     exit_code = 1
+
+
+class Unreadable(UsageError):
+    """A file cannot be read: it is missing, no plain file, too large, a link out of its folder, or not text."""
 
 
 class PrerequisiteError(ReproError):

@@ -18,6 +18,7 @@ from repro.errors import ProblemError, UsageError
 from repro.inputs.stress import SPIKE_FACTOR, Stress
 from repro.problems import constants
 from repro.problems.constants import Overrides
+from repro.system import foreign
 
 # The suite of a fetched source: its problems are not shipped, and all that is known of them is derived.
 KERNELBENCH = "kernelbench"
@@ -238,10 +239,8 @@ def _work(entry: _Entry) -> Work:
 def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Problem:
     """Any KernelBench file on disk. Raises UsageError where it is not one (read, not run)."""
     try:
-        tree = ast.parse(path.read_text(), str(path))
-    except OSError as error:
-        raise UsageError(f"cannot read problem {path}", error.strerror or str(error)) from error
-    except (SyntaxError, ValueError) as error:
+        tree = foreign.tree(foreign.read(path), path.name)
+    except SyntaxError as error:
         raise UsageError(f"problem {path} is not Python", str(error)) from error
     names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     missing = {"Model", "get_inputs", "get_init_inputs"} - names

@@ -23,6 +23,7 @@ from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
+from repro.system import foreign
 
 _ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1
@@ -53,20 +54,17 @@ def absent(name: str, why: str) -> Submission:
 def read(path: Path) -> Submission:
     """Reads a solution. A file that does not parse keeps the entry ModelNew: the worker reports the syntax error.
 
-    Raises UsageError where the file cannot be read.
+    Raises Unreadable.
     """
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}", error.strerror or str(error)) from error
+    source = foreign.read(path)
     return Submission(path.stem, source, entry_of(source))
 
 
 def entry_of(source: bytes, otherwise: str = _ENTRIES[0]) -> str:
     """ModelNew, or kernel_function where the file defines that alone; `otherwise` where it defines neither."""
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
+        tree = foreign.tree(source)
+    except SyntaxError:
         return otherwise
     names = set(_names(tree))
     return next((entry for entry in _ENTRIES if entry in names), otherwise)
@@ -254,15 +252,17 @@ def evaluate(
     overrides: constants of the problem files that `--set` gave. Raises UsageError where a file has no such constant.
     """
     rows: list[Row] = []
-    found = [(file, catalogue.resolve(spec, size=run.size, dtype=dtype)) for file, spec in find(paths, only)]
-    for _, problem in found:
+    found = [
+        (read(file), file, catalogue.resolve(spec, size=run.size, dtype=dtype)) for file, spec in find(paths, only)
+    ]
+    for _, _, problem in found:
         problem.check_names(overrides or {})
     if not overrides:  # a fixture is of the problem's own sizes
-        fixtures.ensure(run, (p for _, p in found))
-    for position, (file, problem) in enumerate(found):
+        fixtures.ensure(run, (problem for _, _, problem in found))
+    for position, (submission, file, problem) in enumerate(found):
         row = f"{problem.key}/{file.stem}"
         row += f"#{position}" if any(other.id == row for other in rows) else ""
-        build = partial(job, run, row, problem, [read(file)], overrides=overrides)
+        build = partial(job, run, row, problem, [submission], overrides=overrides)
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file=file.name), build))
     bundle = run.open("evaluate", rows, run.parameters(**({"set": overrides} if overrides else {})))
     judged = run.execute(rows, bundle, summary)

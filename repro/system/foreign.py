@@ -1,0 +1,128 @@
+"""Reads files that a stranger may have written: the one place that opens them, and that parses what they hold.
+
+A file must be regular, lie inside its folder and have a bounded size. So no pipe is waited for, no device is read
+without end, and no link brings another file's text into a bundle. Parsing raises one kind of error, whatever the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import os
+import stat
+import warnings
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from repro.errors import Unreadable
+
+# Most bytes of a source, a prompt or a JSON file. The largest source of 1,500 public ones has 180 kB.
+MOST_BYTES = 4 << 20
+# Most values of one JSON document, and its levels. A row of a timed solution has 1,400 values and 8 levels.
+MOST_VALUES, MOST_LEVELS = 2_000_000, 60
+# Most levels of a program: recursive visitors of a syntax tree take up to five calls for each.
+_MOST_NESTED = 180
+# Integers beyond it cannot become floats.
+_MOST_INTEGER = 1 << 256
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+          stat.S_IFBLK: "a device"}  # fmt: skip
+
+
+def opened(path: Path, most: int = MOST_BYTES, *, within: Path | None = None) -> BinaryIO:
+    """Open a file to read its bytes. Raises Unreadable where it is missing, no plain file, or larger than `most`.
+
+    within: the folder that a link must not lead out of, by default the file's own.
+    """
+    what = f"cannot read {path}"
+    if not path.name.isprintable():
+        raise Unreadable(what, "its name has control characters or is not UTF-8", "Rename it.")
+    try:
+        found = os.open(path, os.O_PATH | os.O_CLOEXEC)  # waits for nothing, and has no effect on a device
+    except (OSError, ValueError) as error:
+        raise Unreadable(what, getattr(error, "strerror", None) or str(error)) from error
+    try:
+        facts, own = os.fstat(found), f"/proc/self/fd/{found}"
+        if not stat.S_ISREG(facts.st_mode):
+            raise Unreadable(what, f"it is {_KINDS.get(stat.S_IFMT(facts.st_mode), 'no file')}, not a plain file")
+        if not Path(os.readlink(own)).is_relative_to(os.path.realpath(within or path.parent)):
+            raise Unreadable(what, "it is a link to a file outside of its folder", "Name that file, or copy it.")
+        if facts.st_size > most:
+            raise Unreadable(what, f"it has {facts.st_size:,} bytes, and at most {most:,} are read")
+        return open(own, "rb")
+    except OSError as error:
+        raise Unreadable(what, error.strerror or str(error)) from error
+    finally:
+        os.close(found)
+
+
+def read(path: Path, most: int = MOST_BYTES, *, within: Path | None = None) -> bytes:
+    """Return a file's bytes. Raises Unreadable, as `opened`."""
+    with opened(path, most, within=within) as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:  # it grew, or its file system states no size
+        raise Unreadable(f"cannot read {path}", f"it has more than {most:,} bytes")
+    return content
+
+
+def text(path: Path, most: int = MOST_BYTES, *, within: Path | None = None) -> str:
+    """Return a file's text, which is UTF-8. Raises Unreadable."""
+    try:
+        return read(path, most, within=within).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"cannot read {path}", f"it is not UTF-8 at byte {error.start}") from error
+
+
+def tree(source: bytes | str, name: str = "the file") -> ast.Module:
+    """Return the syntax tree of a program. Raises SyntaxError, and nothing else."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the program's own text
+        try:
+            found = ast.parse(source, name)
+        except (ValueError, OverflowError) as error:
+            raise SyntaxError(str(error)) from error
+        except (RecursionError, MemoryError) as error:
+            raise SyntaxError("it is nested too deep") from error
+    level: list[ast.AST] = [found]
+    for _ in range(_MOST_NESTED):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return found
+    raise SyntaxError(f"it is nested more than {_MOST_NESTED} levels deep")
+
+
+def document(content: bytes | str) -> Any:
+    """Return the value of strict JSON: finite numbers, Unicode text, bounded depth. Raises ValueError alone."""
+    told = content.decode() if isinstance(content, bytes) else content
+    if sum(map(told.count, "[{,")) > MOST_VALUES:
+        raise ValueError(f"it holds more than {MOST_VALUES:,} values")
+    try:
+        value = json.loads(told, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError(f"it is nested more than {MOST_LEVELS} levels deep") from error
+    _sound(value, MOST_LEVELS)
+    return value
+
+
+def _refuse(token: str) -> None:
+    raise ValueError(f"{token} is not JSON")
+
+
+def _sound(value: Any, levels: int) -> None:
+    """Raise ValueError for a value that cannot be written again, shown or computed with."""
+    if isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+            raise ValueError(f"{value[:40]!r} is not Unicode text")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is not JSON")
+    elif isinstance(value, int):
+        if abs(value) > _MOST_INTEGER:
+            raise ValueError("an integer is too large")
+    elif isinstance(value, list | dict):
+        if not levels:
+            raise ValueError(f"it is nested more than {MOST_LEVELS} levels deep")
+        for each in value:
+            _sound(each, levels - 1)
+        for each in value.values() if isinstance(value, dict) else ():
+            _sound(each, levels - 1)
