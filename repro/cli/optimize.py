@@ -208,7 +208,7 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         from repro.report import search
 
         output.write_text(args.output, search.drawn(finished, args.output.suffix))
-    screen.last(_ending(finished) + stamp, finished.stopped, shortest(finished.exported or finished.folder))
+    screen.last(_ending(finished), finished.stopped, shortest(finished.exported or finished.folder))
     return 0 if state.programs[state.best].correct else 1
 
 
@@ -216,7 +216,8 @@ def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
     """Print the programs that gained something, how many had each verdict, and the confirmation."""
     state = finished.state
     shown = [program for program in state.programs.values() if program.accepted or program.id == _INPUT]
-    rows = [_row(program, best=program.id == state.best and program.accepted) for program in shown]
+    winner = state.best if finished.measured else _INPUT
+    rows = [_row(program, best=program.id == winner and program.accepted) for program in shown]
     columns = (Column("program", whole=True), Column("of", whole=True), Column("strategy"), Column("ms", whole=True),
                Column(f"gain{stamp}", whole=True), Column("why", 1))  # fmt: skip
     screen.table(columns, rows)
@@ -230,7 +231,7 @@ def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
         screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()) + stamp)
     if (confirmed := finished.confirmed) is not None:
         verdict = confirmed.best.verdict if confirmed.best else confirmed.error
-        ratio = f", {confirmed.ratio:.2f}x the input{stamp}" if confirmed.ratio else ""
+        ratio = f", {confirmed.ratio:.2f}x the input" if confirmed.ratio and finished.measured else ""
         screen.line(f"confirmed in fresh processes: {verdict}{ratio}")
 
 
@@ -255,12 +256,15 @@ def _facts(finished: Finished) -> dict[str, Any]:
 def _ending(finished: Finished) -> str:
     """Return what the search came to, in words."""
     from repro.optimize.loop import OUT_OF_TIME
+    from repro.optimize.state import NO_WINNER
 
     best = finished.state.programs[finished.state.best]
     if not best.correct:
         return "nothing was searched"
     if len(finished.state.programs) == 1 and finished.stopped.startswith(OUT_OF_TIME):
         return "no candidate was tried: raise --minutes"
+    if not finished.measured:
+        return NO_WINNER
     return f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
 
 

@@ -19,6 +19,7 @@ from repro.records.fixture import Fixture
 from repro.records.options import Trust
 from repro.records.result import Baseline, Ceilings, Timing
 from repro.records.verdict import Distances, PrecisionClass, Reason, Speedup, Summary, Verdict, VerdictWord
+from repro.records.wording import CASES
 
 if TYPE_CHECKING:
     from repro.judge.implementation import Implementation
@@ -29,7 +30,13 @@ _PUBLISHED_BASELINES = ("eager", "compile")
 _PEAK = ("allocated", "reserved")
 _MODES = ("grad", "cudnn_tf32", "matmul_tf32", "cudnn_benchmark", "default_dtype", "allocator", "threads")
 _FACT_CHARS = 400
+# Codes of reasons on the values of an output, and the place of an input case from simple to strange.
+REPEATED = "nondeterministic_wrong"
+VALUES = {*CODES.values(), "not_finite", REPEATED}
+_ORDER = {kind: place for place, kind in enumerate(CASES)}
 _UNJUDGEABLE: Literal["unjudgeable"] = "unjudgeable"
+# Labels that say something of a correct solution alone.
+_OF_CORRECT = {"shape_specialised", "nonfinite"}
 NOT_TIMED = "only correct solutions are timed"
 
 
@@ -48,8 +55,10 @@ def judge(implementation: Implementation, fixture: Fixture) -> Judged:
     worst = max((v["rel_l2"] for t in implementation.distances.values() for v in t), default=None)
 
     def judged(word: VerdictWord, *reasons: Reason, klass: PrecisionClass | None = None) -> Judged:
-        return Judged(word, [*implementation.reasons, *reasons], klass, worst)
+        return Judged(word, sorted([*implementation.reasons, *reasons], key=_simplest), klass, worst)
 
+    if implementation.failed == "incorrect":
+        return judged("incorrect", *_excesses(implementation, fixture))
     if implementation.failed:
         return judged(implementation.failed)
     missing = [kind for kind in fixture.trials if kind not in implementation.distances]
@@ -65,6 +74,11 @@ def judge(implementation: Implementation, fixture: Fixture) -> Judged:
     return judged("correct", klass=klass)
 
 
+def _simplest(reason: Reason) -> tuple[bool, int, bool]:
+    """Order reasons on the values of an output: simple inputs before strange ones, an error before its repetition."""
+    return reason.code not in VALUES, _ORDER.get(reason.trial, len(_ORDER)), reason.code == REPEATED
+
+
 def unjudgeable(fixture: Fixture) -> Judged:
     """Return the verdict on any solution of a problem whose fixture is refused, with the proof in it."""
     detail = "; ".join(part for part in (fixture.refused, fixture.degenerate.get("proof", "")) if part)
@@ -74,8 +88,10 @@ def unjudgeable(fixture: Fixture) -> Judged:
 def _excesses(implementation: Implementation, fixture: Fixture) -> list[Reason]:
     """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most."""
     reasons = []
-    for kind, values in implementation.distances.items():
-        if kind not in fixture.trials:
+    named_already = {reason.trial for reason in implementation.reasons if reason.code == "not_finite"}
+    for kind, calls in implementation.distances.items():
+        values = [call for call in calls if kind not in named_already or math.isfinite(call["rel_l2"])]
+        if kind not in fixture.trials or not values:
             continue
         every = fixture.trials[kind].limits
         limited = [klass for klass in CLASSES[fixture.dtype] if every.get(klass)]
@@ -157,7 +173,7 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
         floor_ms=None,
         floor_fraction=None,
         own_kernel_share=None,
-        findings=implementation.findings,
+        findings=implementation.findings if judged.verdict == "correct" else [],
         labels=sorted({*labels_of(implementation.source), *_observed(implementation, judged.verdict)}),
         trust=trust,
         separation=_separation(trust, implementation.hello.get("uid")),
@@ -197,8 +213,8 @@ def _speedup(name: str, base: sampling.Series, ours: sampling.Series, timing: Ti
 
 
 def _observed(implementation: Implementation, verdict: str) -> set[str]:
-    """Return the labels that the judge observed. A kernel that is wrong everywhere is not made for one shape."""
-    return implementation.observed if verdict == "correct" else implementation.observed - {"shape_specialised"}
+    """Return the labels that the judge observed. Two say nothing of a kernel that is wrong otherwise."""
+    return implementation.observed if verdict == "correct" else implementation.observed - _OF_CORRECT
 
 
 def _plain_facts(facts: object, names: tuple[str, ...]) -> dict[str, int | float | str | None]:

@@ -11,6 +11,8 @@ from repro.records.search import Diagnosis, Gain, Options
 
 INPUT = "input"
 STAMP = " (not a measurement)"
+# What a search came to where times are of the interpreter.
+NO_WINNER = "no winner: the interpreter's times say nothing of a GPU's"
 NOT_JUDGED, DUPLICATE, REFUSED, SCREENED = "not judged", "duplicate", "refused", "screened"
 
 

@@ -15,6 +15,7 @@ from repro.errors import printable
 from repro.records import verdict as records
 
 _NEEDS_CUDA = "needs_cuda"
+_FAR = 1e6  # a distance from which on its number says nothing
 NOT_JUDGED = "not judged"
 # What any table, claim or banner says of solutions that came from a folder.
 FROM_FOLDER = "solutions from a folder: who wrote them, or what, is not known here"
@@ -37,18 +38,18 @@ CLAIM = {
     "as_published": {"REPRODUCED": "reproduced", "DIFFERS": "differs", "AMBIGUOUS": "unclear"} | _UNTRIED,
     "as_judged": {"REPRODUCED": "holds", "DIFFERS": "does not hold", "AMBIGUOUS": "unclear"} | _UNTRIED,
 }
-# Kind of an input case -> which inputs and weights it means.
+# Kind of an input case -> which inputs and weights it means, from simple to strange.
 CASES = {
     "native": "on the published inputs",
-    "stress": "on signed inputs",
-    "spiked": "on spiked inputs",
     "perturbed": "with perturbed weights",
+    "stress": "on signed inputs",
     "perturbed_stress": "on signed inputs with perturbed weights",
-    "perturbed_spiked": "on spiked inputs with perturbed weights",
     "tiny": "on inputs scaled by 1/10,000",
     "large": "on inputs scaled up many times",
-    "mixed": "on inputs of which some are scaled up many times and others down",
     "curved": "on inputs that reach the curves of its functions",
+    "mixed": "on inputs of which some are scaled up many times and others down",
+    "spiked": "on spiked inputs",
+    "perturbed_spiked": "on spiked inputs with perturbed weights",
     "edited": "on the previous call's inputs with a few elements changed",
     "nonfinite": "on inputs with one NaN",
     "neighbour": "at a neighbouring shape",
@@ -61,6 +62,8 @@ FINDINGS = {
     "nonfinite": "a NaN of the inputs does not reach the output as in the reference (wrong by --strict-nonfinite)",
     "reuses_output": "a later call changes the output of an earlier one",
 }
+# Of a solution of class bf16 to a problem in fp32.
+COARSER = "right within the errors of bf16, not of fp32: it is compared with baselines in bf16 or more precise"
 # Guard -> what it measures. Limits of the loosest precision class decide.
 DISTANCES = {
     "rel_l2": "relative L2 error",
@@ -179,6 +182,7 @@ REASONS: dict[str, Reason] = {
     "lost": Reason("not measured: the engine went away ({detail})", "Repeat with --resume."),
     "interrupted": Reason("not measured: interrupted", "Repeat with --resume."),
 }  # fmt: skip
+_BEYOND = Reason("wrong: not finite, or far beyond any value of the reference{where}", REASONS["not_finite"].remedy)
 _OTHER = Reason("stopped with an error{where}: {detail}", REASONS["exception"].remedy)
 
 
@@ -190,7 +194,10 @@ def reason(given: records.Reason) -> str:
     where = f" {where}" if where else ""
     if given.limit is not None:
         detail = _number(given.value)
-        where += f"; even {given.klass} allows {_number(given.limit)}"
+        if (given.value or 0.0) < _FAR:
+            where += f"; even {given.klass} allows {_number(given.limit)}"
+        else:
+            known = _BEYOND
     return printable(known.text.format(detail=detail, where=where)).replace(" ()", "").rstrip(": ")
 
 

@@ -4,7 +4,7 @@ protocol beside it."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from repro.analysis.records import Source
 from repro.records import wording
@@ -17,7 +17,8 @@ from repro.studies import self_test
 
 _COLUMNS = (("problem", "text", 0), ("solution", "text", 1), "bundle", ("verdict", "verdict"), ("class", "text", 3),
             ("rel L2", "scientific", 2), ("max", "scientific"), ("row", "scientific"), ("trials", "integer"),
-            ("margin", "quantity", 4), "allclose 1e-2", "allclose 1e-4", "KernelBench", "labels", "why")  # fmt: skip
+            ("not finite", "integer"), ("margin", "quantity", 4), "allclose 1e-2", "allclose 1e-4", "KernelBench",
+            "labels", "why")  # fmt: skip
 
 
 def section(of: list[Source]) -> Section:
@@ -36,18 +37,41 @@ def section(of: list[Source]) -> Section:
 def _line(each: Solution) -> list[Cell]:
     verdict, legacy = each.verdict, each.verdict.legacy
     why = wording.why(verdict)
+    measured = [one.rel_l2 for of in verdict.distances.values() for one in of]
     if each.row.control:
         why = f"a negative control, which must be wrong: {why}"
     return [each.row.problem, each.variant, each.source.letter, wording.word(verdict), verdict.precision_class,
-            *(_worst(verdict, name) for name in ("rel_l2", "max", "row")), sum(map(len, verdict.distances.values())),
+            *(_worst(verdict, name) for name in ("rel_l2", "max", "row")), 
+            len(measured), sum(map(math.isinf, measured)) or None,
             each.result.margin, *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
             kernelbench(verdict), ", ".join(verdict.labels), why]  # fmt: skip
 
 
+_TRIALS = ("solution", "problem", "bundle", "input case", ("judged", "verdict"), ("calls", "integer", 3),
+           *((name.replace("_", " "), "scientific") for name in wording.DISTANCES))  # fmt: skip
+
+
+def trials(of: list[Source]) -> Section:
+    """One line a solution and input case, simple cases first."""
+    rows = [row for source in of if source.verb == "evaluate" for each in sources.solutions(source)
+            for row in _trials(each)]  # fmt: skip
+    tables = [elements.table("trials", "Distances of every input case", _TRIALS, rows)]
+    return elements.section("trials", "Trials", tables=tables, paper=False)
+
+
+def _trials(each: Solution) -> Iterator[list[Cell]]:
+    verdict = each.verdict
+    wrong = {reason.trial for reason in verdict.reasons}
+    for kind in sorted({*verdict.distances, *wrong} & wording.CASES.keys(), key=list(wording.CASES).index):
+        calls = verdict.distances.get(kind, [])
+        worst = (max((getattr(one, name) or 0.0 for one in calls), default=None) for name in wording.DISTANCES)
+        yield [each.variant, each.row.problem, each.source.letter, wording.CASES[kind],
+               "wrong" if kind in wrong else "ok", len(calls), *worst]  # fmt: skip
+
+
 def _worst(verdict: Verdict, name: str) -> float | None:
-    """The largest distance of a kind over every trial; None where there is none, or where it has no end."""
-    worst = max((getattr(one, name) for trial in verdict.distances.values() for one in trial), default=math.nan)
-    return worst if math.isfinite(worst) else None
+    """The largest distance of a kind over every trial; infinite where an output is not finite."""
+    return max((getattr(one, name) for trial in verdict.distances.values() for one in trial), default=None)
 
 
 def _yes(value: bool | None) -> str | None:

@@ -62,7 +62,7 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Docu
     sections = [
         summary.section(read, published, claimed), *study.sections(read), claims.section(claimed),
         speedups.section(read), artifact_sections.parity(read), artifact_sections.rounds(read),
-        artifact_sections.profiles(read), correctness.section(read), speedups.roofline(read),
+        artifact_sections.profiles(read), correctness.section(read), correctness.trials(read), speedups.roofline(read),
         *([artifact_sections.convergence(artifacts)] if traces else []),
         *([machines.comparability(read, published)] if studies else []), machines.gpus(read), machines.clocks(read),
         log.run(read), *([claims.untested(claimed)] if studies else []), machines.fingerprints(read),

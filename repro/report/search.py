@@ -9,7 +9,7 @@ from repro.errors import UsageError
 from repro.optimize.export import running_best
 from repro.optimize.proposers.model import diff
 from repro.optimize.runner import Finished
-from repro.optimize.state import INPUT, STAMP, Program, State
+from repro.optimize.state import INPUT, NO_WINNER, Program, State
 from repro.report import elements, figures
 from repro.report.document import SCHEMA_VERSION, Document
 from repro.report.elements import Banner, Candidate, Cell, Figure, Tree
@@ -25,7 +25,7 @@ def document(finished: Finished) -> Document:
     state = finished.state
     best = state.programs[state.best]
     gain = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
-    gain += "" if finished.measured else STAMP
+    gain = gain if finished.measured else NO_WINNER
     title = f"Search from the input kernel of {state.options.problem}"
     correct = sum(p.correct for p in state.programs.values())
     banners = [] if finished.measured else [Banner(kind="warning", text=_NOT_MEASURED)]
@@ -41,7 +41,7 @@ def document(finished: Finished) -> Document:
         "far. Blue was accepted, green is the best, orange was slower or only screened. Hold the pointer over a "
         "point for its change, verdict, time and reason."
     ]
-    trees = [Figure(id="search-tree", kind="search", title=title, alt=_alt(state), data=tree)
+    trees = [Figure(id="search-tree", kind="search", title=title, alt=_alt(state) + gain, data=tree)
              for tree in [_tree(finished)] if tree.points]  # fmt: skip
     rows = [_row(p) for p in state.programs.values()]
     section = elements.section("search", "Candidates", text=text, figures=trees, opened=True,
@@ -105,5 +105,5 @@ def _alt(state: State) -> str:
     best = state.programs[state.best]
     return (
         f"Time of {sum(bool(p.time_ms) for p in state.programs.values())} candidates over {state.round} rounds; "
-        f"the best, {best.id}, is {best.ratio or 1.0:.2f} times as fast as the input kernel."
+        f"the best is {best.id}: "
     )

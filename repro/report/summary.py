@@ -708,6 +708,8 @@ def _faults(name: str, each: Implementation) -> Iterator[Item]:
     assert verdict is not None
     if each.result.no_measurement:
         yield Item(tone="open", text=f"{name}: times are no measurement: {each.result.no_measurement}")
+    if verdict.precision_class == "bf16" and verdict.verdict == "correct" and "@" not in verdict.problem:
+        yield Item(tone="open", text=f"{name}: {wording.COARSER}")
     for label in sorted(set(verdict.labels) & set(wording.FINDINGS)):
         yield Item(tone="open", text=f"{name}: {label}: {wording.FINDINGS[label]}")
     if verdict.verdict != "correct":

@@ -16,6 +16,8 @@ from repro.report.sources import Described
 from repro.system.screen import BAD, FEW, GOOD, MANY, OPEN, Column, Screen
 
 _STYLES = {"good": GOOD, "bad": BAD, "open": OPEN, "": ""}
+# Sections of many lines that say nothing of a solution: the page and its JSON have them.
+_ON_THE_PAGE = ("fingerprints",)
 _KINDS = {"error": BAD, "warning": OPEN, "note": "dim"}
 
 
@@ -26,7 +28,7 @@ def draw(document: Document, screen: Screen, *, tables: bool = True) -> None:
     for name in dict.fromkeys(map(_bundle, document.sources)) if tables else []:
         screen.line(name, "dim")
     for part in document.sections if tables else []:
-        if part.open or screen.verbose:
+        if part.open or (screen.verbose and part.id not in _ON_THE_PAGE):
             section(part, screen, titled=screen.verbose)
 
 

@@ -17,7 +17,7 @@ from repro.optimize.kernel_source import sha256
 from repro.optimize.live import Board
 from repro.optimize.loop import Search
 from repro.optimize.proposers.inbox import Inbox
-from repro.optimize.state import INPUT, NOT_JUDGED
+from repro.optimize.state import INPUT, NO_WINNER, NOT_JUDGED
 from repro.problems import catalogue
 from repro.records.search import Options
 from repro.runs.progress import Progress
@@ -31,7 +31,7 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool: Tool) -> Non
     common = ("--dtype", "float32", "--rounds", 1, "--json", "out.json")
     done = judge_tool("optimize", "L1_36", *CPU, *common)
     assert done.code == 0, done.err
-    assert "(not a measurement) · " in done.out.splitlines()[-1]
+    assert done.out.splitlines()[-1].startswith(NO_WINNER) and "◀ best" not in done.out
     assert all("x the input" not in line or "(not a measurement)" in line for line in done.out.splitlines())
     told = json.loads((judge_tool.folder / "out.json").read_text())
     assert told["programs"][0]["verdict"] == "correct" and told["measurement"] is False

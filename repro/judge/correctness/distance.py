@@ -100,6 +100,11 @@ class Distance:
     bins: torch.Tensor | None = None  # by sign and exponent of r: count, sum of y - r, sum of |r|
     pending: list[torch.Tensor] = field(default_factory=list)
 
+    @classmethod
+    def endless(cls) -> Distance:
+        """Return the distance of an output that is not finite where the reference is."""
+        return cls(finite=False, legacy=dict.fromkeys(_LEGACY, False))
+
     def add(self, output: torch.Tensor, reference: torch.Tensor) -> None:
         """Add a chunk, in slices of columns.
 

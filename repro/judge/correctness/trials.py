@@ -28,6 +28,8 @@ from repro.system.stopwatch import Clock
 # Calls on the same inputs in every trial; one that differs from the first is judged like it. A kernel that is wrong at
 # half of its calls, by chance, passes all of them with a probability of 2 ** -(REPEATS * trials) before timing.
 REPEATS = 3
+# The kind of the distance of a repeat that is wrong: it decides by a reason of its own.
+REPEATED = "repeated"
 # Draws of the one NaN until it reaches the reference's output: of a pooling with gaps it reaches none now and then.
 _NAN_DRAWS = 16
 # How long a first call beside others may take on a GPU, with its compilation.
@@ -133,6 +135,8 @@ class Trials:
                 self._fails_on_nan(solution, error)
                 return
             solution.fail(error, trial.kind)
+            if error.code == "not_finite":
+                self._note(solution, trial.kind, Distance.endless())
             if solution.failed != "incorrect":
                 self.workers.end(solution)
         except torch.cuda.OutOfMemoryError as error:
@@ -193,7 +197,7 @@ class Trials:
         self.parts.lap("comparing")
         self._check_settled(solution, answer)
         self.parts.lap("digests")
-        self._note(solution, trial, distance)
+        self._note(solution, trial.kind, distance)
         if self.comparison.shares:
             solution.bits = self.comparison.digests(solution, whole=True)
         return digests
@@ -211,10 +215,11 @@ class Trials:
             solution.observed.add("nondeterministic")
             distance, _ = self.comparison.compare(solution, answer.get("output"))
             if not self.comparison.meets_any(distance, trial.kind):
+                self._note(solution, REPEATED, distance)
                 self._check_inputs()
-                detail = f"a repeat on the same inputs has rel_l2 {distance.values()['rel_l2']:.2g}"
+                detail = f"a repeat on the same inputs has relative L2 error {distance.values()['rel_l2']:.2g}"
                 raise SolutionRejected("nondeterministic_wrong", detail)
-            self._note(solution, trial, distance)
+            self._note(solution, trial.kind, distance)
         return answer
 
     def _check_settled(self, solution: Implementation, answer: Json) -> None:
@@ -228,9 +233,9 @@ class Trials:
         if not self.problem.writes_inputs and not self.slots.unchanged():
             raise SolutionRejected("input_modified", "the call changed its inputs")
 
-    def _note(self, solution: Implementation, trial: Trial, distance: Distance) -> None:
-        solution.distances.setdefault(trial.kind, []).append(distance.values())
-        legacy = solution.legacy.setdefault(trial.kind, dict(distance.legacy))
+    def _note(self, solution: Implementation, kind: str, distance: Distance) -> None:
+        solution.distances.setdefault(kind, []).append(distance.values())
+        legacy = solution.legacy.setdefault(kind, dict(distance.legacy))
         for name, passed in distance.legacy.items():
             legacy[name] = legacy[name] and passed
         self.noted()
