@@ -84,15 +84,18 @@ def _bundles(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _traces(args: argparse.Namespace, folder: Path) -> int:
-    from repro.artifacts import figure
+    from repro.report import artifacts, figures
 
-    screen = Screen.of(args)
-    files, left_out = figure.draw(folder, [], args.output)
-    for name, why in left_out.items():
-        complain(f"no figure of {name}: {why}")
-    for file in files:
+    screen, found = Screen.of(args), artifacts.convergence(folder)
+    if not found.figures:
+        raise UsageError(f"nothing to draw in {folder}", "no round of a trace has a time")
+    for text in found.text[1:]:
+        complain(text)
+    for figure in found.figures:
+        file = (args.output or Path()) / f"{figure.id}.svg"
+        output.write_text(file, figures.svg(figure) + "\n")
         screen.line(f"written: {shortest(file)}")
-    screen.last(f"{len(files)} figures written")
+    screen.last(f"{len(found.figures)} figures written")
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from repro.analysis.records import Source, medians
-from repro.artifacts import figure, layout, trace
+from repro.artifacts import layout, trace
 from repro.records.benchmark import Round
 from repro.records.row import Row
 from repro.report import elements
@@ -152,11 +152,21 @@ def convergence(folder: Path) -> Section:
         facts = trace.summary(artifact)
         name = f"convergence-{artifact.name}"
         figures.append(Figure(id=name, kind="convergence", title=f"Convergence of {artifact.name}",
-                              alt=figure.alt(facts), data=Convergence(facts=facts)))  # fmt: skip
+                              alt=_alt(facts), data=Convergence(facts=facts)))  # fmt: skip
         rows = [[str(each.round), each.time_ms, each.running_best_ms] for each in facts.rounds]
         tables.append(elements.table(name + "-rounds", f"Rounds of {artifact.name}", _TRACE, rows))
-    text = []
-    if figures:
-        text.append("Times of the rounds as their traces have them: published figures, not measured here.")
-        text += [f"No trace: {', '.join(without)}."] if without else []
+    text = ["Times of the rounds as their traces have them: published figures, not measured here."] * bool(figures)
+    text += [f"No trace: {', '.join(without)}."] * bool(figures and without)
     return elements.section("convergence", "Convergence", text=text, figures=figures, tables=tables)
+
+
+def _alt(facts: trace.Facts) -> str:
+    """Return the figure in one or two sentences, for readers without the picture."""
+    timed = [r for r in facts.rounds if r.time_ms is not None]
+    first, last = timed[0], timed[-1]
+    text = (
+        f"Running best kernel time of {facts.problem} over {len(timed)} rounds: {first.running_best_ms:.4g} ms after "
+        f"round {first.round}, {last.running_best_ms:.4g} ms after round {last.round}, reached in round "
+        f"{facts.best_round}."
+    )
+    return text + (f" The floor is {facts.floor_ms:.4g} ms." if facts.floor_ms else "")

@@ -17,9 +17,9 @@ import signal
 import textwrap
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from repro.artifacts import figure as traces
+from repro.artifacts.trace import Facts
 from repro.errors import PrerequisiteError
 from repro.report import elements
 from repro.report.elements import Bars, Candidate, Convergence, Forest, ForestRow, Point, Reached, Roofline, Tree
@@ -58,10 +58,22 @@ def processes() -> ProcessPoolExecutor:
     return pool
 
 
+def _plotting() -> Any:
+    """Return matplotlib with all that a figure needs. Raises PrerequisiteError if it is not installed."""
+    try:
+        import matplotlib
+        import matplotlib.backends.backend_svg
+        import matplotlib.figure
+    except ImportError as error:
+        remedy = "Run `make setup` or `pip install .` in a checkout."
+        raise PrerequisiteError("a figure needs matplotlib", str(error), remedy) from error
+    return matplotlib
+
+
 def _ready() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the command, and they end with it
     with contextlib.suppress(PrerequisiteError):  # the first figure raises it again
-        traces.plotting()
+        _plotting()
 
 
 def every(figures: list[elements.Figure], pool: ProcessPoolExecutor | None) -> dict[str, str]:
@@ -77,7 +89,7 @@ def svg(figure: elements.Figure) -> str:
     """
     match figure.data:
         case Convergence() as trace:
-            return _embedded(traces.svg(trace.facts), figure)
+            text = _drawn(figure, lambda axes: _convergence(axes, trace.facts), 3.0)
         case Forest() as forest:
             legend = sum(len(textwrap.wrap(name, LEGEND)) for name in forest.series.values())
             height_in = FRAME_IN + ROW_IN * len(forest.rows) + LEGEND_IN * legend
@@ -93,7 +105,7 @@ def svg(figure: elements.Figure) -> str:
 
 def _drawn(figure: elements.Figure, draw: Callable[[Axes], None], height_in: float) -> str:
     """A figure of one axes, with its title over the figure: over narrow axes its end is cut off."""
-    matplotlib = traces.plotting()
+    matplotlib = _plotting()
     with matplotlib.rc_context(
         {"svg.hashsalt": "repro", "svg.fonttype": "none", "font.size": 10, "hatch.linewidth": 0.5}
     ):
@@ -299,6 +311,28 @@ def _labelled(axes: Axes, points: list[Reached]) -> None:
 
 def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
+
+
+# -- the convergence of a trace
+
+
+def _convergence(axes: Axes, facts: Facts) -> None:
+    """Times of the rounds, the running best and the floor."""
+    own = {r.round: r.time_ms for r in facts.rounds if r.time_ms is not None}
+    best = {r.round: r.running_best_ms for r in facts.rounds if r.running_best_ms is not None}
+    axes.step(list(own), list(own.values()), where="mid", color="#777777", linewidth=1, marker="o", markersize=4,
+              label="time of the round")  # fmt: skip
+    axes.step(list(best), list(best.values()), where="mid", color=COLOURS[0], linewidth=2.2,
+              label="running best, recomputed")  # fmt: skip
+    if facts.floor_ms:
+        label = f"floor {facts.floor_ms:.3g} ms: compulsory bytes in bfloat16 at {facts.bandwidth_gb_s:.0f} GB/s"
+        axes.axhline(facts.floor_ms, color=COLOURS[2], linewidth=1.4, linestyle=":", label=label)
+    axes.set_xlabel("round")
+    axes.set_ylabel("kernel time (ms)")
+    axes.set_xticks(list(own))
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    axes.legend(frameon=False, fontsize=8)
 
 
 # -- the tree of a search

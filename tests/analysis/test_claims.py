@@ -22,7 +22,7 @@ from repro.artifacts.layout import Artifact
 from repro.bundle import storage
 from repro.bundle.write import Bundle
 from repro.cli import main
-from repro.errors import UsageError
+from repro.fingerprint import classes
 from repro.problems import catalogue
 from repro.records.claim import Claim
 from repro.studies import artifact_study
@@ -68,7 +68,12 @@ def test_the_shipped_claims_are_whole() -> None:
     assert {SPEEDUP, TIME, "agent-mean-with-kb/all", "artifact-running-best/36_RMSNorm/round-3"} <= ids
     for claim in found:
         assert claim.low < claim.value < claim.high and claim.source and claim.machine and claim.stack, claim.id
-        assert claim.command or claim.needs
+        assert (claim.command or claim.needs) and claim.reason.strip() and claim.minutes > 0, claim.id
+        assert list(claim.tolerance) in (["relative"], ["absolute"]) and min(claim.tolerance.values()) > 0, claim.id
+        assert (claim.measure == "profile") == bool(claim.metric), claim.id
+        assert (claim.base is not None) == (claim.ratio_tolerance > 0) == (claim.measure == "running-best"), claim.id
+        assert bool(claim.variant) != (claim.measure in ("running-best", "profile")), claim.id
+        assert all(classes.CLASS[field] == "H" for field in claim.hard), claim.id
         assert not re.search(r"(^|\s)/|\.\./|https?://", f"{claim.command} {claim.source}"), "of no machine"
         assert claim.problem == "all" or claim.key in known
 
@@ -148,47 +153,19 @@ def test_a_claim_has_its_band_and_its_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new"),
     [
-        ("schema_version = 1", "schema_version = 2", "expected 1"),
-        ("[[family]]", "[[family]", "cannot read claims"),
-        ('id = "f"', "", "family number 1: id: Field required"),
-        ('unit = "x"', "unit = 3", "family f: unit: Input should be a valid string"),
-        ('unit = "x"', 'unit = "x"\nextra = 1', "extra: Extra inputs are not permitted"),
-        ('study = "s"', 'study = "t"', "there is no study t"),
-        ('kind = "ratio"', 'kind = "odds"', "kind: Input should be 'ratio' or 'absolute'"),
-        ('measure = "speedup"', 'measure = "guess"', "measure: Input should be 'speedup'"),
-        ("relative = 0.1", "relative = -0.1", "tolerance is"),
-        ("{ relative = 0.1 }", "{ relative = 0.1, absolute = 1 }", "tolerance is"),
-        ("{ relative = 0.1 }", "{ nearly = 1 }", "tolerance is"),
-        ('reason = "because"', 'reason = " "', "a tolerance needs a reason"),
-        ("minutes = 1", "minutes = 0", "a command needs minutes"),
-        ('variant = "optimized"', "", "variant names the solution"),
-        ('measure = "speedup"', 'measure = "profile"', "variant names the solution"),
-        ('over = "eager"', 'metric = "dram_pct"', "metric names what the profiler measured"),
-        ('over = "eager"', 'base = "f"', "running-best needs base"),
-        ('command = "repro benchmark {number}"', 'command = ""', "no command tests it"),
-        ("36_RMSNorm = 2.0", '36_RMSNorm = "fast"', "a figure is a number"),
-        ("36_RMSNorm = 2.0", "36_RMSNorm = nan", "a figure is a number"),
-        ("36_RMSNorm = 2.0", "36_RMSNorm = [1.5, 2.0]", "2 figures, each names 0"),
-        ("36_RMSNorm = 2.0", "36_RMSNorm = 0.9", "under its own at_least"),
-        ("values = { 36_RMSNorm = 2.0 }", "values = {}", "holds no claim"),
-        ('gpu_name = "L4"', 'torch = "2.9.1"', "torch is not a hard field"),
-        ('source = "a paper"', "", "study s: source: Field required"),
+        ('unit = "x"', "unit = 3"),
+        ('unit = "x"', 'unit = "x"\nextra = 1'),
+        ('kind = "ratio"', 'kind = "odds"'),
+        ("36_RMSNorm = 2.0", "36_RMSNorm = [1.5, 2.0]"),
+        ('source = "a paper"', ""),
     ],
 )
-def test_a_file_that_is_wrong_says_where(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_a_file_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str) -> None:
     assert old in SMALL
-    with pytest.raises(UsageError, match=re.escape(words)):
+    with pytest.raises(ValueError):
         small(tmp_path, SMALL.replace(old, new))
-
-
-def test_no_claim_occurs_twice(tmp_path: Path) -> None:
-    family = SMALL[SMALL.index("[[family]]") :]
-    with pytest.raises(UsageError, match="two claims have the id f/36_RMSNorm"):
-        small(tmp_path, SMALL + family)
-    with pytest.raises(UsageError, match="cannot read claims"):
-        figures.load(tmp_path / "missing.toml")
 
 
 # Verdicts

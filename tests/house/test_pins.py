@@ -189,7 +189,7 @@ def test_only_config_reads_the_environment() -> None:
 
 HOST_SIDE = ("repro.cli.main", "repro.bundle.verify", "repro.bundle.share",
              "repro.studies.evaluation",
-             "repro.studies.artifact_study", "repro.artifacts.lint", "repro.artifacts.figure",
+             "repro.studies.artifact_study", "repro.artifacts.lint", "repro.report.figures",
              "repro.report.output", "repro.studies.agent.study", "repro.engines.docker")  # fmt: skip
 BLOCKED = """
 import sys

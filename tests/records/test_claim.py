@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -35,13 +34,3 @@ def test_judged_claims_are_read_again_as_they_were_written() -> None:
 def test_a_verdict_is_one_of_the_words() -> None:
     with pytest.raises(ValidationError, match="REPRODUCED"):
         ClaimVerdict.written({"verdict": "HOLDS", "reason": "", "measured": None, "ci95": None})
-
-
-def test_every_wrong_field_of_a_claims_file_is_named(tmp_path: Path) -> None:
-    text = (ROOT / "artifacts" / "claims.toml").read_text()
-    file = tmp_path / "claims.toml"
-    file.write_text(text.replace('unit = "x"', "unit = 3\ncolour = 1", 1))
-    with pytest.raises(published.UsageError) as error:
-        published.load(file)
-    assert "family agent-speedup-baseline" in str(error.value.what)
-    assert "unit: Input should be a valid string" in error.value.why and "colour: Extra inputs" in error.value.why
