@@ -1,11 +1,10 @@
-"""The eight tools over the Model Context Protocol: streamable HTTP at /mcp, or stdio."""
+"""The eight tools over the Model Context Protocol."""
 
 from __future__ import annotations
 
 import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import CallToolResult, InputRequiredResult, TextContent, Tool
-from starlette.applications import Starlette
 
 from repro import __version__
 from repro.knowledge import tools
@@ -14,7 +13,6 @@ from repro.knowledge.tools import library
 # Equal for every kind, so that an agent cannot tell its arm from the name.
 NAME = "knowledge"
 INSTRUCTIONS = "Pages to search and quote. Tools cite pages as [page-id]; get_page returns a whole page."
-PATH = "/mcp"
 
 
 class Server(MCPServer[None]):
@@ -36,12 +34,3 @@ class Server(MCPServer[None]):
         """Answer a call. A wrong call is a result with is_error, which the model can read and correct."""
         answer = await anyio.to_thread.run_sync(tools.call, name, arguments, self.kind)
         return CallToolResult(content=[TextContent(type="text", text=answer.text)], is_error=answer.is_error)
-
-
-def app(kind: str) -> Starlette:
-    """Return an ASGI application that serves MCP at /mcp to clients on this machine, stateless, with JSON answers.
-
-    Its lifespan must run. A server does that; an application that mounts it must enter
-    `app.router.lifespan_context(app)` in its own lifespan. Raises UsageError for an unknown kind.
-    """
-    return Server(kind).streamable_http_app(streamable_http_path=PATH, stateless_http=True, json_response=True)
