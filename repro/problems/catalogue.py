@@ -115,7 +115,7 @@ class Problem:
         Raises ProblemError where the file does not run or lacks a part of the protocol.
         """
         module = types.ModuleType(f"problem_{self.id}")
-        module.__file__ = str(self.path)
+        module.__file__, module.__package__ = str(self.path), ""
         source = self.path.read_bytes()
         try:
             text: Any = source
@@ -133,9 +133,9 @@ class Problem:
     def fault(self, what: str, error: Exception, remedy: str = "") -> ProblemError:
         """An error of the file's own code, with what to do about it."""
         why = str(error).rstrip(".")
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            package = error.name.partition(".")[0]
-            remedy = f"Install {package} where problems are judged: python -m pip install {package}"
+        if isinstance(error, ImportError):
+            package = (error.name or "the package").partition(".")[0]
+            remedy = f"A problem is one file: put code of files beside it into it, or install {package} where it is judged"
         elif re.search(r"meta\b", why, re.IGNORECASE):
             remedy = "It runs on torch's meta device, where tensors have no values to read or move."
         elif "NVIDIA" in why or "CUDA" in why:

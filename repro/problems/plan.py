@@ -10,13 +10,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import random
 import types
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.random import bit_generator
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -34,6 +37,27 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 def torch_dtype(name: str) -> torch.dtype:
     """Return float32, bfloat16 or float16 as torch's dtype."""
     return _DTYPES[name]
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed what a problem file may draw from: torch, `random`, numpy, and numpy's generators that are given no seed.
+
+    Afterwards their states are as before.
+    """
+    entropy = vars(bit_generator)  # numpy takes a seed from its function `randbits` where it is given none
+    before = torch.random.get_rng_state(), random.getstate(), np.random.get_state(), entropy["randbits"]
+    torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)
+    entropy["randbits"] = lambda bits: seed % (1 << bits)
+    try:
+        yield
+    finally:
+        torch.random.set_rng_state(before[0])
+        random.setstate(before[1])
+        np.random.set_state(before[2])
+        entropy["randbits"] = before[3]
 
 
 def _shape(args: Sequence[Any]) -> tuple[int, ...]:
@@ -196,9 +220,8 @@ class Plan:
         left = [i for i, recipe in enumerate(self.recipes) if recipe is None]
         if all(isinstance(self.spec[i], PLAIN) for i in left):
             return [self.spec[i] if i in left else None for i in range(len(self.recipes))]
-        torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
-        with torch.device(device), _Served(device, seed):
-            return list(self.module.get_inputs())
+        with seeded(seed):  # anew: it may draw, or make a generator, outside get_inputs()
+            return list(_drawn(self.problem.module(), device, seed)[0])
 
     def rows(
         self, i: int, rows: slice | None, made: Any, seed: int, device: torch.device, stress: Stress | None
@@ -209,7 +232,7 @@ class Plan:
         """
         recipe = self.recipe(i, stress)
         if recipe is None:
-            return self._cast(made, stress, seed, i)
+            return self._cast(made, stress, seed, i, device)
         shape, start = recipe.shape, 0
         if rows is not None and i in self.problem.batch_inputs:
             dims = self.problem.batch_dims
@@ -217,10 +240,15 @@ class Plan:
             shape = (rows.stop - rows.start, *[1] * (dims - 1), *shape[dims:])
         return recipe.fill(torch.empty(shape, dtype=recipe.dtype, device=device), seed, start)
 
-    def _cast(self, value: Any, stress: Stress | None, seed: int, i: int) -> Any:
-        """Return an input without a recipe, stressed, in the problem's dtype."""
+    def _cast(self, value: Any, stress: Stress | None, seed: int, i: int, device: torch.device) -> Any:
+        """Return an input without a recipe, stressed, in the problem's dtype and on the device."""
+        spec = self.spec[i]
         if not isinstance(value, torch.Tensor):
-            return value
+            return spec
+        if value.shape != spec[0]:
+            what, why = f"get_inputs() of {self.problem.file_name} draws its sizes", f"{spec[0]}, then {value.shape}"
+            raise ProblemError(what, why, "Let its sizes be constants.")
+        value = value.to(device)
         stress = stresses.of_input(stress, i, self.problem.stress)
         if not value.is_floating_point():
             return value.contiguous()
@@ -268,16 +296,27 @@ class Plan:
         return [self.rows(i, rows, others[i], seed, device, stress) for i in range(len(self.recipes))]
 
 
+def _drawn(module: types.ModuleType, device: torch.device, seed: int = 0) -> tuple[Any, _Served]:
+    """Return what `get_inputs()` returns, and its draws."""
+    served = _Served(device, seed)
+    with torch.device(device), served:
+        return module.get_inputs(), served
+
+
 def plan(problem: Problem) -> Plan:
-    """Run `get_inputs()` on the meta device and record each input's draw. Raises ProblemError if it fails."""
-    module = problem.module()
-    meta = torch.device("meta")
-    served = _Served(meta, 0)
-    try:
-        with torch.device(meta), served:
-            values = module.get_inputs()
-    except Exception as error:
-        raise problem.fault(f"get_inputs() of {problem.file_name} fails", error) from error
+    """Run `get_inputs()` on the meta device and record each input's draw. Raises ProblemError if it fails.
+
+    One that reads values of tensors runs on the CPU.
+    """
+    with seeded(0):
+        module = problem.module()
+        try:
+            values, served = _drawn(module, torch.device("meta"))
+        except Exception:
+            try:
+                values, served = _drawn(module, torch.device("cpu"))
+            except Exception as error:
+                raise problem.fault(f"get_inputs() of {problem.file_name} fails", error) from error
     if not isinstance(values, list | tuple) or not any(isinstance(value, torch.Tensor) for value in values):
         wrong = "a list without a tensor" if isinstance(values, list | tuple) else type(values).__name__
         raise ProblemError(f"get_inputs() of {problem.file_name} returns {wrong}", "",
@@ -370,24 +409,20 @@ def build(
     drawn: without it parameters may hold anything, for a caller that loads a state dict. They are drawn all the same
     where something else depends on them.
     """
-    state = torch.random.get_rng_state()
     try:
         model = None if drawn else _undrawn(module, init, seed)
         if model is None:
-            torch.manual_seed(seed)
-            model = module.Model(*init)
+            with seeded(seed):
+                model = module.Model(*init)
     except Exception as error:
         raise problem.fault(f"Model of {problem.file_name} cannot be built", error) from error
-    finally:
-        torch.random.set_rng_state(state)
     return model.to(torch_dtype(problem.dtype)).eval()
 
 
 def _undrawn(module: types.ModuleType, init: list[Any], seed: int) -> torch.nn.Module | None:
     """Return a new `Model` whose parameters were not drawn, or None where that would change something else."""
-    torch.manual_seed(seed)
-    before = torch.random.get_rng_state()
-    with suppress(Exception), _Undrawn() as mode:  # its own exception comes again when it is built as usual
+    with suppress(Exception), seeded(seed), _Undrawn() as mode:  # its exception comes again when it is built as usual
+        before = torch.random.get_rng_state()
         model: torch.nn.Module = module.Model(*init)
         known = {id(parameter) for parameter in model.parameters()}
         own = all(id(parameter) in known for parameter in mode.parameters.values())

@@ -6,6 +6,7 @@ number and its limit, and what to do. A test collects the codes of the code base
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -184,6 +185,14 @@ REASONS: dict[str, Reason] = {
 }  # fmt: skip
 _BEYOND = Reason("wrong: not finite, or far beyond any value of the reference{where}", REASONS["not_finite"].remedy)
 _OTHER = Reason("stopped with an error{where}: {detail}", REASONS["exception"].remedy)
+_DTYPE = "It names {0}: if it is made for inputs of that type, add --dtype {0}."
+# What an error's text says -> what to do, where that is another thing than for most errors of its code.
+_SAID = {
+    r"(?i)no module named|relative import|cannot import name": "Put code of files beside it into it: a solution is one "
+    "file. Packages must be installed where it is judged; there is no network.",
+    r"(?i)\bbf(loat)?16": _DTYPE.format("bfloat16"),
+    r"(?i)\b(fp16|float16|half)\b": _DTYPE.format("float16"),
+}
 
 
 def reason(given: records.Reason) -> str:
@@ -201,9 +210,12 @@ def reason(given: records.Reason) -> str:
     return printable(known.text.format(detail=detail, where=where)).replace(" ()", "").rstrip(": ")
 
 
-def remedy(given: records.Reason) -> str:
-    """What the author of a solution can do about a reason, or the empty string."""
-    return REASONS.get(given.code, _OTHER).remedy
+def remedy(given: records.Reason, problem: str = "") -> str:
+    """What the author of a solution can do about a reason, or the empty string. problem: its key, with its dtype."""
+    said = given.detail if given.code in ("import_error", "exception") else ""
+    hints = (hint for text, hint in _SAID.items() if re.search(text, said))
+    hint = next(hints, "")
+    return REASONS.get(given.code, _OTHER).remedy if not hint or ("--dtype" in hint and "@" in problem) else hint
 
 
 def unused(arm: str, names: list[str]) -> str:

@@ -713,7 +713,7 @@ def _faults(name: str, each: Implementation) -> Iterator[Item]:
     for label in sorted(set(verdict.labels) & set(wording.FINDINGS)):
         yield Item(tone="open", text=f"{name}: {label}: {wording.FINDINGS[label]}")
     if verdict.verdict != "correct":
-        advice = wording.remedy(verdict.reasons[0]) if verdict.reasons else ""
+        advice = wording.remedy(verdict.reasons[0], verdict.problem) if verdict.reasons else ""
         text = f"{name}: {wording.sentence(verdict)}. {advice}".rstrip()
         yield Item(tone=elements.tone(wording.word(verdict)), text=text)
 

@@ -21,6 +21,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from repro.errors import ProblemError  # noqa: E402
 from repro.inputs import philox, recipes  # noqa: E402
 from repro.judge.correctness import input_cases  # noqa: E402
 from repro.problems import catalogue  # noqa: E402
@@ -184,9 +185,9 @@ def get_inputs():
 def plan_of(tmp_path: Path):
     """Plans a problem whose get_inputs() has this body."""
 
-    def make(body: str, dtype: str = "float32") -> inputs.Plan:
+    def make(body: str, dtype: str = "float32", head: str = "") -> inputs.Plan:
         file = tmp_path / "problem.py"
-        file.write_text(PROBLEM.format(body="\n".join(f"    {line}" for line in body.splitlines())))
+        file.write_text(head + PROBLEM.format(body="\n".join(f"    {line}" for line in body.splitlines())))
         return inputs.plan(catalogue.load_file(file, dtype=dtype))
 
     return make
@@ -327,6 +328,33 @@ def test_random_functions_that_torch_serves_itself_are_noted_and_follow_the_seed
     assert name in plan.foreign and plan.recipes == (None,)
     first, again, other = (plan.make(seed, CPU)[0] for seed in (11, 11, 12))
     assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("outside", "expression"),
+    [
+        ("", "torch.from_numpy(np.random.randn(3, 5).astype(np.float32))"),
+        ("", "torch.from_numpy(np.random.default_rng().normal(size=(3, 5)))"),
+        ("", "torch.as_tensor(np.random.RandomState().rand(3, 5))"),
+        ("", "torch.tensor([[random.random() for _ in range(5)] for _ in range(3)])"),
+        ("drawn = np.random.rand(3, 5)", "torch.tensor(drawn)"),
+        ("drawn = torch.randn(3, 5)", "drawn * 2"),
+        ("rng = np.random.default_rng()", "torch.tensor(rng.random((3, 5)))"),
+        ("generator = torch.Generator()", "torch.rand(3, 5)[:, torch.randperm(5).tolist()]"),
+    ],
+)
+def test_whatever_a_file_draws_by_follows_the_seed(plan_of, outside: str, expression: str) -> None:
+    head = f"import random, torch\nimport numpy as np\n{outside}\n"
+    plan = plan_of(f"return [{expression}, random.random()]", head=head)
+    (first, one), (again, same), (other, _) = (plan.make(seed, CPU) for seed in (11, 11, 12))
+    assert torch.equal(first, again) and not torch.equal(first, other) and first.dtype is torch.float32
+    assert one == same == plan.spec[1], "a worker is given the number of the plan"
+
+
+def test_sizes_that_are_drawn_are_named(plan_of) -> None:
+    plan = plan_of("n = torch.randint(3, 999, (1,)).item()\nreturn [torch.rand(n, 5) + 1]")
+    with pytest.raises(ProblemError, match="draws its sizes: .*Let its sizes be constants"):
+        plan.make(11, CPU)
 
 
 def test_stress_turns_signs_or_replaces_the_distribution(plan_of) -> None:

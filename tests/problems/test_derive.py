@@ -118,4 +118,4 @@ def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(
     # 15 GB of traffic, and no fp64 copy of the whole input in the memory
     assert f" {taken} not measured" in " ".join(lines["L1_36"].split()) and lines["L1_38"].endswith("not measured")
     assert "not judged" in lines["L1_37"] and "- L1_37: not judged: problem file 37_Broken.py" in done.out
-    assert "pip install no_such_package" in done.out and "- L1_39: not judged: " in done.out
+    assert "install no_such_package where it is judged" in done.out and "- L1_39: not judged: " in done.out

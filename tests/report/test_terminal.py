@@ -107,6 +107,22 @@ def test_a_reason_is_a_sentence(reason: dict[str, Any], sentence: str) -> None:
     assert wording.reason(Reason.model_validate(reason)) == sentence
 
 
+@pytest.mark.parametrize(
+    ("code", "detail", "problem", "said"),
+    [
+        ("import_error", "ModuleNotFoundError: No module named 'my_ops'", "L1_36", "a solution is one file"),
+        ("exception", "ImportError: attempted relative import with no known parent package", "L1_36", "one file"),
+        ("exception", "TypeError: x must be torch.bfloat16 or torch.float16 (line 6)", "L1_36", "--dtype bfloat16"),
+        ("exception", "AssertionError: assert x.dtype == torch.float16 (line 6)", "L1_36", "--dtype float16"),
+        ("exception", "RuntimeError: expected Half but found Float (line 6)", "L1_36", "--dtype float16"),
+        ("exception", "TypeError: x must be torch.bfloat16 (line 6)", "L1_36@bf16", "in a shell"),
+        ("exception", "ZeroDivisionError: division by zero (line 6)", "L1_36", "in a shell"),
+    ],
+)
+def test_what_to_do_follows_what_an_error_says(code: str, detail: str, problem: str, said: str) -> None:
+    assert said in wording.remedy(Reason(code=code, detail=detail), problem)
+
+
 def test_every_sentence_stands_without_a_detail() -> None:
     for code in wording.REASONS:
         text = wording.reason(Reason(code=code))

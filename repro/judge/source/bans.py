@@ -26,6 +26,7 @@ from repro.judge.source.names import Source, imports, parsed, text
 _PROTECTED = ("torch", "triton", "time", "builtins", "sys", "os", "json")
 _MODULES = {*_PROTECTED} - {"triton"}  # below such a name nothing is a flag; torch's compiler has flags named triton
 _OPEN = re.compile(r"torch\.(backends|_\w+\.config|_inductor\.config|utils\._config\w*)\.|triton\.knobs\."
+                  r"|torch\.utils\.cpp_extension\.\w+$"
                   r"|torch\.(compiler\.config|fx\.experimental\._config)\.[^.]+$"
                   r"|sys\.(path|argv|dont_write_bytecode)$")  # fmt: skip
 _PEEKS = ("sys._getframe", "sys._current_frames", "sys.settrace", "sys.setprofile", "threading.settrace",

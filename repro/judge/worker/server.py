@@ -35,7 +35,7 @@ from repro.judge.source import kernels as kernel_origins
 from repro.judge.worker import binding, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums
 from repro.problems import catalogue
-from repro.problems.plan import WEIGHT_SEED, torch_dtype
+from repro.problems.plan import WEIGHT_SEED, seeded, torch_dtype
 
 if TYPE_CHECKING:
     from repro.judge.processes.forkserver import Request
@@ -180,7 +180,8 @@ class Worker:
         if self.model is None or self.built_with != init:
             self.model = None
             torch.manual_seed(WEIGHT_SEED)
-            model = getattr(owner, name)(*init)
+            with seeded(WEIGHT_SEED):
+                model = getattr(owner, name)(*init)
             if not isinstance(model, torch.nn.Module):
                 raise SolutionError("not_a_module", f"{name} is not a torch.nn.Module")
             self.model = model.to(torch_dtype(self.problem.dtype)).to(self.device).eval()
@@ -417,10 +418,11 @@ def answer(worker: Worker, message: Json) -> Json:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename == str(worker.source)]
         where = f"line {own[-1].lineno}" if own else f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
+        said = str(error) or (own or frames)[-1].line
         # torch's CPU allocator raises a plain RuntimeError
         full = "DefaultCPUAllocator: can't allocate memory" in str(error)
         code = "out_of_memory" if full else worker._code(error, "exception")
-        return {"error": f"{type(error).__name__}: {error} ({where})", "code": code}
+        return {"error": f"{type(error).__name__}: {said} ({where})", "code": code}
 
 
 def tune_alone(channel: Channel) -> None:

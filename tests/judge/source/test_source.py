@@ -251,6 +251,7 @@ def test_banned_operations_are_named_with_their_line(write: Write, source: str) 
         "import torch\ntorch.compiler.config.cache_key_tag = 'v2'",
         "import torch\nsetattr(torch.compiler.config, name, 'v2')",
         "import torch.fx.experimental._config as c\nc.use_duck_shape = False",
+        "import torch.utils.cpp_extension as e\ne.CUDA_HOME = '/usr/local/cuda'\nsetattr(e, 'COMMON_NVCC_FLAGS', [])",
         "import triton\ntriton.knobs.runtime.debug = True\ntriton.set_allocator(f)",
         "import os\nos.environ['X'] = '1'\nos.environ.update(Y='2')\ndel os.environ['X']",
         "import os\nos.environ |= {'X': '1'}",
