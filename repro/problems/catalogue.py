@@ -135,7 +135,8 @@ class Problem:
         why = str(error).rstrip(".")
         if isinstance(error, ImportError):
             package = (error.name or "the package").partition(".")[0]
-            remedy = f"A problem is one file: put code of files beside it into it, or install {package} where it is judged"
+            beside = "A problem is one file: put code of files beside it into it"
+            remedy = f"{beside}, or install {package} where it is judged"
         elif re.search(r"meta\b", why, re.IGNORECASE):
             remedy = "It runs on torch's meta device, where tensors have no values to read or move."
         elif "NVIDIA" in why or "CUDA" in why:
