@@ -89,31 +89,6 @@ class Forest(Record):
     x: str
 
 
-class Bars(Record):
-    """A group of bars for each solution. series: baseline -> a speedup for each group."""
-
-    groups: list[str]
-    series: dict[str, list[Quantity | None]]
-    x: str
-
-
-class Reached(Record):
-    """A solution under a roofline. x: operations a byte; y: TFLOP/s."""
-
-    label: str
-    series: str
-    x: float
-    y: float
-
-
-class Roofline(Record):
-    """Solutions under measured ceilings. roofs: precision class -> TFLOP/s."""
-
-    points: list[Reached]
-    copy_tb_s: float
-    roofs: dict[str, float]
-
-
 class Candidate(Record):
     """A timed program of a search. full: timed beside the input kernel, not only screened; text: what it says."""
 
@@ -145,10 +120,10 @@ class Figure(Record):
     """A figure. kind: how `figures` draws it; alt: what it shows, in words; data: what it is drawn from."""
 
     id: str
-    kind: Literal["forest", "bars", "roofline", "search", "convergence"]
+    kind: Literal["forest", "search", "convergence"]
     title: str
     alt: str
-    data: Forest | Bars | Roofline | Tree | Convergence
+    data: Forest | Tree | Convergence
 
 
 Tone = Literal["good", "bad", "open", ""]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from repro.artifacts.trace import Facts
 from repro.errors import PrerequisiteError
 from repro.report import elements
-from repro.report.elements import Bars, Candidate, Convergence, Forest, ForestRow, Point, Reached, Roofline, Tree
+from repro.report.elements import Candidate, Convergence, Forest, Point, Tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,6 @@ VARIABLES = {INK: "ink", PAPER: "paper", GRID: "grid", BAND: "band", "#777777": 
     colour: f"series-{at}" for at, colour in enumerate(COLOURS)
 }
 MARKERS = ("o", "s", "D", "^", "v", "P")
-HATCHES = ("", "///", "---", "xxx", "\\\\\\", "|||")
 # As wide as a phone shows at full size: on a larger screen text grows with the figure.
 WIDTH_IN, ROW_IN, FRAME_IN, LEGEND_IN = 5.2, 0.36, 1.2, 0.15
 LABEL, TITLE, LEGEND = 24, 46, 72
@@ -47,8 +46,6 @@ TICKS = (
     (2.5, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)),
     (0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
 )
-# Where a point's label may stand: points to the right and up, and its alignment.
-PLACES = ((6, -9, "left"), (6, 4, "left"), (-6, 4, "right"), (-6, -9, "right"), (6, 13, "left"), (6, -18, "left"))
 
 
 def processes() -> ProcessPoolExecutor:
@@ -92,12 +89,8 @@ def svg(figure: elements.Figure) -> str:
             text = _drawn(figure, lambda axes: _convergence(axes, trace.facts), 3.0)
         case Forest() as forest:
             legend = sum(len(textwrap.wrap(name, LEGEND)) for name in forest.series.values())
-            height_in = FRAME_IN + ROW_IN * len(forest.rows) + LEGEND_IN * legend
-            text = _drawn(figure, lambda axes: _forest(axes, forest), height_in)
-        case Bars() as bars:
-            text = _drawn(figure, lambda axes: _bars(axes, bars), FRAME_IN + ROW_IN * len(bars.groups) * 1.7)
-        case Roofline() as roofline:
-            text = _drawn(figure, lambda axes: _roofline(axes, roofline), 4.6)
+            rows = len(forest.rows) * (1.7 if len(forest.series) > 1 else 1)
+            text = _drawn(figure, lambda axes: _forest(axes, forest), FRAME_IN + ROW_IN * rows + LEGEND_IN * legend)
         case Tree() as tree:
             return _spoken(_embedded(_drawn(figure, lambda axes: _tree(axes, tree), 3.6), figure), tree.points)
     return _embedded(text, figure)
@@ -186,31 +179,28 @@ def _legend(axes: Axes, columns: int) -> None:
 
 
 def _forest(axes: Axes, data: Forest) -> None:
-    """Points with intervals on a logarithmic axis, the band of each row behind them."""
-    names = list(data.series)
-    crowded = any(len(row.points) > 1 for row in data.rows)
+    """Points with intervals on a logarithmic axis, the band of each row behind them; without bands their numbers."""
+    names, banded = list(data.series), any(row.band for row in data.rows)
     for at, row in enumerate(data.rows):
         if row.band:
             low, high = row.band
             axes.barh(at, high - low, left=low, height=0.7, color=BAND, label="tolerance" if not at else None)
     for number, name in enumerate(names):
-        shift = 0.4 * (number / (len(names) - 1) - 0.5) if crowded else 0.0
+        shift = 0.6 * (number / (len(names) - 1) - 0.5) if len(names) > 1 else 0.0
         points = [(at + shift, p) for at, row in enumerate(data.rows) for p in row.points if p.series == name]
-        _series(axes, number, data.series[name], points)
+        _series(axes, number, data.series[name], points, numbered=not banded)
     axes.axvline(data.line, color=INK, linewidth=1, linestyle="--")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.12)
     _rows(axes, [row.label for row in data.rows])
     _ratio_axis(axes, data.x)
-    if len(names) > 1 or any(row.band for row in data.rows):
+    if len(names) > 1 or banded:
         _legend(axes, 1)
-    if not crowded:
-        _values(axes, data.rows)
 
 
-def _series(axes: Axes, number: int, name: str, points: list[tuple[float, Point]]) -> None:
-    """Points of one series with intervals; hollow where the judge's clock cannot confirm them."""
+def _series(axes: Axes, number: int, name: str, points: list[tuple[float, Point]], *, numbered: bool) -> None:
+    """Points of one series with intervals; hollow, and `?`, where the judge's clock cannot confirm them."""
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     for hollow in (False, True):
         mine = [(y, p) for y, p in points if p.unconfirmed == hollow]
@@ -218,99 +208,9 @@ def _series(axes: Axes, number: int, name: str, points: list[tuple[float, Point]
         axes.errorbar([p.value for _, p in mine], [y for y, _ in mine], xerr=errors, fmt=marker, color=colour,
                       markersize=5, capsize=3, markerfacecolor=PAPER if hollow else colour, linewidth=1.4,
                       label="" if hollow else textwrap.fill(name, LEGEND))  # fmt: skip
-
-
-def _values(axes: Axes, rows: list[ForestRow]) -> None:
-    """The number above each point; `?` where the judge's clock cannot confirm it."""
-    for at, row in enumerate(rows):
-        for point in row.points:
-            told = elements.written("ratio", point.value) + " ?" * point.unconfirmed
-            # on paper of its own: the line at 1 would strike it out
-            axes.annotate(told, (point.value, at), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8,
-                          bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.4})  # fmt: skip
-
-
-def _bars(axes: Axes, data: Bars) -> None:
-    """Bars that begin at 1, where nothing is faster or slower."""
-    names = list(data.series)
-    height = 0.8 / len(names)
-    for number, name in enumerate(names):
-        found = [(at, v) for at, v in enumerate(data.series[name]) if v]
-        at = [row + height * (number - (len(names) - 1) / 2) for row, _ in found]
-        values = [v.value for _, v in found]
-        errors = [[v.value - v.ci95[0] for _, v in found], [v.ci95[1] - v.value for _, v in found]]
-        colour, hatch = COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)]
-        axes.barh(at, [value - 1 for value in values], left=1, height=height * 0.92, color=colour, edgecolor=PAPER,
-                  hatch=hatch, linewidth=0.4, label=f"over {name}")  # fmt: skip
-        axes.errorbar(values, at, xerr=errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
-        for y, value, row in zip(at, values, found, strict=True):
-            told = elements.written("ratio", value) + (" ?" if row[1].unconfirmed else "")
-            end = row[1].ci95[1] if value >= 1 else 1
-            axes.annotate(told, (end, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.axvline(1, color=INK, linewidth=1)
-    axes.margins(x=0.16)
-    _rows(axes, data.groups)
-    _ratio_axis(axes, data.x)
-    _legend(axes, len(names))
-
-
-def _roofline(axes: Axes, data: Roofline) -> None:
-    """Operations a second over operations a byte, under the rates that were measured."""
-    points, copy = data.points, data.copy_tb_s
-    top = max([*data.roofs.values(), copy])
-    left = min([p.x for p in points] + [0.5]) / 2
-    right = max([p.x for p in points] + [top / copy]) * 3
-    axes.plot([left, top / copy], [left * copy, top], color=INK, linewidth=1.4)
-    middle = math.sqrt(left * top / copy)
-    axes.annotate(f"copy {copy * 1e3:.0f} GB/s", (middle, middle * copy), xytext=(-8, 4), ha="right",
-                  textcoords="offset points", fontsize=8)  # fmt: skip
-    for klass, rate in data.roofs.items():
-        axes.plot([rate / copy, right], [rate, rate], color=INK, linewidth=1.2, linestyle="--")
-        axes.annotate(f"{klass} {rate:.0f} TFLOP/s", (right, rate), xytext=(-2, 3), textcoords="offset points",
-                      ha="right", fontsize=8)  # fmt: skip
-    names = list(dict.fromkeys(p.series for p in points))
-    for number, name in enumerate(names):
-        mine = [p for p in points if p.series == name]
-        axes.plot([p.x for p in mine], [p.y for p in mine], MARKERS[number % len(MARKERS)],
-                  color=COLOURS[number % len(COLOURS)], markersize=6, label=name)  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.minorticks_off()
-    axes.set_xlim(left, right)
-    axes.set_ylim(top=top * 2.5)
-    _labelled(axes, points)
-    axes.set_xlabel("compulsory operations a byte (FLOP/B)")
-    axes.set_ylabel("operations a second (TFLOP/s)")
-    axes.grid(color=GRID, linewidth=0.6)
-    if len(names) > 1:
-        axes.legend(frameon=False, fontsize=8, loc="lower right")
-
-
-def _labelled(axes: Axes, points: list[Reached]) -> None:
-    """A label beside every point, where none stands yet; as good as a fixed guess of the axes' size allows."""
-    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    taken = []
-    for point in points:
-        x = math.log(point.x / left) / math.log(right / left) * 450
-        y = math.log(point.y / bottom) / math.log(top / bottom) * 250
-        taken.append((x - 3, x + 3, y - 3, y + 3))
-    for point, (x, _, y, _) in zip(points, list(taken), strict=True):
-        width = 4.6 * len(point.label)
-        boxes = []
-        for right_of, up, side in PLACES:
-            start = x + 3 + right_of - (width if side == "right" else 0)
-            boxes.append((start, start + width, y + 3 + up - 1, y + 3 + up + 7))
-        free = [at for at, box in enumerate(boxes) if not any(_meet(box, other) for other in taken)]
-        chosen = free[0] if free else 0
-        taken.append(boxes[chosen])
-        right_of, up, side = PLACES[chosen]
-        axes.annotate(
-            point.label, (point.x, point.y), xytext=(right_of, up), ha=side, fontsize=8, textcoords="offset points"
-        )
-
-
-def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
+    for y, point in points if numbered else ():
+        text = elements.written("ratio", point.value) + " ?" * point.unconfirmed
+        axes.annotate(text, (point.high, y), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8)
 
 
 # -- the convergence of a trace

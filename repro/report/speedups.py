@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from repro.judge.timing import intervals
 from repro.problems import catalogue
 from repro.records import wording
 from repro.report import elements, sources
-from repro.report.elements import Bars, Cell, Figure, Head, Quantity, Reached, Roofline, Section
+from repro.report.elements import Cell, Figure, Forest, ForestRow, Head, Point, Quantity, Section
 from repro.report.sources import Solution
 
 _BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
@@ -30,7 +29,7 @@ _ByKey = dict[tuple[str, str], dict[str, Implementation]]
 
 
 def section(of: list[Source]) -> Section:
-    """Every correct solution's time and speedups, one group of columns a bundle; bars."""
+    """Every correct solution's time and speedups, one group of columns a bundle; points."""
     parts = [_of_verb(verb, group) for verb in records.VERBS if (group := [s for s in of if s.verb == verb])]
     figures = [figure for part in parts for figure in part.figures]
     if not figures:  # nothing correct was timed: the summary says so
@@ -56,7 +55,7 @@ def _of_verb(verb: str, group: list[Source]) -> Section:
                       for each in mine.values())  # fmt: skip
     return elements.section(
         "", "", text=[*_untimed(group, solutions), *_controls(group), *[_UNCONFIRMED] * unconfirmed],
-        figures=[bars for source in group for bars in _bars(source, solutions)],
+        figures=[figure for source in group for figure in _forest(source, solutions)],
         tables=[elements.table(f"speedups-{verb}", caption, columns, rows)],
     )  # fmt: skip
 
@@ -143,25 +142,29 @@ def _label(each: Implementation) -> str:
     return f"{each.row.row} {each.name}" if each.key[1] else each.row.row
 
 
-def _bars(source: Source, solutions: _ByKey) -> list[Figure]:
-    timed = [each for mine in solutions.values() if (each := mine.get(source.letter)) and each.timed and each.verdict]
-    every = {name: [elements.speedup(each.verdict.speedup.get(over)) if each.verdict else None for each in timed]
-             for over, name in _BASELINES.items()}  # fmt: skip
-    series = {name: values for name, values in every.items() if any(values)}
-    if not series:
-        return []
-    lines = []
-    for at, each in enumerate(timed):
-        spoken = [f"{speed.value:.3g}x{' (unconfirmed)' * speed.unconfirmed} over {name}"
-                  for name, values in series.items() if (speed := values[at])]  # fmt: skip
-        lines.append(f"{_label(each)} {', '.join(spoken)}")
+def _forest(source: Source, solutions: _ByKey) -> list[Figure]:
+    rows = []
+    for mine in solutions.values():
+        each = mine.get(source.letter)
+        if each and each.timed and each.verdict:
+            speeds = {name: elements.speedup(each.verdict.speedup.get(over)) for over, name in _BASELINES.items()}
+            points = [Point(series=name, value=speed.value, low=speed.ci95[0], high=speed.ci95[1],
+                            unconfirmed=speed.unconfirmed) for name, speed in speeds.items() if speed]  # fmt: skip
+            rows.append(ForestRow(label=_label(each), points=points, band=None))
+    shown = {point.series for row in rows for point in row.points}
+    lines = (f"{row.label} {', '.join(_spoken(point) for point in row.points)}" for row in rows)
     return [Figure(
-        id=f"bars-{source.verb}-{source.letter}",
-        kind="bars",
+        id=f"speedups-{source.verb}-{source.letter}",
+        kind="forest",
         title=f"Speedups of {source.letter}: {source.machine}, {sources.stack(source)}",
-        alt=f"Bars of speedup with 95 % intervals, from 1, logarithmic: {'; '.join(lines)}.",
-        data=Bars(groups=[_label(each) for each in timed], series=series, x="speedup"),
-    )]  # fmt: skip
+        alt=f"Speedups with 95 % intervals, logarithmic: {'; '.join(lines)}.",
+        data=Forest(rows=rows, series={name: f"over {name}" for name in _BASELINES.values() if name in shown}, line=1.0,
+                    x="speedup"),
+    )] * bool(shown)  # fmt: skip
+
+
+def _spoken(point: Point) -> str:
+    return f"{point.value:.3g}x{' (unconfirmed)' * point.unconfirmed} over {point.series}"
 
 
 # -- roofline
@@ -207,24 +210,21 @@ class _Near:
                 self.of.verdict.floor_fraction]  # fmt: skip
 
 
-def _near(of: Solution) -> list[_Near]:
-    """How near a solution's time is to what its GPU was measured to reach; nothing where that cannot be said."""
+def _near(of: Solution) -> _Near | None:
+    """How near a solution's time is to what its GPU was measured to reach; None where that cannot be said."""
     verdict, ceilings, needed = of.verdict, of.result.ceilings, _work(of.verdict.problem)
     measurable = verdict.verdict == "correct" and verdict.measurement and of.source.timed and not of.row.control
     if not (measurable and verdict.time_ms and verdict.precision_class and ceilings and needed):
-        return []
+        return None
     peak = getattr(ceilings, _CEILING[verdict.precision_class])
-    return [_Near(of, verdict.precision_class, *needed, verdict.time_ms.median, ceilings.copy_tb_s * 1e3, peak)]
+    return _Near(of, verdict.precision_class, *needed, verdict.time_ms.median, ceilings.copy_tb_s * 1e3, peak)
 
 
 def roofline(of: list[Source]) -> Section:
     """Achieved bytes and operations a second against the ceilings that were measured in the same job."""
-    figures: list[Figure] = []
-    rows: list[list[Cell]] = []
-    for source in of:
-        near = [each for solution in sources.solutions(source) for each in _near(solution)]
-        rows += [each.cells for each in near]
-        figures += [_roof(source, near)] if near else []
+    rows = [
+        near.cells for source in of for solution in sources.solutions(source) if (near := _near(solution)) is not None
+    ]
     columns = [("problem", "text", 0), ("solution", "text", 1), "bundle", ("class", "text", 3), ("ms", "ms", 2),
                ("MB", "quantity"), ("GFLOP", "quantity"), ("GB/s", "quantity", 2), ("of copy", "percent", 2),
                ("TFLOP/s", "quantity", 3), ("of class", "percent", 3), ("of floor", "percent", 1)]  # fmt: skip
@@ -235,27 +235,4 @@ def roofline(of: list[Source]) -> Section:
         "100 % of its class. `of floor` is the least time that the ceilings allow over the time measured."
     )
     table = elements.table("roofline", "Achieved against measured ceilings", columns, rows)
-    return elements.section("roofline", "Distance from the hardware", note=text, figures=figures,
-                            tables=[table])  # fmt: skip
-
-
-def _roof(source: Source, near: list[_Near]) -> Figure:
-    points = [Reached(label=_short(each.of), x=each.flop / each.size, y=each.tflop_s,
-                      series=each.of.verdict.solution if source.verb == "benchmark" else "solutions")
-              for each in near if each.flop > 0]  # fmt: skip
-    peaks = records.grouped((each.klass, each.peak_tflop_s) for each in near if each.peak_tflop_s)
-    roofs = {klass: statistics.median(peaks[klass]) for klass in sorted(peaks)}
-    copy = statistics.median(each.copy_gb_s for each in near)
-    reached = "; ".join(f"{p.label} {p.series} {p.y:.3g} TFLOP/s at {p.x:.3g} FLOP a byte" for p in points)
-    over = ", ".join(f"{klass} {value:.3g} TFLOP/s" for klass, value in roofs.items())
-    return Figure(
-        id=f"roofline-{source.letter}",
-        kind="roofline",
-        title=f"Roofline of {source.letter}: {source.machine}, {sources.stack(source)}",
-        alt=f"Measured ceilings: copy {copy:.4g} GB/s, {over}. Solutions: {reached}.",
-        data=Roofline(points=points, copy_tb_s=copy / 1e3, roofs=roofs),
-    )
-
-
-def _short(of: Solution) -> str:
-    return of.row.problem.split("_")[0] if of.row.number is not None else of.verdict.problem.partition("@")[0]
+    return elements.section("roofline", "Distance from the hardware", note=text, tables=[table])

@@ -199,7 +199,7 @@ def test_figures_are_files_of_their_own_where_asked(tool: Tool) -> None:
     assert tool.within("report", path, "-o", "out", "--format", "svg").code == 0
     files = sorted((tool.folder / "out/figures").iterdir())
     named = [f["id"] for s in document(tool.folder / "out")["sections"] for f in s["figures"]]
-    assert sorted(file.stem for file in files) == sorted(named) and len(files) == 4
+    assert sorted(file.stem for file in files) == sorted(named) and len(files) == 3
     for file in files:
         assert ElementTree.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
