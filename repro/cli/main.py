@@ -18,6 +18,7 @@ from repro.cli import (
     evaluate,
     fetch,
     fixtures,
+    knowledge,
     optimize,
     problems,
     report,
@@ -34,7 +35,7 @@ GROUPS: dict[str, dict[str, ModuleType]] = {
     "judge": {"evaluate": evaluate, "fixtures": fixtures, "problems": problems},
     "studies": {"run": run, "benchmark": benchmark, "claims": claims, "optimize": optimize, "fetch": fetch},
     "evidence": {"report": report, "compare": compare, "verify": verify, "share": share},
-    "machine": {"doctor": doctor},
+    "machine": {"doctor": doctor, "knowledge": knowledge},
 }
 # Verbs of earlier releases, and what is written in their place.
 _RENAMED = {

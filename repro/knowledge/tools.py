@@ -25,7 +25,7 @@ SECTION_CHARS, MAX_CHARS, MAX_PAGE_CHARS = 1500, 9000, 16_000
 CONTEXT_SHARE = 0.25
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ToolSpec:
     """A tool as it is listed. input_schema: a JSON schema of strings. kinds: of pages, empty for all."""
 

@@ -17,6 +17,7 @@ from repro import config
 from repro.errors import UsageError
 from repro.knowledge import pages, tools, vocabulary, words
 from repro.knowledge.tools import MAX_CHARS, MAX_PAGE_CHARS, library
+from repro.records import wording
 
 KINDS = ("local", "placebo")
 QUESTIONS = tomllib.loads((config.ROOT / "tests" / "knowledge_questions.toml").read_text())["question"]
@@ -62,6 +63,27 @@ def ranks():
         hits = tools.call("search_knowledge", {"query": question["ask"]}).hits
         found.append(next((n for n, hit in enumerate(hits, 1) if hit in question["pages"]), 0))
     return found
+
+
+# --- what the tool itself says
+
+CODES = ("rel_l2", "max", "row", "zero_region", "bias", "stale", "nonfinite", "not_finite", "nondeterministic_wrong",
+         "timed_output_wrong", "input_modified", "aliases_input", "deferred_write", "wrong_shape",
+         "wrong_structure")  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_judges_messages_lead_to_the_page_on_wrong_results(code):
+    hits = tools.call("diagnose_failure", {"symptoms": wording.REASONS[code].text, "logs": ""}).hits
+    assert "error-wrong-result" in hits[:2], hits
+
+
+def test_a_grid_that_is_rounded_down_is_seen_in_code():
+    code = "def forward(self, x):\n    k[(n // 1024,)](x, y, n, BLOCK=1024)"
+    sent = {"code_snippet": code, "concept_name": "softmax"}
+    assert tools.call("verify_code_math", sent).hits[0] == "error-wrong-result"
+    sent["code_snippet"] = code.replace("n // 1024", "triton.cdiv(n, 1024)")
+    assert "error-wrong-result" not in tools.call("verify_code_math", sent).hits[:1]
 
 
 # --- pages

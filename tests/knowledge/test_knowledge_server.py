@@ -1,6 +1,5 @@
 """The knowledge base over the Model Context Protocol: a real process and a real client."""
 
-import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,9 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from repro import config
 from repro.knowledge import tools
+from repro.knowledge.server import Server
 
 KINDS = ("local", "placebo")
-COMMAND = [sys.executable, "-m", "repro.knowledge"]
 CALLS = {
     "search_knowledge": {"query": "softmax of rows that do not fit a block", "context": "Triton"},
     "build_plan": {"goal": "a faster row reduction"},
@@ -26,14 +25,6 @@ CALLS = {
     "get_page": {"page_id": ""},  # filled in: each kind has other pages
 }
 FIRST = {"local": "softmax-online", "placebo": "soil-texture"}
-
-
-@contextlib.asynccontextmanager
-async def over_stdio(kind):
-    """A client of a process that it starts itself."""
-    started = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "--kind", kind], cwd=str(config.ROOT))
-    async with Client(stdio_client(started)) as client:
-        yield client
 
 
 async def every_call(client, kind):
@@ -52,18 +43,17 @@ async def every_call(client, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_client_lists_and_calls_all_eight(kind):
     async def talk():
-        async with over_stdio(kind) as client:
+        async with Client(Server(kind)) as client:
             return await every_call(client, kind)
 
     assert len(anyio.run(talk)) == 8
 
 
-@pytest.mark.slow
 def test_both_kinds_show_an_agent_the_same_server_byte_for_byte():
     """Tools, names, instructions and capabilities: only the pages differ."""
 
     async def talk(kind):
-        async with over_stdio(kind) as client:
+        async with Client(Server(kind)) as client:
             listed = [tool.model_dump_json() for tool in (await client.list_tools()).tools]
             told = (client.server_info, client.instructions, client.server_capabilities)
             return listed, told[1], [part.model_dump_json() for part in (told[0], told[2])]
@@ -82,7 +72,7 @@ def test_bad_and_hostile_calls_are_results_and_the_server_lives_on():
     hostile = ["a" * 100_000, '"; DROP TABLE body; --', "\0\u202e归一化 🤖", "softmax NEAR( *"]
 
     async def talk():
-        async with over_stdio("local") as client:
+        async with Client(Server("local")) as client:
             bad = [await client.call_tool(name, sent) for name, sent in wrong]
             odd = [await client.call_tool("search_knowledge", {"query": text}) for text in hostile]
             assert (await client.list_resources()).resources == []
@@ -93,6 +83,24 @@ def test_bad_and_hostile_calls_are_results_and_the_server_lives_on():
     bad, odd = anyio.run(talk)
     assert all(result.is_error and result.content[0].text for result in bad)
     assert not any(result.is_error for result in odd)
+
+
+def test_the_command_serves_pages_and_judges_kernels_from_any_folder(tmp_path):
+    (tmp_path / "empty.py").touch()
+    words = [str(config.ROOT / "repro"), "knowledge"]
+    started = StdioServerParameters(command=sys.executable, args=words, cwd=str(tmp_path))
+
+    async def talk():
+        async with Client(stdio_client(started)) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            page = await client.call_tool("get_page", {"page_id": "softmax-online"})
+            asked = ({"file": "empty.py", "problem": "L1_36"}, {"file": "no.py", "problem": "L1_36"}, {"file": "x"})
+            return names, page, [await client.call_tool("evaluate", sent) for sent in asked]
+
+    names, page, (verdict, *refused) = anyio.run(talk)
+    assert names == [*CALLS, "evaluate"] and not page.is_error
+    assert not verdict.is_error and "missing" in verdict.content[0].text, verdict
+    assert all(answer.is_error for answer in refused) and "no.py" in refused[0].content[0].text
 
 
 def test_server_and_tools_need_no_torch():
