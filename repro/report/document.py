@@ -12,7 +12,7 @@ from repro.bundle.write import Bundle
 from repro.records.base import Record
 from repro.records.claim import JudgedClaims
 from repro.report import artifacts as artifact_sections
-from repro.report import claims, correctness, elements, log, machines, sources, speedups, study, summary
+from repro.report import claims, correctness, elements, kernels, log, machines, sources, speedups, study, summary
 from repro.report.elements import Banner, Card, Figure, Section, Table
 from repro.report.sources import Described, Judged
 from repro.report.summary import Headline
@@ -60,8 +60,8 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Docu
     traces = artifacts != config.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in read)
     studies = any(source.verb in summary.STUDY for source in read)  # other bundles are held against no claim
     sections = [
-        summary.section(read, published, claimed), *study.sections(read), claims.section(claimed),
-        speedups.section(read), artifact_sections.parity(read), artifact_sections.rounds(read),
+        summary.section(read, published, claimed), kernels.section(read), *study.sections(read),
+        claims.section(claimed), speedups.section(read), artifact_sections.parity(read), artifact_sections.rounds(read),
         artifact_sections.profiles(read), correctness.section(read), correctness.trials(read), speedups.roofline(read),
         *([artifact_sections.convergence(artifacts)] if traces else []),
         *([machines.comparability(read, published)] if studies else []), machines.gpus(read), machines.clocks(read),

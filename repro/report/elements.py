@@ -136,8 +136,22 @@ class Item(Record):
     text: str
 
 
+class Code(Record):
+    """A judged source. reasons: why it is not correct; changes: from the input kernel, as a unified difference."""
+
+    problem: str
+    title: str
+    verdict: str
+    reasons: list[str]
+    text: str
+    changes: str
+
+
 class Section(Record):
-    """A section. paper: whether markdown and LaTeX print it; open: whether it is shown without a click."""
+    """A section. codes: sources, which the page alone draws; paper: whether markdown and LaTeX print it.
+
+    open: whether it is shown without a click.
+    """
 
     id: str
     title: str
@@ -145,13 +159,14 @@ class Section(Record):
     items: list[Item]
     figures: list[Figure]
     tables: list[Table]
+    codes: list[Code] = []
     paper: bool
     open: bool
 
     @property
     def holds(self) -> bool:
         """Whether it has anything to show."""
-        return bool(self.text or self.items or self.figures or self.tables)
+        return bool(self.text or self.items or self.figures or self.tables or self.codes)
 
 
 class Card(Record):
@@ -193,12 +208,12 @@ def table(name: str, caption: str, columns: Iterable[Sequence[str | int]], rows:
 
 def section(
     name: str, title: str, *, text: Iterable[str] = (), items: Iterable[Item] = (), figures: Iterable[Figure] = (),
-    tables: Iterable[Table] = (), note: str = "", paper: bool = True, opened: bool = False,
+    tables: Iterable[Table] = (), codes: Iterable[Code] = (), note: str = "", paper: bool = True, opened: bool = False,
 ) -> Section:  # fmt: skip
     """Make a section. Tables without rows are left out. note: a further sentence where a table remains."""
     filled = [each for each in tables if each.rows]
     return Section(id=name, title=title, text=[*text, *[note] * bool(note and filled)], items=list(items),
-                   figures=list(figures), tables=filled, paper=paper, open=opened)  # fmt: skip
+                   figures=list(figures), tables=filled, codes=list(codes), paper=paper, open=opened)  # fmt: skip
 
 
 def card(label: str, value: str, detail: str = "", tone: Tone = "") -> Card:

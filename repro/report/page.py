@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from repro.errors import PrerequisiteError
-from repro.report import elements, figures
+from repro.report import elements, figures, summary
 from repro.report.document import Document
 from repro.report.elements import Column, Quantity, Section
 
@@ -44,6 +44,8 @@ def render(document: Document, drawn: Mapping[str, str] | None = None) -> str:
     """
     style, script = ((TEMPLATES / name).read_text() for name in ("report.css", "report.js"))
     drawn = figures.every(document.figures, None) if drawn is None else drawn
+    opens = {summary.id_and_name(code.problem)[0]: f"kernel-{at}"
+             for section in document.sections for at, code in reversed([*enumerate(section.codes, 1)])}  # fmt: skip
     text: str = template("report.html.j2", autoescape=True).render(
         document=document,
         style=style,
@@ -57,9 +59,19 @@ def render(document: Document, drawn: Mapping[str, str] | None = None) -> str:
         point=elements.point,
         interval=elements.interval,
         bar=_bar,
+        ticks=_ticks,
         contents=_contents,
+        opens=opens,
     )
     return text
+
+
+def _ticks(column: Column) -> list[tuple[float, str]]:
+    """The axis of a column of bars: at most five powers of two, each with its place in per cent."""
+    first, last = round(math.log2(column.low)), round(math.log2(column.high))
+    step = math.ceil((last - first) / 4)
+    return [(100 * (at - first) / (last - first), f"{2.0**at:g}x") for at in range(first, last + 1)
+            if at % step == 0]  # fmt: skip
 
 
 def _bar(cell: Quantity, column: Column) -> dict[str, str | float]:
@@ -78,7 +90,8 @@ def _bar(cell: Quantity, column: Column) -> dict[str, str | float]:
 def _contents(section: Section) -> str:
     """What a closed section holds: `1 figure, 12 rows`."""
     figures, rows = len(section.figures), sum(len(table.rows) for table in section.tables)
-    held = [elements.count(n, word) for n, word in ((figures, "figure"), (rows, "row")) if n]
+    counts = ((figures, "figure"), (rows, "row"), (len(section.codes), "source"))
+    held = [elements.count(n, word) for n, word in counts if n]
     return ", ".join(held)
 
 
@@ -93,10 +106,10 @@ def _prose(text: str) -> Any:
 
 
 def _breakable(text: str) -> Any:
-    """A long name that may wrap after an underscore or a slash, and before a capital letter in a word."""
+    """A long name that may wrap after an underscore or a slash."""
     from markupsafe import Markup, escape
 
-    return Markup("<wbr>").join(escape(piece) for piece in re.split(r"(?<=[_/])|(?<=[a-z])(?=[A-Z])", text))
+    return Markup("<wbr>").join(escape(piece) for piece in re.split(r"(?<=[_/])", text))
 
 
 def _hash(script: str) -> str:

@@ -33,10 +33,9 @@
     heads.forEach(function (head, at) {
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = head.textContent;
+      button.textContent = head.firstChild.textContent;
       button.addEventListener("click", function () { sort(table, heads, at); });
-      head.textContent = "";
-      head.appendChild(button);
+      head.replaceChild(button, head.firstChild); // the axis of a column of bars stays behind it
     });
   }
 
@@ -88,9 +87,10 @@
 
   function reveal() {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const section = target && target.closest("details.section");
-    if (section) section.open = true;
+    for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+    if (target) target.scrollIntoView();
   }
-  window.addEventListener("hashchange", reveal);
+
+  addEventListener("hashchange", reveal);
   reveal();
 })();

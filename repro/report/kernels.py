@@ -1,0 +1,52 @@
+"""The section of the judged sources: each with its verdict, its failing trials, and what the optimiser changed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from repro.analysis.records import Source
+from repro.artifacts import layout
+from repro.records import wording
+from repro.report import artifacts, elements, sources
+from repro.report.elements import Code, Section
+from repro.report.sources import Solution
+
+_CHARS = 40_000
+
+
+def section(of: list[Source]) -> Section:
+    """Every solution whose text the bundle keeps, negative controls left out."""
+    codes = [code for source in of for each in sources.solutions(source) for code in _code(each, len(of) > 1)
+             if not each.row.control and each.row.rounds is None]  # fmt: skip
+    return elements.section("kernels", "Kernels", codes=codes, paper=False)
+
+
+def _code(each: Solution, lettered: bool) -> Iterator[Code]:
+    text = _text(each, each.result.results.index(each.verdict))
+    if not text:
+        return
+    name = artifacts.KERNELS.get(each.verdict.solution, each.variant)
+    title = f"{each.row.problem}, {name}" + (f" ({each.source.letter})" if lettered else "")
+    reasons = [wording.reason(reason) for reason in each.verdict.reasons]
+    yield Code(problem=each.row.problem, title=title, verdict=wording.word(each.verdict), reasons=reasons,
+               text=text[:_CHARS], changes=_changes(each, text))  # fmt: skip
+
+
+def _text(each: Solution, at: int) -> str:
+    """The text of the row's solution number `at`, or "" where the bundle does not keep it."""
+    for given in each.row.inputs or []:
+        if given.name == f"solution_{at}.py" and given.kept:
+            return (each.source.bundle.read(given.kept) or b"").decode(errors="replace")
+    return ""
+
+
+def _changes(each: Solution, text: str) -> str:
+    """What an optimised kernel of an artifact changed in its input kernel, as a unified difference."""
+    names = [verdict.solution for verdict in each.result.results]
+    if each.verdict.solution != "optimized" or "input_kernel" not in names:
+        return ""
+    before = _text(each, names.index("input_kernel"))
+    lines = difflib.unified_diff(before.splitlines(), text.splitlines(), layout.KERNELS["input_kernel"],
+                                 layout.KERNELS["optimized"], n=2, lineterm="")  # fmt: skip
+    return "\n".join(lines)[:_CHARS] if before else ""
