@@ -32,7 +32,7 @@ from repro.records.claim import ClaimOutcome, ClaimVerdict
 from repro.records.options import Options
 from repro.records.schema import RECORDS
 from repro.records.verdict import Ratio, Verdict
-from repro.report import audit, document, figures, search
+from repro.report import audit, search
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 RUN = PUBLISHED / "h100-pinned" / "20261128T000308Z-run"
@@ -367,13 +367,7 @@ def result_table() -> str:
     return table([[f"`{name}`", str(field.description)] for name, field in found], ["field", "meaning"])
 
 
-# -- the picture
-
-
-def picture() -> str:
-    """Speedups of the ten hand-written kernels over three baselines, as the report of their run draws them."""
-    (speeds,) = (figure for figure in document.build([Bundle.open(RUN)]).figures if figure.id == "speedups-run-A")
-    return figures.svg(speeds)
+# -- the picture of a search
 
 
 # The search of L1_82's input kernel that ships beside it.
@@ -482,7 +476,6 @@ def _prose(text: str) -> str:
 FILES: dict[str, Callable[[], str]] = {
     "docs/api.md": api_page,
     "docs/records/kernelbench-audit.md": audit_page,
-    "docs/speedups.svg": picture,
     "docs/records/optimise-82.svg": tree,
 }
 

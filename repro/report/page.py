@@ -15,6 +15,7 @@ from repro.report import elements, figures, summary
 from repro.report.document import Document
 from repro.report.elements import Column, Quantity, Section
 
+_SHORT = 14  # characters of a name that does not wrap
 TEMPLATES = resources.files("repro.report") / "templates"
 
 
@@ -109,7 +110,8 @@ def _breakable(text: str) -> Any:
     """A long name that may wrap after an underscore or a slash."""
     from markupsafe import Markup, escape
 
-    return Markup("<wbr>").join(escape(piece) for piece in re.split(r"(?<=[_/])", text))
+    pieces = re.split(r"(?<=[_/])", text) if len(text) > _SHORT else [text]
+    return Markup("<wbr>").join(escape(piece) for piece in pieces)
 
 
 def _hash(script: str) -> str:
