@@ -56,7 +56,7 @@ class Log:
         made = [call for call in of if not call["denied"]]
         return KnowledgeUse(
             calls=len(made), hits=sum(len(call["hits"]) for call in made), errors=sum(call["error"] for call in made),
-            denied=len(of) - len(made), latency_s=[call["wall_s"] for call in made],
+            denied=len(of) - len(made),
         )  # fmt: skip
 
 

@@ -22,7 +22,6 @@ from repro.errors import EngineError, printable
 from repro.records.agent import (
     AgentAttempt,
     AgentRecord,
-    AgentReport,
     Ending,
     FailureClass,
     MeterRecord,
@@ -69,7 +68,8 @@ class Sitting:
     waited_s: float = 0.0
     started: str = field(default_factory=stopwatch.utc)
     begin: float = field(default_factory=time.monotonic)
-    seen: dict[str, Any] = field(default_factory=dict)
+    agent_version: str = ""
+    tools: list[str] = field(default_factory=list)
     isolation: dict[str, Any] = field(default_factory=dict)
     wall_s: float = 0.0
 
@@ -96,9 +96,9 @@ class Sitting:
                 seen[event.output.model] += 1
                 turns += 1
         rates = next(iter(self.design.prices.get("models", {}).values()), None)
-        kb = self.log.total()
-        return MeterRecord(turns=turns, tokens=dict(used), models=dict(seen), usd=models.price(rates, used), kb=kb,
-                           denied={"knowledge_budget": kb.denied} if kb.denied else {})  # fmt: skip
+        return MeterRecord(
+            turns=turns, tokens=dict(used), models=dict(seen), usd=models.price(rates, used), kb=self.log.total()
+        )
 
     def ended(self, error: BaseException | None, scope: LimitScope | None, solutions: int) -> tuple[Ending, str]:
         """Return how the sitting ended, and the same in words.
@@ -126,7 +126,7 @@ class Sitting:
         if tools is None:
             return None
         shown = {tool.name.rpartition("__")[2] for tool in tools if _of_knowledge(tool.name)}
-        self.seen["tools"] = sorted(shown)
+        self.tools = sorted(shown)
         wanted = self.design.knowledge(self.unit.arm) != "none"
         if wanted and not shown:
             return "the model was not shown the tools of the knowledge base"
@@ -146,8 +146,8 @@ class Sitting:
             repeat=self.unit.repeat, agent=self.design.agent, model=self.design.model,
             knowledge=self.design.knowledge(self.unit.arm), scripted=self.design.scripted, finished=klass == "agent",
             status=ending, klass=klass, detail=detail, attempts=self.made, folder=folder, solutions=solutions,
-            meter=meter, consulted=self.log.used(), isolation=self.isolation, cut=cut, evidence=[knowledge.LOG],
-            outcome=AgentReport(agent_version=self.seen.pop("agent_version", ""), preflight=self.seen),
+            meter=meter, consulted=self.log.used(), isolation=self.isolation, cut=cut,
+            agent_version=self.agent_version, tools=self.tools,
         )  # fmt: skip
 
 

@@ -121,7 +121,7 @@ async def _work(
         replay.current.set(script)
     if design.agent == "claude-code":
         said = await room.exec([PROGRAM, "--version"])
-        sitting.seen["agent_version"] = said.stdout.split()[0] if said.success and said.stdout.strip() else ""
+        sitting.agent_version = said.stdout.split()[0] if said.success and said.stdout.strip() else ""
     with apply_limits(limits(design.budgets), catch_errors=True) as scope:
         try:
             async with (

@@ -7,7 +7,6 @@ changed, missing or extra file is found without a network and without git.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -127,41 +126,22 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
     parent = source.folder.parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(parent, name)
-        work = Path(tempfile.mkdtemp(prefix=f"{_PARTIAL}{name}-", dir=parent))
-        held = os.open(work, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(held, fcntl.LOCK_EX)
+        with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=parent) as work:
+            files = Path(work) / "files"
+            if origin and Path(origin).is_dir() and not _is_repository(Path(origin)):
+                shutil.copytree(origin, files, symlinks=True)
+            else:
+                _check_out(source, origin or source.address, Path(work), files)
+            found = tree_hash(files)
+            if found != source.tree:
+                why = f"its tree is {found[:12]}, pinned is {source.tree[:12]} (commit {source.commit[:12]})"
+                raise UsageError(f"{origin or source.address} is not the pinned {name}", why, "Nothing was kept.")
+            with contextlib.suppress(OSError):  # another fetch of the same tree may have come first
+                files.rename(source.folder)
     except OSError as error:
-        raise PrerequisiteError(f"cannot write below {parent}", error.strerror or str(error)) from error
-    try:
-        files = work / "files"
-        if origin and Path(origin).is_dir() and not _is_repository(Path(origin)):
-            shutil.copytree(origin, files, symlinks=True)
-        else:
-            _check_out(source, origin or source.address, work, files)
-        found = tree_hash(files)
-        if found != source.tree:
-            why = f"its tree is {found[:12]}, pinned is {source.tree[:12]} (commit {source.commit[:12]})"
-            raise UsageError(f"{origin or source.address} is not the pinned {name}", why, "Nothing was kept.")
-        with contextlib.suppress(OSError):  # another fetch of the same tree may have come first
-            files.rename(source.folder)
-        check(source)
-    except OSError as error:
-        raise PrerequisiteError(f"cannot copy {origin}", error.strerror or str(error)) from error
-    finally:
-        os.close(held)
-        shutil.rmtree(work, ignore_errors=True)
+        raise PrerequisiteError(f"cannot bring {name} below {parent}", error.strerror or str(error)) from error
+    check(source)
     return source, False
-
-
-def _remove_abandoned(parent: Path, name: str) -> None:
-    """Removes the working folders of killed fetches: a live fetch holds a lock on its own."""
-    for left in parent.glob(f"{_PARTIAL}{name}-*"):
-        descriptor = os.open(left, os.O_RDONLY | os.O_CLOEXEC)
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left)
-        os.close(descriptor)
 
 
 def _is_repository(folder: Path) -> bool:
@@ -198,26 +178,7 @@ def _check_out(source: Source, address: str, work: Path, files: Path) -> None:
         files.mkdir()
         failed = git("--work-tree", str(files), "checkout", "--quiet", "--force", source.commit, "--", ".")
     if failed:
-        raise _failure(source, address, failed)
-
-
-def _failure(source: Source, address: str, said: str) -> PrerequisiteError:
-    """What git's own words mean for the user."""
-    lines = said.splitlines()
-    line = next((each for each in lines if each.startswith(("fatal:", "error:"))), lines[-1])
-    lower = said.lower()
-    elsewhere = "give a copy by `--from DIR|URL`"
-    if any(
-        words in lower
-        for words in ("could not resolve", "could not connect", "failed to connect", "timed out", "unreachable")
-    ):
-        why, remedy = f"{address} cannot be reached ({line})", f"Connect to a network, or {elsewhere}."
-    elif any(
-        words in lower
-        for words in ("not found", "does not exist", "not appear to be a git repo", "could not read username", "403")
-    ):
-        why = f"no public repository is at {address} ({line})"
-        remedy = f"If it has moved, {elsewhere}: the tree hash decides."
-    else:
-        why, remedy = line, f"Repeat, or {elsewhere}."
-    return PrerequisiteError(f"cannot fetch {source.name}", why, remedy)
+        lines = failed.splitlines()
+        why = next((each for each in lines if each.startswith(("fatal:", "error:"))), lines[-1])
+        remedy = "Repeat with a network, or give a copy by `--from DIR|URL`: the tree hash decides."
+        raise PrerequisiteError(f"cannot fetch {source.name} from {address}", why, remedy)

@@ -35,38 +35,23 @@ T = TypeVar("T")
 
 
 class _Reply(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    """What is read of a reply in the form of the published files; the rest is kept as it came."""
 
-
-class Evidence(_Reply):
-    """A number that supports a cause."""
-
-    metric: str
-    value: float | None = None
-    interpretation: str = ""
-
-
-class Cause(_Reply):
-    """Why a kernel is slow."""
-
-    cause: str
-    evidence: list[Evidence] = []
+    model_config = ConfigDict(extra="allow")
 
 
 class Fix(_Reply):
     """What to change."""
 
     fix: str = Field(min_length=1)
-    rationale: str = ""
 
 
 class Direction(_Reply):
-    """One direction of an analysis, in the form of the published strategies."""
+    """One direction of an analysis."""
 
     category: str
     summary: str = Field(min_length=1)
     reasoning: str = ""
-    root_causes: list[Cause] = []
     recommended_fixes: list[Fix] = Field(min_length=1)
 
     @property
@@ -76,16 +61,11 @@ class Direction(_Reply):
 
 
 class Reflexion(_Reply):
-    """What a judged candidate teaches, in the form of the published reflexions."""
+    """What a judged candidate teaches."""
 
     was_diagnosis_correct: bool
     was_fix_effective: bool
-    expected_outcome: str = ""
-    actual_outcome: str = ""
-    reasoning: str = ""
     lessons: list[str]
-    avoid_patterns: list[str] = []
-    try_patterns: list[str] = []
 
 
 DIRECTIONS = TypeAdapter(list[Direction])

@@ -65,7 +65,6 @@ class KnowledgeUse(Record):
     hits: int = Field(0, description="Pages that they returned.")
     errors: int = Field(0, description="Calls that failed.")
     denied: int = Field(0, description="Calls beyond the budget.")
-    latency_s: list[float] = Field(default_factory=list, description="Seconds of each call.")
 
 
 class MeterRecord(Record):
@@ -75,15 +74,7 @@ class MeterRecord(Record):
     tokens: dict[str, int] = Field(default_factory=dict, description="Class of tokens -> how many.")
     usd: float | None = Field(None, description="Their cost; null where a price is not known.")
     kb: KnowledgeUse = Field(default_factory=KnowledgeUse, description="Calls of knowledge tools.")
-    denied: dict[str, int] = Field(default_factory=dict, description="Reason of a refusal -> how many.")
     models: dict[str, int] = Field(default_factory=dict, description="Model that a reply named -> how many replies.")
-
-
-class AgentReport(Record):
-    """What was seen in a sitting's sandbox."""
-
-    agent_version: str = Field("", description="Version of the agent's program.")
-    preflight: dict[str, Any] = Field(default_factory=dict, description="The knowledge tools that the model was shown.")
 
 
 class AgentRecord(Record):
@@ -107,7 +98,7 @@ class AgentRecord(Record):
     solutions: dict[str, str] = Field(description="File name of a solution -> its place in the bundle.")
     meter: MeterRecord = Field(description="What the host counted in the last attempt.")
     consulted: dict[str, KnowledgeUse] = Field(description="Knowledge tool -> its calls.")
-    outcome: AgentReport = Field(description="What was seen in its sandbox.")
+    agent_version: str = Field(description="Version of the agent's program, where it has one.")
+    tools: list[str] = Field(description="The knowledge tools that the model was shown.")
     isolation: dict[str, Any] = Field(description="How it was contained.")
     cut: list[str] = Field(description="Files that were cut off, and where.")
-    evidence: list[str] = Field(description="Files that the host wrote beside it.")

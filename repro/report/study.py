@@ -1,4 +1,4 @@
-"""The sections on an agent study: arms, uncertainty, endings, retries, costs.
+"""The sections on an agent study: arms, uncertainty, endings, costs.
 
 Its arms are an agent's, or solutions from folders, of which only the judge's results are known. Torch controls stand
 beside them.
@@ -15,7 +15,7 @@ from repro.analysis import statistics
 from repro.analysis.records import Source
 from repro.analysis.statistics import ArmSpeeds, Observation, Paired, Speeds
 from repro.records import reading, wording
-from repro.records.agent import AgentAttempt, AgentConfig, AgentRecord
+from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.row import Row
 from repro.report import elements
 from repro.report.elements import Cell, Head, Quantity, Section, Table
@@ -33,8 +33,7 @@ _THREATS = (
     "(the same tools over unrelated pages) tells that from what the pages say.",
     "Pages were written by people who knew which problems are judged; a test holds them apart from the solutions, and "
     "none of them is one.",
-    "Attempts that failed by the machine's or the provider's fault are repeated; the table of retries says which, and "
-    "what they had cost.",
+    "Attempts that failed by the machine's or the provider's fault are repeated; the record of a sitting says why.",
 )
 _THREATS_OF_FOLDERS = (
     _THREATS[0],
@@ -97,13 +96,6 @@ class Study:
         """Sittings of the design that have not finished."""
         finished = {sitting.job for sitting in self.sittings if sitting.finished}
         return [job for job in (self.design.order_of_cells if self.design else []) if job not in finished]
-
-    @property
-    def retries(self) -> list[tuple[AgentRecord, AgentAttempt]]:
-        """Attempts that do not count."""
-        return [
-            (sitting, attempt) for sitting in self.sittings for attempt in sitting.attempts if attempt.klass != "agent"
-        ]
 
 
 def _sum(values: list[float | None]) -> float | None:
@@ -204,8 +196,8 @@ def _section(study: Study, prefix: str) -> Section:
     if study.timed:
         tables += [_problems(study, prefix), _fast(study, prefix)]
     if study.design:
-        tables += [_costs(study, study.design, prefix), _knowledge(study, study.design, prefix), _every(study, prefix),
-                   _retries(study, prefix)]  # fmt: skip
+        tables += [_costs(study, study.design, prefix), _knowledge(study, study.design, prefix)]
+        tables.append(_every(study, prefix))
     return elements.section(f"{prefix}study", "Agent study", text=_text(study), tables=tables)
 
 
@@ -373,18 +365,16 @@ def _costs(study: Study, design: AgentConfig, prefix: str) -> Table:
 
 
 def _knowledge(study: Study, design: AgentConfig, prefix: str) -> Table:
-    columns = ["arm", "knowledge", ("calls", "integer"), ("hits", "integer"), ("errors", "integer"), "by tool",
-               "refused"]  # fmt: skip
+    columns = ["arm", "knowledge", ("calls", "integer"), ("hits", "integer"), ("errors", "integer"),
+               ("over budget", "integer"), "by tool"]  # fmt: skip
     rows: list[list[Cell]] = []
     for name, arm in study.arms.items():
-        calls, denied = Counter[str](), Counter[str]()
+        calls = Counter[str]()
         for sitting in arm.finished:
             calls.update({tool: use.calls for tool, use in sitting.consulted.items()})
-            denied.update(sitting.meter.denied)
         uses = [sitting.meter.kb for sitting in arm.finished]
-        counts = (sum(use.calls for use in uses), sum(use.hits for use in uses), sum(use.errors for use in uses))
-        tools, refused = (", ".join(f"{code} {n}" for code, n in sorted(of.items())) for of in (calls, denied))
-        rows.append([name, design.knowledge[name], *counts, tools, refused])
+        counts = (sum(getattr(use, kind) for use in uses) for kind in ("calls", "hits", "errors", "denied"))
+        rows.append([name, design.knowledge[name], *counts, _listed(dict(sorted(calls.items())))])
     return elements.table(
         f"{prefix}study-knowledge", "Calls of the knowledge base, as this machine saw them", columns, rows
     )
@@ -393,7 +383,7 @@ def _knowledge(study: Study, design: AgentConfig, prefix: str) -> Table:
 def _every(study: Study, prefix: str) -> Table:
     columns = ["job", "ended", ("attempts", "integer"), ("turns", "integer"), ("tokens", "integer"),
                ("USD", "quantity"), ("s", "seconds"), "solutions", ("knowledge calls", "integer"), "isolation",
-               "seen before it"]  # fmt: skip
+               "tools shown"]  # fmt: skip
     rows: list[list[Cell]] = []
     for sitting in study.sittings:
         meter = sitting.meter
@@ -401,25 +391,6 @@ def _every(study: Study, prefix: str) -> Table:
             sitting.job, sitting.status + (f": {sitting.detail}" if sitting.detail else ""), len(sitting.attempts),
             meter.turns, sum(meter.tokens.values()), meter.usd, sitting.attempts[-1].wall_s,
             f"{len(sitting.solutions)}/{len(sitting.problems)}", meter.kb.calls, sitting.isolation.get("isolation"),
-            _preflight(sitting),
+            ", ".join(sitting.tools),
         ])  # fmt: skip
     return elements.table(f"{prefix}study-cells", "Every sitting of an agent", columns, rows)
-
-
-def _preflight(sitting: AgentRecord) -> str | None:
-    """What an agent saw before its first request."""
-    seen = sitting.outcome.preflight
-    if not seen:
-        return None
-    tools = f"{len(seen['tools'])} knowledge tools" if seen.get("tools") else "no knowledge tool"
-    return tools + (f", /mcp {seen['mcp_status']}" if "mcp_status" in seen else "")
-
-
-def _retries(study: Study, prefix: str) -> Table:
-    columns = ["job", ("attempt", "integer"), "class", "status", ("waited s", "seconds"),
-               ("turns thrown away", "integer"), ("USD", "quantity"), "why"]  # fmt: skip
-    rows = [[sitting.job, attempt.attempt, attempt.klass, attempt.status, attempt.waited_s, attempt.turns, attempt.usd,
-             attempt.detail] for sitting, attempt in study.retries]  # fmt: skip
-    classes = Counter(attempt.klass for _, attempt in study.retries)
-    caption = f"Attempts that do not count: {_listed(dict(sorted(classes.items())))}"
-    return elements.table(f"{prefix}study-retries", caption, columns, rows)

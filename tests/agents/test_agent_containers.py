@@ -191,7 +191,7 @@ def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(claude_code:
     assert done.code == 0, done.err
     assert {row["result"]["results"][0]["verdict"] for row in rows(bundle).values()} == {"correct"}
     record = json.loads((bundle / "agents/L1_36/with_kb/0/job.json").read_text())
-    assert record["meter"]["kb"]["calls"] == 1 and record["outcome"]["agent_version"]
+    assert record["meter"]["kb"]["calls"] == 1 and record["agent_version"]
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_three_arms_are_sat_judged_logged_and_reported(results: Path) -> None:
     for name in order:
         made = record(bundle, name)
         assert made["finished"] and made["status"] == "completed" and made["meter"]["turns"] >= 2, made
-        assert made["outcome"]["preflight"].get("tools", []) == ([] if "baseline" in name else sorted(
+        assert made["tools"] == ([] if "baseline" in name else sorted(
             ["search_knowledge", "build_plan", "review_plan", "verify_code_math", "diagnose_failure",
              "propose_hypothesis", "query_hyperparameter_priors", "get_page"]))  # fmt: skip
         assert made["meter"]["kb"]["calls"] == (0 if "baseline" in name else 1)
@@ -108,7 +108,6 @@ def test_an_ending_is_laid_at_the_right_door(name: str, results: Path) -> None:
     else:
         assert row.status == "failed" and "provider failure in each of 2 attempts" in row.error
         assert bundle.manifest["status"] == "incomplete" and studied(bundle).unfinished == ["L1_36/baseline/0"]
-        assert len(studied(bundle).retries) == 2
         again = go(Stub(), results, plan(None, ONE, arms=("baseline",), budgets=budgets), ONE, resume=True)
         assert again.path != bundle.path or again.manifest["status"] == "complete"
 
@@ -214,4 +213,4 @@ def test_calls_beyond_the_budget_of_knowledge_are_refused_and_counted(results: P
     bundle = go(Stub(), results, chosen, ONE)
     kb = record(bundle, "L1_36/placebo/0")["meter"]["kb"]
     shown = "".join(map(markdown.section, study.sections([records.source(bundle, "A")])))
-    assert (kb["calls"], kb["denied"]) == (2, 1) and "knowledge_budget 1" in shown
+    assert (kb["calls"], kb["denied"]) == (2, 1) and "over budget" in shown

@@ -22,8 +22,8 @@ SITTING: dict[str, Any] = {
     "schema_version": 1, "job": "L1_36/baseline/0", "arm": "baseline", "problems": ["L1_36"], "repeat": 0,
     "agent": "sdk", "model": "m", "knowledge": "none", "scripted": False, "finished": True, "status": "completed",
     "class": "agent", "detail": "", "attempts": [ATTEMPT], "folder": "agents/L1_36/baseline/0/attempt-1",
-    "solutions": {}, "meter": {"turns": 3, "usd": 0.5}, "consulted": {}, "outcome": {}, "isolation": {}, "cut": [],
-    "evidence": [],
+    "solutions": {}, "meter": {"turns": 3, "usd": 0.5}, "consulted": {}, "agent_version": "", "tools": [],
+    "isolation": {}, "cut": [],
 }  # fmt: skip
 
 

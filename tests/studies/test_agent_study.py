@@ -176,8 +176,8 @@ def sat(unit: design.Unit, chosen: Design) -> AgentRecord:
         "schema_version": 1, "job": unit.id, "arm": unit.arm, "problems": list(unit.problems), "repeat": unit.repeat,
         "agent": chosen.agent, "model": chosen.model, "knowledge": chosen.knowledge(unit.arm), "finished": True,
         "scripted": chosen.scripted, "status": "completed", "class": "agent", "detail": "", "attempts": [attempt],
-        "folder": f"{unit.folder}/attempt-1", "solutions": {}, "isolation": {}, "cut": [], "evidence": [],
-        "meter": {"turns": 3, "usd": 0.5, "tokens": {"input": 10, "output": 5}}, "consulted": {}, "outcome": {},
+        "folder": f"{unit.folder}/attempt-1", "solutions": {}, "isolation": {}, "cut": [],
+        "meter": {"turns": 3, "usd": 0.5, "tokens": {"input": 10, "output": 5}}, "consulted": {}, "agent_version": "", "tools": [],
     })  # fmt: skip
 
 
