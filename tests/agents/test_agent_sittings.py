@@ -70,7 +70,7 @@ def test_three_arms_are_sat_judged_logged_and_reported(results: Path) -> None:
     told = studied(bundle)
     assert list(told.arms) == ["baseline", "with_kb", "placebo"] and told.controls["tf32"].verdicts["correct"] == 2
     assert told.arms["baseline"].usd == pytest.approx(2 * 2 * (100 * 5 + 10 * 25) / 1e6)
-    assert "search_knowledge 2" in "".join(map(markdown.section, study.sections([records.source(bundle, "A")])))
+    assert "2 search_knowledge" in "".join(map(markdown.section, study.sections([records.source(bundle, "A")])))
     (log,) = (bundle.path / "logs").glob("*.eval")
     read = read_eval_log(str(log))
     assert read.status == "success" and len(read.samples or []) == 6

@@ -177,7 +177,8 @@ def sat(unit: design.Unit, chosen: Design) -> AgentRecord:
         "agent": chosen.agent, "model": chosen.model, "knowledge": chosen.knowledge(unit.arm), "finished": True,
         "scripted": chosen.scripted, "status": "completed", "class": "agent", "detail": "", "attempts": [attempt],
         "folder": f"{unit.folder}/attempt-1", "solutions": {}, "isolation": {}, "cut": [],
-        "meter": {"turns": 3, "usd": 0.5, "tokens": {"input": 10, "output": 5}}, "consulted": {}, "agent_version": "", "tools": [],
+        "agent_version": "", "tools": [],
+        "meter": {"turns": 3, "usd": 0.5, "tokens": {"input": 10, "output": 5}}, "consulted": {},
     })  # fmt: skip
 
 
