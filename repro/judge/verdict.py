@@ -7,9 +7,9 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from repro.judge.correctness.distance import CODES, named
+from repro.judge.correctness.distance import CODES, at, named, split
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.source import kernels as kernel_origins
 from repro.judge.source.labels import labels as labels_of
@@ -100,10 +100,13 @@ def _excesses(implementation: Implementation, fixture: Fixture) -> list[Reason]:
         loosest = limited[-1]
         limits = every[loosest]
         worst = {name: max(v.get(name, 0.0) for v in values) for name in limits}
-        name = named(worst, limits)
-        if worst[name] > limits[name] or math.isnan(worst[name]):
-            detail = f"{worst[name]:.3g} over the limit {limits[name]:.3g} of class {loosest}"
-            numbers = {"value": worst[name], "limit": limits[name]}
+        name, place = named(worst, limits)
+        value, limit = (of[at(name, place)] for of in (worst, limits))
+        if value > limit or math.isnan(value):
+            detail = f"{value:.3g} over the limit {limit:.3g} of class {loosest}"
+            numbers: dict[str, Any] = {"value": value, "limit": limit}
+            if place is not None:
+                numbers["output"] = fixture.output_name(place)
             reasons.append(Reason(code=CODES[name], trial=kind, detail=detail, klass=loosest, **numbers))
     return reasons
 
@@ -163,7 +166,7 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
         precision_class=judged.precision_class,
         rel_l2=judged.rel_l2,
         legacy=legacy.get(kind, {}),
-        distances={kind: [Distances(**one) for one in of] for kind, of in implementation.distances.items()},
+        distances={kind: list(map(_distances, of)) for kind, of in implementation.distances.items()},
         neighbour=implementation.neighbour,
         time_ms=None,
         latency_ms=None,
@@ -183,6 +186,12 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
             for name, facts in implementation.memory.items()
         },
     )
+
+
+def _distances(values: dict[str, float]) -> Distances:
+    each = [Distances.model_validate(one) for one in split(values)]
+    largest = {name: values[name] for name in Distances.model_fields.keys() & values.keys()}
+    return Distances.model_validate(largest | ({"outputs": each} if len(each) > 1 else {}))
 
 
 def _labels_of_times(ratios: dict[str, Speedup], timing: Timing, reached: Ceilings | None) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -61,6 +61,24 @@ class Fixture(Record):
         default_factory=dict, description="Of a refused fixture: its kind, and the proof in words and numbers."
     )
     refused: str = Field(description="Why the fixture judges nothing, or empty.")
+    output: Any = Field(None, description="Shape and dtype of the output, nested as it is.")
+
+    def output_name(self, place: int | None) -> str:
+        """Return an output in words, as `output 1 of 3 (int64, 64 x 4)`, or the empty string where there is one."""
+        found = list(_leaves(self.output))
+        if place is None or len(found) < 2:
+            return ""
+        shape = " x ".join(map(str, found[place]["shape"])) or "a number"
+        return f"output {place + 1} of {len(found)} ({found[place]['dtype']}, {shape})"
+
+
+def _leaves(spec: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tensors of an output spec."""
+    if isinstance(spec, list):
+        for part in spec:
+            yield from _leaves(part)
+    elif spec is not None:
+        yield spec
 
 
 class FixtureRecord(Fixture, Observed):
@@ -73,7 +91,6 @@ class FixtureRecord(Fixture, Observed):
     device: str = Field(description="`cuda` or `cpu`.")
     public_seed: int = Field(description="Seed of the public inputs.")
     inputs: list[dict[str, Any]] = Field(description="Shape, dtype and checksum of every input.")
-    output: Any = Field(description="Shape and dtype of the output, nested as it is.")
     foreign_random: list[Any] = Field(
         default_factory=list, description="Random calls that the generator does not serve."
     )

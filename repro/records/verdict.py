@@ -22,6 +22,7 @@ class Reason(Record):
     value: Number | None = Field(None, description="The distance that is over its limit.")
     limit: Number | None = Field(None, description="That limit, of the loosest precision class.")
     klass: str | None = Field(None, alias="class", description="The precision class of the limit.")
+    output: str = Field("", description="Of several outputs, the one that is over its limit.")
 
 
 class Summary(Record):
@@ -61,7 +62,7 @@ class Speedup(Ratio):
 
 
 class Distances(Record):
-    """Distances of one call's output to the fp64 reference."""
+    """Distances of one call's output to the fp64 reference; of several outputs, the largest."""
 
     rel_l2: Number = Field(description="Relative L2 distance.")
     max: Number = Field(description="Largest distance of one element, over the root mean square of the reference.")
@@ -69,6 +70,10 @@ class Distances(Record):
     zero: Number | None = Field(None, description="Distance where the reference is exactly 0.")
     bias: Number | None = Field(None, description="Largest mean error of elements of one sign and magnitude.")
     edit: Number | None = Field(None, description="Part of a change of few inputs that the output does not follow.")
+    differ: Number | None = Field(
+        None, description="Share of integers that are others, or of indices that point to nothing or stand twice."
+    )
+    outputs: list[Distances] = Field(default_factory=list, description="Of several outputs, those of each.")
 
 
 class Neighbour(Record):

@@ -73,6 +73,7 @@ DISTANCES = {
     "zero": "error where the result is exactly 0",
     "bias": "mean error of elements of one sign and magnitude",
     "edit": "part of a change of the inputs that the output does not follow",
+    "differ": "share of integers that are not the Model's",
 }
 
 
@@ -103,6 +104,7 @@ REASONS: dict[str, Reason] = {
     "row": _distance("row", "Look for rows that are wrong: the last block, masks, reductions."),
     "zero_region": _distance("zero", "Leave exact zeros (ReLU, padding, masks) at zero."),
     "bias": _distance("bias", "Rounding averages out there: look for an approximation of a function."),
+    "differs": _distance("differ", "Integers, booleans and indices compare exactly: look for an offset or a cast."),
     "stale": _distance("edit", "Compute every call from its own inputs: nothing may be kept from the last call."),
     "nonfinite": Reason(
         "wrong: NaN in the inputs does not reach the output as in the reference{where} ({detail})",
@@ -201,6 +203,7 @@ def reason(given: records.Reason) -> str:
     detail = given.detail.strip().rstrip(".")
     where = CASES.get(given.trial, "")
     where = f" {where}" if where else ""
+    where = f" in {given.output}{where}" if given.output else where
     if given.limit is not None:
         detail = _number(given.value)
         if (given.value or 0.0) < _FAR:

@@ -75,7 +75,7 @@ _NO_TIME, _RIGHT = "no time bought", "right output, not timed"
 # Why a bundle keeps the hash of a case and not its text.
 _SHIPPED = "a case of the self-test, which ships with repro"
 # A reason of a header that stands for these codes: values that are wrong.
-_DISTANCE, DISTANCES = "distance", {"rel_l2", "max", "row", "zero_region", "bias", "stale", "not_finite"}
+_DISTANCE, DISTANCES = "distance", {"rel_l2", "max", "row", "zero_region", "bias", "stale", "differs", "not_finite"}
 # A case with one of these expected reasons disturbs others, so it is timed alone.
 _DISTURBING = {"background_work", "baseline_disturbed"}
 # Labels that compare times. Like `max_speedup`, they are due only where times count: on a busy CPU they may be missing.

@@ -65,7 +65,7 @@ def raised() -> Iterator[str]:
 
 
 # Codes that are computed: `wrong_{key}`, the guards of a distance, the status of a row.
-COMPUTED = {"wrong_dtype", "wrong_shape", "rel_l2", "max", "row", "zero_region", "bias", "stale", "nonfinite",
+COMPUTED = {"wrong_dtype", "wrong_shape", "rel_l2", "max", "row", "zero_region", "bias", "stale", "differs", "nonfinite",
             "failed", "unmet", "lost", "interrupted"}  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def test_every_reason_code_of_the_judge_has_a_sentence() -> None:
 def test_computed_codes_are_those_of_the_judge() -> None:
     metric = (config.ROOT / "repro" / "judge" / "correctness" / "distance.py").read_text()
     assert 'GUARDS = ("rel_l2", "max", "row")' in metric and '"zero_region"' in metric
-    assert set(wording.DISTANCES) == {"rel_l2", "max", "row", "zero", "bias", "edit"}
+    assert set(wording.DISTANCES) == {"rel_l2", "max", "row", "zero", "bias", "edit", "differ"}
 
 
 @pytest.mark.parametrize(

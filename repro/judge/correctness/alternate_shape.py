@@ -52,10 +52,11 @@ def _judged(
         lap("neighbouring shape")
         answer = workers.call(implementation)
         lap("first calls")  # a new shape is compiled for again
-        distance, _ = evaluation.comparison.compare(implementation, answer.get("output"))
+        distances, _ = evaluation.comparison.compare(implementation, answer.get("output"))
         workers.release(implementation)
-        values = distance.values()
-        right = any(score(values, facts["limits"][klass]) <= 1 for klass in evaluation.comparison.classes())
+        values = distances.values()
+        limits = [facts["limits"][klass] for klass in evaluation.comparison.classes()]
+        right = any(not own or score(values, own) <= 1 for own in limits)
         neighbour = Neighbour(verdict="correct" if right else "incorrect", rel_l2=values["rel_l2"])
     except SolutionError as error:
         neighbour = Neighbour(verdict=error.verdict, reason=f"{error.code}: {error.detail}")

@@ -17,7 +17,7 @@ import torch
 from repro.errors import SolutionRejected
 from repro.judge.correctness import distance as metric
 from repro.judge.correctness import output_checks
-from repro.judge.correctness.distance import Distance, score
+from repro.judge.correctness.distance import Distance, Distances, score
 from repro.judge.correctness.expected import Expected
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.correctness.workers import Workers
@@ -85,8 +85,8 @@ class Comparison:
     def compare(
         self, implementation: Implementation, described: Any, only: slice | None = None, *, whole: bool = True,
         bound: Seal | None = None,
-    ) -> tuple[Distance, list[int]]:  # fmt: skip
-        """Return the distance of the worker's kept output from the reference, and digests of its bytes.
+    ) -> tuple[Distances, list[int]]:  # fmt: skip
+        """Return the distances of the worker's kept outputs from the reference, and digests of their bytes.
 
         only: rows to compare if not `whole`. bound: a seal that the bytes must match; then there are no digests. Raises
         SolutionRejected.
@@ -95,20 +95,20 @@ class Comparison:
             self.check(described)
         if bound is not None:
             bound.open(leaves(self.expected.shape.spec), described)
-        distance, digests = Distance(), list[int]()
+        distances, digests = [Distance() for _ in leaves(self.expected.shape.spec)], list[int]()
         slots = self.workers.slots
         for part, fetches in self._chunks(implementation, self._parts() if whole else [only], bound, digests):
-            expected = self.expected.outputs(part, slots)
-            before = self.expected.outputs_before_edit(part, slots)
-            for fetch, reference, old in itertools.zip_longest(fetches, expected, before):
-                output = fetch()
-                distance.add(output, reference)
-                if old is not None:
-                    distance.change.add(output, reference, old)
-        distance.settle()
-        if not distance.finite:
-            raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
-        return distance, digests
+            expected, wholes = self.expected.outputs(part, slots), self.expected.reference.wholes
+            before = self.expected.outputs_before_edit(part, slots) or itertools.repeat(None)
+            for distance, fetch, due, integers, old in zip(distances, fetches, expected, wholes, before, strict=False):
+                distance.add(fetch(), due, integers, old)
+        for place, distance in enumerate(distances):
+            distance.settle()
+            if not distance.finite:
+                where = self.fixture.output_name(place)
+                detail = f"{where or 'the output'} is not finite where the reference is, or was not written"
+                raise SolutionRejected("not_finite", detail)
+        return Distances(distances), digests
 
     def digests(self, implementation: Implementation, *, whole: bool = False) -> list[int]:
         """Return digests of the worker's kept output, of the same rows each as `compare`, without a reference.
@@ -146,9 +146,9 @@ class Comparison:
         limits = next(iter(self.fixture.trials.values())).limits
         return tuple(klass for klass in CLASSES[self.fixture.dtype] if klass in limits)
 
-    def meets_any(self, distance: Distance, kind: str) -> bool:
+    def meets_any(self, distances: Distances, kind: str) -> bool:
         """Return whether a distance is within some class's limits on a trial."""
-        return any(meets(distance.values(), self.fixture, kind, klass) for klass in self.classes())
+        return any(meets(distances.values(), self.fixture, kind, klass) for klass in self.classes())
 
     def class_of_call(self, implementation: Implementation, variant: str, kind: str, timeout_s: float) -> str:
         """Run a trusted variant on the inputs in the buffers and return its precision class.

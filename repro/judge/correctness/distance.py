@@ -7,6 +7,8 @@ bias     the largest mean of y - r over elements of one sign and one power of tw
          |r| and that of all elements: rounding averages out there, an approximation of a function does not
 zero     max |y| where r is exactly 0, over the rms of the other elements of r: a region of zeros filled with small
          values cannot hide. Only where the reference has zeros, and limited only where a fixture sets a limit.
+differ   of integers and booleans: the share that is another one. Of indices of a maximum or a sort, the share that
+         points to nothing or stands twice; the guards above are then of the values that they point to.
 
 `Change` measures one more, for inputs that equal the last ones except a few elements:
 
@@ -22,13 +24,16 @@ from dataclasses import dataclass, field
 
 import torch
 
+from repro.judge.correctness.indices import Pointed
 from repro.judge.gpu import driver
 
 # Measured for every output. `zero` joins them where the reference has zeros.
 GUARDS = ("rel_l2", "max", "row")
-ZERO, BIAS, EDIT = "zero", "bias", "edit"
+ZERO, BIAS, EDIT, DIFFER = "zero", "bias", "edit", "differ"
+# Between a guard and the place of its output.
+_OF = "@"
 # Guard -> reason code of an output that exceeds its limit.
-CODES = {name: name for name in GUARDS} | {ZERO: "zero_region", BIAS: BIAS, EDIT: "stale"}
+CODES = {name: name for name in GUARDS} | {ZERO: "zero_region", BIAS: BIAS, EDIT: "stale", DIFFER: "differs"}
 _LEGACY = {"allclose_1e-2": 1e-2, "allclose_1e-4": 1e-4}
 # Powers of two of |r| that `bias` tells apart, from 2**-EXPONENTS to 2**EXPONENTS, and the fewest elements that it
 # averages over: a mean of fewer is rounding still.
@@ -78,6 +83,10 @@ class Change:
         return {EDIT: math.sqrt(error_sq / change_sq)} if change_sq else {}
 
 
+# Of an output of integers: the reference as it is, or where indices point to.
+Whole = torch.Tensor | Pointed | None
+
+
 @dataclass
 class Distance:
     """Running sums over chunks.
@@ -95,21 +104,29 @@ class Distance:
     zeros: int = 0
     max_at_zero: float = 0.0
     finite: bool = True
+    others: float | torch.Tensor = 0.0  # integers that differ, or indices that cannot be
+    whole: bool = False  # integers
     legacy: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(_LEGACY, True))
     change: Change = field(default_factory=Change)  # only of edited inputs
     bins: torch.Tensor | None = None  # by sign and exponent of r: count, sum of y - r, sum of |r|
     pending: list[torch.Tensor] = field(default_factory=list)
 
-    @classmethod
-    def endless(cls) -> Distance:
-        """Return the distance of an output that is not finite where the reference is."""
-        return cls(finite=False, legacy=dict.fromkeys(_LEGACY, False))
-
-    def add(self, output: torch.Tensor, reference: torch.Tensor) -> None:
+    def add(
+        self, output: torch.Tensor, reference: torch.Tensor, whole: Whole = None, before: torch.Tensor | None = None
+    ) -> None:
         """Add a chunk, in slices of columns.
 
-        output: any float dtype; reference: fp64; both (rows, ...), on one device.
+        output: any dtype; reference: fp64; both (rows, ...), on one device. whole: of integers, the reference as
+        integers, or where these point to. before: the reference before an edit of the inputs.
         """
+        if whole is not None:
+            self.whole = True
+            self.others += whole.impossible(output) if isinstance(whole, Pointed) else (output != whole).sum()
+        if isinstance(whole, Pointed):
+            output, reference = whole.at(output), whole.at(reference)
+            before = whole.at(before) if before is not None else None
+        if before is not None:
+            self.change.add(output, reference, before)
         rows = max(1, reference.shape[0]) if reference.dim() else 1
         ours, expected = output.reshape(rows, -1), reference.reshape(rows, -1)
         self.rows += rows
@@ -202,14 +219,19 @@ class Distance:
         self.settle()
         if not self.finite or self.elements == 0:
             return dict.fromkeys(GUARDS, math.inf)
+        differ = {DIFFER: float(self.others) / self.elements} if self.whole else {}
         norm = math.sqrt(self.reference_sq)
         if norm == 0.0:
-            return {name: 0.0 if self.error_sq == 0.0 else math.inf for name in GUARDS}
-        guards = {
-            "rel_l2": math.sqrt(self.error_sq) / norm,
-            "max": self.max_error / (norm / math.sqrt(self.elements)),
-            "row": math.sqrt(self.max_row_sq) / (norm / math.sqrt(self.rows)),
-        } | self._bias()
+            return differ | {name: 0.0 if self.error_sq == 0.0 else math.inf for name in GUARDS}
+        guards = (
+            differ
+            | {
+                "rel_l2": math.sqrt(self.error_sq) / norm,
+                "max": self.max_error / (norm / math.sqrt(self.elements)),
+                "row": math.sqrt(self.max_row_sq) / (norm / math.sqrt(self.rows)),
+            }
+            | self._bias()
+        )
         guards |= self.change.values()
         if self.zeros:
             guards[ZERO] = self.max_at_zero / (norm / math.sqrt(self.elements - self.zeros))
@@ -221,13 +243,59 @@ def _step(elements: int) -> int:
     return max(1, elements // _BINNED) | 1
 
 
-def worst(distances: list[Distance]) -> dict[str, float]:
-    """Return each guard's largest value over several outputs."""
-    largest: dict[str, float] = {}
-    for values in (d.values() for d in distances):
+@dataclass
+class Distances:
+    """The distances of every output of a call."""
+
+    outputs: list[Distance]
+
+    @classmethod
+    def endless(cls) -> Distances:
+        """Return the distances of an output that is not finite where the reference is."""
+        return cls([Distance(finite=False, legacy=dict.fromkeys(_LEGACY, False))])
+
+    def values(self) -> dict[str, float]:
+        """Return the guards of all outputs."""
+        return joined([distance.values() for distance in self.outputs])
+
+    @property
+    def legacy(self) -> dict[str, bool]:
+        """Return what the published comparison says of all outputs together."""
+        return {name: all(each.legacy[name] for each in self.outputs) for name in _LEGACY}
+
+
+def joined(outputs: list[dict[str, float]]) -> dict[str, float]:
+    """Return the guards of all outputs: of several, those of each by its place, and the largest of each guard."""
+    if len(outputs) == 1:
+        return outputs[0]
+    found: dict[str, float] = {}
+    for place, values in enumerate(outputs):
         for name, value in values.items():
-            largest[name] = max(largest.get(name, value), value)
-    return largest
+            found[name] = max(found.get(name, value), value)
+            found[f"{name}{_OF}{place}"] = value
+    return found
+
+
+def of_output(values: dict[str, float], place: int) -> dict[str, float]:
+    """Return the guards of one of several outputs, by their own names."""
+    return {name.partition(_OF)[0]: value for name, value in values.items() if name.endswith(f"{_OF}{place}")}
+
+
+def split(values: dict[str, float]) -> list[dict[str, float]]:
+    """Return the guards of each output, from those of all. It undoes `joined`."""
+    places = {int(place) for _, _, place in (name.partition(_OF) for name in values) if place}
+    return [of_output(values, place) for place in sorted(places)] or [values]
+
+
+def at(name: str, place: int | None) -> str:
+    """Return the key of a guard of one output; place: of several, or None."""
+    return name if place is None else f"{name}{_OF}{place}"
+
+
+def of_row(values: dict[str, float]) -> dict[str, float]:
+    """Return the guards of one row that was compared alone: a row has a limit of its own."""
+    kept = {name.replace("rel_l2", "row"): value for name, value in values.items() if name.startswith("rel_l2")}
+    return kept | {name: value for name, value in values.items() if name.startswith(DIFFER)}
 
 
 def score(values: dict[str, float], limits: dict[str, float]) -> float:
@@ -235,12 +303,26 @@ def score(values: dict[str, float], limits: dict[str, float]) -> float:
     return max((values[name] / limit for name, limit in limits.items() if name in values), default=math.inf)
 
 
-def named(values: dict[str, float], limits: dict[str, float]) -> str:
-    """Return the guard to name for an output that is over its limits: the one that is over most. `bias` and `edit` are
-    named where no other one is over: they are small where others say more of the mistake. An output that is wrong as a
-    whole, such as zeros or that of another call, is named by its norm, not by its worst element or its zeros."""
+def named(values: dict[str, float], limits: dict[str, float]) -> tuple[str, int | None]:
+    """Return the guard to name for outputs that are over their limits, and of several outputs the place of the one that
+    is over most."""
+    ours, theirs = split(values), split(limits)
+    if len(ours) < 2:
+        return _named(values, {name: limit for name, limit in limits.items() if _OF not in name}), None
+    place = max(range(len(theirs)), key=lambda i: score(ours[i], theirs[i]))
+    return _named(ours[place], theirs[place]), place
+
+
+def _named(values: dict[str, float], limits: dict[str, float]) -> str:
+    """Return the guard of one output to name: the one that is over its limit most. `bias` and `edit` are named where no
+    other one is over: they are small where others say more of the mistake. An output that is wrong as a whole, such as
+    zeros or that of another call, is named by its norm, not by its worst element or its zeros."""
     norm = values.get("rel_l2", 0.0)
-    if norm >= WHOLE and max(values.get(name, 0.0) for name in ("max", "row")) <= FEW_ELEMENTS * norm:
+    if (
+        "rel_l2" in limits
+        and norm >= WHOLE
+        and max(values.get(name, 0.0) for name in ("max", "row")) <= FEW_ELEMENTS * norm
+    ):
         return "rel_l2"
     ratio = {name: values.get(name, 0.0) / limit for name, limit in limits.items()}
     ratio = {name: math.inf if math.isnan(value) else value for name, value in ratio.items()}

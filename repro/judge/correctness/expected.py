@@ -69,7 +69,7 @@ class Expected:
             return known
         outputs = self._computed(part, slots.seed, slots.stress)
         nbytes = self._kept.nbytes + sum(tensor.nbytes for tensor in outputs)
-        if self.keeping and nbytes <= _KEPT_BYTES:
+        if self.keeping and nbytes <= _KEPT_BYTES and not any(w is not None for w in self.reference.wholes):
             self._kept.outputs[str(part)], self._kept.nbytes = [tensor.clone() for tensor in outputs], nbytes
         return outputs
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
+
 from repro.errors import SolutionRejected
 from repro.judge.processes.wire import Json
 from repro.problems.meta import Leaf
@@ -54,7 +56,7 @@ def _tensor(got: Json, expected: Leaf, device: str) -> None:
         raise SolutionRejected("wrong_device", f"expected {device}, got {got.get('device')}")
     if got.get("dense") is not True and not expected.get("gaps"):
         raise SolutionRejected("not_dense", "elements of the output overlap or have gaps between them")
-    itemsize = {"bfloat16": 2, "float16": 2, "float64": 8, "int64": 8, "bool": 1}.get(expected["dtype"], 4)
+    itemsize = getattr(torch, expected["dtype"]).itemsize
     nbytes = got.get("storage_bytes")
     least = 0 if expected.get("gaps") else math.prod(expected["shape"]) * itemsize
     if not isinstance(nbytes, int) or nbytes < least:

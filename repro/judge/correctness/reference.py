@@ -14,6 +14,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from repro.errors import JudgeError
+from repro.judge.correctness.distance import Whole
+from repro.judge.correctness.indices import Pointers
 from repro.judge.correctness.precision import TF32Operands, exact_float32
 from repro.problems.meta import leaves
 from repro.problems.plan import Plan, Weights, build
@@ -112,7 +114,10 @@ class Shape:
 
 
 class Reference:
-    """The problem's Model with given weights at one precision: fp64, fp32, tf32 or bf16."""
+    """The problem's Model with given weights at one precision: fp64, fp32, tf32 or bf16.
+
+    wholes: of the latest call, for each output of integers these, or in fp64 where they point to; else None.
+    """
 
     DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 
@@ -124,6 +129,7 @@ class Reference:
         self.init: list[Any] | None = None
         self.loaded: Weights | None = None
         self.versions: list[int] = []
+        self.wholes: list[Whole] = []
         self.load(weights, like)
 
     def load(self, weights: Weights, like: Reference | None = None) -> None:
@@ -165,8 +171,10 @@ class Reference:
             cast.append(x)
             del x
         modes: dict[str, Callable[[], AbstractContextManager[Any]]] = {"tf32": TF32Operands, "fp64": SplitConvolutions}
+        pointers = Pointers()
+        pointing = pointers if self.precision == "fp64" else nullcontext()
         try:
-            with torch.no_grad(), exact_float32(), modes.get(self.precision, nullcontext)():
+            with torch.no_grad(), exact_float32(), modes.get(self.precision, nullcontext)(), pointing:
                 value = self.model(*cast)
         except torch.cuda.OutOfMemoryError:
             raise
@@ -175,7 +183,10 @@ class Reference:
             raise JudgeError(
                 f"Model of {name} fails at {self.precision}", f"{type(error).__name__}: {error}"
             ) from error
-        return [x if x.is_floating_point() else x.double() for x in flatten(value)]
+        outputs = flatten(value)
+        self.wholes = [pointers.of(x) or (None if x.is_floating_point() else x) for x in outputs]
+        exact = self.precision == "fp64"  # also of a Model that rounds its output itself
+        return [x if x.is_floating_point() and not exact else x.double() for x in outputs]
 
 
 def flatten(value: Any) -> list[torch.Tensor]:

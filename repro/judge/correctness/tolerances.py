@@ -6,10 +6,14 @@ end. A problem in bf16 admits the bf16 class only.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from repro.judge.correctness.distance import BIAS, EDIT, ZERO, score
-from repro.records.fixture import Fixture, TrialLimits
+from repro.judge.correctness.distance import BIAS, DIFFER, EDIT, ZERO, of_output, score, split
+from repro.judge.correctness.input_cases import PROBES
+from repro.records.fixture import PUBLISHED, Fixture, Limits, TrialLimits
 from repro.records.verdict import PrecisionClass
 
 CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
@@ -22,6 +26,13 @@ CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
 _FLOOR = {"fp32": 5e-6, "tf32": 1e-3, "bf16": 8e-3}
 _CAP = {"fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2}
 HEADROOM, MIN_HEADROOM = 4.0, 1.5
+# A class that needs a wider limit on any kind of inputs, in relative L2 or as a share of integers, is not admitted.
+WIDEST = 0.1
+# The share of integers that may differ where no honest kernel's do, and how many may where some honest kernel's do:
+# where a value lies between two integers, rounding decides, in one call of many.
+EXACT, FEW = 1e-12, 1.5
+# Cheats that every problem has. Each must fail on the published inputs: those are timed.
+_BUILT_IN = ("zeros", "constant", "feature_mean", "stale")
 # An output must follow its inputs: an error of this fraction of the distance between the outputs of two inputs is too
 # much.
 _SENSITIVITY = 0.35
@@ -40,11 +51,11 @@ EDIT_LIMIT, EDIT_HONEST = 0.5, 0.2
 _LOOSE = 4.0
 
 
-def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str, float]:
-    """Return the limits of one class on one trial.
+def limits(honest: Limits, klass: str, sensitivity: float, integers: Limits | None = None) -> Limits:
+    """Return the limits of one class for one output on one trial; none where they would be too wide.
 
     honest: the honest kernel's distances. sensitivity: relative L2 distance between the outputs of two independent
-    inputs.
+    inputs. integers: of integers that rounding decides, the least limits.
     """
     error = honest["rel_l2"]
     rel = max(_FLOOR[klass], min(HEADROOM * error, _CAP[klass]), MIN_HEADROOM * error)
@@ -53,22 +64,33 @@ def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str
         rel = min(rel, by_sensitivity)
     extremes = {name: max(_EXTREME_HEADROOM * honest[name], _EXTREME_HEADROOM * rel) for name in ("max", "row")}
     bias = max(BIAS_FLOOR[klass], HEADROOM * honest.get(BIAS, 0.0))  # the class's rounding, whatever its worst norm
-    return {"rel_l2": rel, BIAS: bias} | extremes
+    quantity = {"rel_l2": rel, BIAS: bias} | extremes if rel <= WIDEST else {}
+    if integers and (share := max(integers[DIFFER], HEADROOM * honest[DIFFER])) <= WIDEST:
+        return integers | {DIFFER: share}
+    return quantity | {DIFFER: EXACT} if DIFFER in honest and not integers else quantity
 
 
-def probe_limits(honest: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+def integers(honest: dict[str, Limits], elements: int) -> Limits | None:
+    """Return the least limits of integers that rounding decides: where some honest kernel's differ, few of every
+    class's may, by no more than in the worst class. None where no honest kernel's differ, or they are no integers."""
+    if not any(values.get(DIFFER) for values in honest.values()):
+        return None
+    return {DIFFER: FEW / max(1, elements), "max": MIN_HEADROOM * max(values["max"] for values in honest.values())}
+
+
+def probe_limits(honest: dict[str, Limits], least: Limits | None = None) -> dict[str, Limits]:
     """Return the limits of every class on a probe.
 
-    honest: class -> distances, the most precise class first. A class has no limits where its honest kernel's error is
-    over the class's cap or does not follow an edit. Nor has it any where a looser class's error is far over its own:
-    there, results hang on single comparisons, such as which logit is the largest.
+    honest: class -> distances, the most precise class first. least: `integers` for `limits`. A class has no limits
+    where its honest kernel's error is over the class's cap or does not follow an edit. Nor has it any where a looser
+    class's error is far over its own: there, results hang on single comparisons, such as which logit is the largest.
     """
     by_class: dict[str, dict[str, float]] = {}
     for klass, values in honest.items():
         looser = list(honest)[list(honest).index(klass) + 1 :]
         bounded = values["rel_l2"] <= _CAP[klass] and values.get(EDIT, 0.0) <= EDIT_HONEST
         steady = all(honest[other]["rel_l2"] <= _LOOSE * _CAP[other] for other in looser)
-        own = limits(values, klass, 0.0) if bounded and steady else {}
+        own = limits(values, klass, 0.0, least) if bounded and steady else {}
         by_class[klass] = own | ({EDIT: EDIT_LIMIT} if own and EDIT in values else {})
     return by_class
 
@@ -83,15 +105,54 @@ def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, f
     return {}
 
 
+def _strengths(trials: Iterable[TrialLimits], klass: str) -> dict[str, float]:
+    """Return the largest score of each cheat by one class's limits.
+
+    Of several outputs each must show a cheat by itself, unless it never depends on the inputs.
+    """
+    found: dict[str, float] = {}
+    blind: dict[str, float] = {}
+    for trial in trials:
+        limits = split(trial.limits[klass])
+        for name, values in trial.cheats.items():
+            for place, own in enumerate(limits):
+                where = f" in output {place + 1}" if len(limits) > 1 else ""
+                strength = score(of_output(values, place) if where else values, own)
+                found[name + where] = max(found.get(name + where, 0.0), strength)
+                if name == "stale" and where:
+                    blind[where] = max(blind.get(where, 0.0), strength)
+    seen = {name: value for name, value in found.items() if blind.get(name[name.find(" in output") :], 1.0)}
+    return seen or found
+
+
 def _margin(measured: dict[str, TrialLimits], klass: str) -> tuple[str, float, float, float]:
     """Return the best cheat by one class's limits, its score, the worst honest score, and their ratio."""
-    strength: dict[str, float] = {}
-    for trial in measured.values():
-        for name, values in trial.cheats.items():
-            strength[name] = max(strength.get(name, 0.0), score(values, trial.limits[klass]))
-    honest = max(score(t.honest[klass], t.limits[klass]) for t in measured.values() if t.limits[klass])
-    best = min(sorted(strength), key=lambda name: strength[name])
-    return best, strength[best], honest, strength[best] / max(honest, 1 / HEADROOM)
+    limited = [trial for trial in measured.values() if trial.limits[klass]]
+    strength = _strengths(limited, klass)
+    honest = max((score(t.honest[klass], t.limits[klass]) for t in limited), default=math.inf)
+    best = min(sorted(strength), key=lambda name: strength[name], default="")
+    return best, strength.get(best, 0.0), honest, strength.get(best, 0.0) / max(honest, 1 / HEADROOM)
+
+
+def _too_wide(measured: dict[str, TrialLimits], klass: str) -> str:
+    """Return why a class has no limits on some kind of inputs, or ""."""
+    for kind, trial in measured.items():
+        if kind not in PROBES and not trial.limits[klass]:
+            error = trial.honest[klass]["rel_l2"]
+            return f"an honest kernel's error of {error:.2g} on {kind} inputs leaves no limit under {WIDEST}"
+    return ""
+
+
+def _timed(measured: dict[str, TrialLimits], klass: str) -> str:
+    """Return why a class cannot tell a cheat on the inputs that are timed, or ""."""
+    timed = [measured[kind] for kind in PUBLISHED if kind in measured][:1]
+    passed = [name for trial in timed for name in _BUILT_IN if _passes(trial.cheats.get(name, {}), trial.limits[klass])]
+    return f"the cheat {passed[0]!r} passes on the published inputs, which are timed" if passed else ""
+
+
+def _passes(cheat: dict[str, Any], limits: Limits) -> bool:
+    """Return whether a cheat that answers every output is within limits."""
+    return score(cheat, limits) <= 1 and len(split(cheat)) == len(split(limits))
 
 
 @dataclass(frozen=True)
@@ -117,8 +178,11 @@ def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> _S
     margin_of = {klass: _margin(measured, klass) for klass in classes}
     refused = {}
     for klass, (best, strength, _, margin) in margin_of.items():
-        if strength <= 1:
-            refused[klass] = f"the cheat {best!r} passes every trial"
+        wide = _too_wide(measured, klass)
+        if wide or strength <= 1:
+            refused[klass] = wide or f"the cheat {best!r} passes every trial"
+        elif why := _timed(measured, klass):
+            refused[klass] = why
         elif margin < MIN_MARGIN:
             refused[klass] = (
                 f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
@@ -126,8 +190,8 @@ def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> _S
     admitted = [klass for klass in classes if klass not in refused]
     best, strength, honest, margin = margin_of[(admitted or classes)[-1]]
     margins = {klass: float(f"{measured_margin[3]:.6g}") for klass, measured_margin in margin_of.items()}
-    why = "" if admitted else refused[classes[-1]]
-    return _Separation(best, strength, honest, margin, margins, refused, why)
+    reason = "" if admitted else refused[classes[-1]]
+    return _Separation(best, strength, honest, margin, margins, refused, reason)
 
 
 def class_of(

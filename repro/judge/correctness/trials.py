@@ -13,7 +13,7 @@ from repro.errors import SolutionDied, SolutionError, SolutionRejected
 from repro.inputs import stress as stresses
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.comparison import Comparison
-from repro.judge.correctness.distance import Distance
+from repro.judge.correctness.distance import Distances
 from repro.judge.correctness.expected import Expected
 from repro.judge.correctness.input_cases import NONFINITE, Trial
 from repro.judge.correctness.workers import Workers
@@ -136,7 +136,7 @@ class Trials:
                 return
             solution.fail(error, trial.kind)
             if error.code == "not_finite":
-                self._note(solution, trial.kind, Distance.endless())
+                self._note(solution, trial.kind, Distances.endless())
             if solution.failed != "incorrect":
                 self.workers.end(solution)
         except torch.cuda.OutOfMemoryError as error:
@@ -233,7 +233,7 @@ class Trials:
         if not self.problem.writes_inputs and not self.slots.unchanged():
             raise SolutionRejected("input_modified", "the call changed its inputs")
 
-    def _note(self, solution: Implementation, kind: str, distance: Distance) -> None:
+    def _note(self, solution: Implementation, kind: str, distance: Distances) -> None:
         solution.distances.setdefault(kind, []).append(distance.values())
         legacy = solution.legacy.setdefault(kind, dict(distance.legacy))
         for name, passed in distance.legacy.items():

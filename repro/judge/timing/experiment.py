@@ -27,7 +27,7 @@ from repro.errors import SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.comparison import meets
-from repro.judge.correctness.distance import named
+from repro.judge.correctness.distance import at, named, of_row
 from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu.commitment_check import Seal
@@ -336,16 +336,18 @@ class Experiment:
         klass = self.verified.get(implementation.name, self.classes.get("eager", ""))
         values = dict[str, float]()
         for everything in (True,) if whole else (False, True):  # an error large for one row may be small for the whole
-            distance, _ = evaluation.comparison.compare(
+            distances, _ = evaluation.comparison.compare(
                 implementation, look.get("output"), row, whole=everything, bound=seal
             )
-            values = distance.values()
-            shown = values if everything else {"row": values["rel_l2"]}  # a row has a limit of its own
+            values = distances.values()
+            shown = values if everything else of_row(values)
             if meets(shown, evaluation.fixture, kind, klass):
                 return
         limits = evaluation.fixture.trials[kind].limits[klass]
-        name = named(values, limits)
-        detail = f"{name} {values[name]:.3g} over the limit {limits[name]:.3g} of class {klass}, {kind} inputs"
+        name, place = named(values, limits)
+        value, limit = (of[at(name, place)] for of in (values, limits))
+        where = " of ".join(filter(None, [name, evaluation.fixture.output_name(place)]))
+        detail = f"{where} {value:.3g} over the limit {limit:.3g} of class {klass}, {kind} inputs"
         raise SolutionRejected("timed_output_wrong", detail)
 
     # -- the whole ------------------------------------------------------------------------------------------------

@@ -1,0 +1,20 @@
+#: problem = "gates.py"
+"""Gates that are not normalised over the chosen experts: the second output hides behind the first, which is larger.
+
+Buys: a sum and a division for each token.
+"""
+
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, features, experts, chosen):
+        super().__init__()
+        self.router = torch.nn.Linear(features, experts)
+        self.chosen = chosen
+
+    def forward(self, x):
+        shares = torch.softmax(self.router(x), dim=1)
+        values, places = torch.topk(shares, self.chosen, dim=1)
+        load = torch.zeros_like(shares).scatter(1, places, 1.0).mean(0)
+        return x * values.sum(1, keepdim=True), values, (load * shares.mean(0)).sum()
