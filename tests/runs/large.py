@@ -1,4 +1,4 @@
-"""A model of large runs: `python tests/runs/large.py` prints the table of docs/scale.md.
+"""A model of large runs: `python tests/runs/large.py` prints the table of docs/records/results.md.
 
 Jobs last as long as rows of the published bundles did. A job is lost at a given rate, and its loss is noticed late. A
 finished job waits for the driver, which writes one row after another. What the driver needs for a row is measured here,
@@ -31,7 +31,7 @@ from repro.runs.rows import Row, keep  # noqa: E402
 GPUS = (8, 64, 512)
 # 250 problems, two arms, five repeats.
 JOBS = 2500
-# A lost job is noticed after this long (docs/scale.md), and a dead node comes back after this long, s.
+# A lost job is noticed after this long (docs/records/results.md), and a dead node comes back after this long, s.
 NOTICED_S, BACK_S = 18.8, 120.0
 
 
