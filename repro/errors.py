@@ -18,7 +18,7 @@ ReproError                     what happened, why, and what to do; printed as on
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 Fault = Literal["error", "incorrect", "rejected", "timeout"]
 
@@ -27,6 +27,11 @@ def printable(text: str) -> str:
     """Return a text on one line, without terminal control characters and unprintable ones."""
     line = " ".join(text.split())
     return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
+
+
+def printable_lines(text: str, most: int = 40) -> str:
+    """Return the last lines of a text, each as `printable` returns it."""
+    return "\n".join(printable(line) for line in text.strip().splitlines()[-most:])
 
 
 class ReproError(Exception):
@@ -104,7 +109,13 @@ class SolutionError(ReproError):
     def __init__(self, code: str, detail: str = "") -> None:
         text = printable(detail)
         self.code, self.detail = code, text if len(text) <= 900 else f"{text[:300]} ... {text[-580:]}"
+        self.trace = ""  # the frames of an exception within the solution's file
         super().__init__(code, self.detail)
+
+    def traced(self, lines: object) -> Self:
+        """Return this error with the trace that a worker reports."""
+        self.trace = printable_lines("\n".join(map(str, lines)) if isinstance(lines, list) else "")
+        return self
 
 
 class SolutionRejected(SolutionError):

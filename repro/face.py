@@ -242,6 +242,18 @@ class Problem:
 
         return plan.plan(self._known).make(seed, torch.device(device))
 
+    def again(
+        self, solution: str | Path, seed: int, stress: str | float | None = None, *, perturbed: bool = False,
+        device: str = "cpu",
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """Call a solution's file in this process on the inputs of a trial; return its output and the reference's.
+
+        `repro evaluate --explain` prints such a call for a debugger. On the CPU, Triton must not be imported before.
+        """
+        from repro.studies import again
+
+        return again.call(self._known, Path(solution), seed, stress, perturbed=perturbed, device=device)
+
     def reference(self, *inputs: Any) -> torch.Tensor | list[torch.Tensor]:
         """Return what the problem's Model computes of these inputs in fp64, with its published weights.
 

@@ -20,7 +20,7 @@ from repro.runs.progress import Progress
 
 # Field of Options -> the option that sets it. Its help is the field's description, its default the field's.
 _FLAGS = {
-    "trust": "--trust", "timeout_s": "--timeout-s", "strict_nonfinite": "--strict-nonfinite", "parity": "--parity",
+    "trust": "--trust", "timeout_s": "--timeout-s", "parity": "--parity",
 }  # fmt: skip
 _TIMING = "timing_s"
 # A word of `--gpus`.

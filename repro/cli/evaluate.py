@@ -32,6 +32,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--parity", dest="kernelbench", nargs="?", choices=("kernelbench",), const="kernelbench", default=False,
         help="also judge and time as KernelBench does: five draws, allclose, the mean of 100 calls; decides nothing",
     )  # fmt: skip
+    parser.add_argument(
+        "--explain", action="store_true",
+        help="of a wrong solution also print values, its traceback, what it printed, and lines that show it again; "
+        "sets --trust dev",
+    )  # fmt: skip
     arguments.measuring(parser)
     arguments.problem_option(parser)
     arguments.judging(parser)
@@ -49,6 +54,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
     _check(args, progress)
     args.kernelbench = bool(args.kernelbench)
+    args.trust = "dev" if args.explain else args.trust
     options = arguments.options(args)
     run = arguments.run_of(args, progress, options)
     if args.self_test:

@@ -71,7 +71,7 @@ def conclude(args: argparse.Namespace, bundle: Bundle, value: Any = None, judged
 
     document, files = output.into(bundle, ["md"])
     screen = Screen.of(args)
-    terminal.draw(document, screen)
+    terminal.draw(document, screen, also=("trials",) if getattr(args, "explain", False) else ())
     terminal.last(document, screen, files)
     write_json(getattr(args, "json", None), document.to_json() if value is None else value)
     return exit_code(bundle, judged if getattr(args, "strict", False) else ())

@@ -16,6 +16,7 @@ from repro.judge.processes.client import Asked
 from repro.judge.processes.wire import Json
 from repro.records.options import Options as Options
 from repro.records.verdict import Neighbour, Reason, VerdictWord
+from repro.records.where import Where
 
 Progress = Callable[[str], None]
 # Attributes that trials set.
@@ -27,6 +28,7 @@ class Implementation:
     """One solution under judgement, or a trusted torch baseline (source None). control: the A/A control.
 
     bits: digests of the whole output of a screening's one call; equal outputs of one screening have equal ones.
+    trace, said: of its first error, and what it had printed. where: where a wrong output is wrong.
     classes: precision classes of a baseline's variants, as the worker that runs now computed them.
     """
 
@@ -51,6 +53,9 @@ class Implementation:
     profile: Json = field(default_factory=dict)
     modes: list[Json] = field(default_factory=list)
     classes: dict[str, str] = field(default_factory=dict)
+    trace: str = ""
+    said: str = ""
+    where: Where | None = None
 
     @property
     def trusted(self) -> bool:
@@ -74,7 +79,15 @@ class Implementation:
     def fail(self, error: SolutionError, trial: str) -> None:
         """Record the error in this solution's verdict. The first error decides the verdict."""
         self.failed = self.failed or error.verdict
+        self.trace = self.trace or error.trace
+        self.printed()
         self.reasons.append(Reason(code=error.code, trial=trial, detail=error.detail))
+
+    def printed(self) -> str:
+        """Return the end of what its worker printed, or of what it had printed when it ended."""
+        if self.worker is not None:
+            self.said = self.worker.printed()
+        return self.said
 
     def note_modes(self, variant: str, reported: Any) -> None:
         """Record the global modes (grad, TF32) before and after a call.

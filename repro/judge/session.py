@@ -22,7 +22,7 @@ import torch
 
 from repro.errors import SolutionError, UsageError
 from repro.judge import baselines, verdict
-from repro.judge.correctness import alternate_shape, input_cases
+from repro.judge.correctness import alternate_shape, input_cases, where
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress
@@ -222,7 +222,10 @@ class JudgeSession:
         self.known |= checked if tier == "full" else {}
         fixture = self._fixture(tier)
         self.judged |= {solution.name: verdict.judge(solution, fixture) for solution in checked.values()}
-        self.evaluation.workers.end(*[solution for solution in checked.values() if not self._is_correct(solution)])
+        wrong = [solution for solution in checked.values() if not self._is_correct(solution)]
+        for solution in wrong if tier == "full" else []:
+            solution.where = where.look(self.evaluation, self.planned, solution, self.judged[solution.name].reasons)
+        self.evaluation.workers.end(*wrong)
 
     def _replace(self, new: list[Implementation], heirs: list[Implementation]) -> None:
         """Put new solutions in the place of those of the latest check, whose workers end.

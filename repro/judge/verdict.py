@@ -19,6 +19,7 @@ from repro.records.fixture import Fixture
 from repro.records.options import Trust
 from repro.records.result import Baseline, Ceilings, Timing
 from repro.records.verdict import Distances, PrecisionClass, Reason, Speedup, Summary, Verdict, VerdictWord
+from repro.records.where import Where
 from repro.records.wording import CASES
 
 if TYPE_CHECKING:
@@ -162,11 +163,12 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
         problem=problem.key,
         solution=implementation.name,
         verdict=judged.verdict,
-        reasons=judged.reasons,
+        reasons=_placed(judged.reasons, implementation.where),
         precision_class=judged.precision_class,
         rel_l2=judged.rel_l2,
         legacy=legacy.get(kind, {}),
         distances={kind: list(map(_distances, of)) for kind, of in implementation.distances.items()},
+        where=implementation.where,
         neighbour=implementation.neighbour,
         time_ms=None,
         latency_ms=None,
@@ -192,6 +194,13 @@ def _distances(values: dict[str, float]) -> Distances:
     each = [Distances.model_validate(one) for one in split(values)]
     largest = {name: values[name] for name in Distances.model_fields.keys() & values.keys()}
     return Distances.model_validate(largest | ({"outputs": each} if len(each) > 1 else {}))
+
+
+def _placed(reasons: list[Reason], where: Where | None) -> list[Reason]:
+    """Return the reasons, the first with the simplest input case at which it comes."""
+    if where is None or not where.trial:
+        return reasons
+    return [reasons[0].model_copy(update={"trial": where.trial}), *reasons[1:]]
 
 
 def _labels_of_times(ratios: dict[str, Speedup], timing: Timing, reached: Ceilings | None) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from repro.records.base import Number, Pair, Record, Text
+from repro.records.where import Where
 
 VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive", "unjudgeable"]
 SpeedWord = Literal["FAST", "SLOW", "SAME", "AMBIGUOUS", "UNCONFIRMED"]
@@ -139,6 +140,9 @@ class Verdict(Record):
     )
     distances: dict[str, list[Distances]] = Field(
         default_factory=dict, description="trial kind -> list of `{rel_l2, max, row}`"
+    )
+    where: Where | None = Field(
+        None, description="where a wrong output is wrong: `{wrong, elements, first, patterns, …}`; null if correct"
     )
     neighbour: Neighbour | None = Field(None, description="the verdict at the neighbouring shape; informs only")
     time_ms: Summary | None = Field(None, description="device time: `{median, ci95, iqr, n}`; null with `time_reason`")

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from repro.errors import printable
 from repro.records import verdict as records
+from repro.records.where import Where
 
 _NEEDS_CUDA = "needs_cuda"
 _FAR = 1e6  # a distance from which on its number says nothing
@@ -60,7 +61,7 @@ CASES = {
 }
 # Label of a finding that does not make a solution wrong -> what was found.
 FINDINGS = {
-    "nonfinite": "a NaN of the inputs does not reach the output as in the reference (wrong by --strict-nonfinite)",
+    "nonfinite": "a NaN of the inputs does not reach the output as in the reference",
     "reuses_output": "a later call changes the output of an earlier one",
 }
 # Of a solution of class bf16 to a problem in fp32.
@@ -75,6 +76,18 @@ DISTANCES = {
     "edit": "part of a change of the inputs that the output does not follow",
     "differ": "share of integers that are not the Model's",
 }
+
+
+# Kinds of input cases -> what a kernel is that fails on no other kind.
+_ALONE = (
+    ({"tiny"}, "right on inputs of the usual size: look for a missing eps, or for values that are taken for 0"),
+    ({"large", "mixed"}, "right on inputs of the usual size: look for overflow, fixed ranges and sums in 16 bits"),
+    ({"spiked", "perturbed_spiked"}, "right without outliers: look for overflow, as of exp without the maximum"),
+    ({"perturbed", "perturbed_stress", "perturbed_spiked"},
+     "right with the published weights: look for a weight, bias or scale that is ignored, assumed or kept"),
+    ({"stress", "perturbed_stress", "curved"}, "right on the published inputs: look for values of one sign"),
+    ({"edited"}, "right on new inputs: look for what is kept from the call before"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -152,6 +165,7 @@ REASONS: dict[str, Reason] = {
         "Rename your class to ModelNew, or your function to kernel_function.",
     ),
     "not_a_module": Reason("the entry point is no module: {detail}", "Derive ModelNew from torch.nn.Module."),
+    "constructor": Reason("stopped with an error: {detail}", "Give ModelNew the constructor of the problem's Model."),
     "state_dict_mismatch": Reason(
         "the weights of the problem's Model do not fit ModelNew: {detail}",
         "Give parameters and buffers the names and shapes that Model gives them.",
@@ -211,6 +225,30 @@ def reason(given: records.Reason) -> str:
         else:
             known = _BEYOND
     return printable(known.text.format(detail=detail, where=where)).replace(" ()", "").rstrip(": ")
+
+
+def alone(failed: list[str]) -> list[str]:
+    """Return what it says that a kernel fails on these kinds of input cases alone; nothing where it says nothing."""
+    return [text for kinds, text in _ALONE if failed and kinds.issuperset(failed)][:1]
+
+
+def located(where: Where) -> list[str]:
+    """Return where an output is wrong in sentences."""
+    told = []
+    if where.wrong:
+        of = f"output {where.output + 1}: " if where.output else ""
+        shape = " x ".join(map(str, where.shape))
+        count = f"{where.wrong:,} of {where.elements:,} elements ({100 * where.wrong / where.elements:.3g} %)"
+        count = f"all {where.elements:,} elements" if where.wrong == where.elements else count
+        span = f"the first at {where.first}, the last at {where.last}" if where.wrong > 1 else f"at {where.first}"
+        told.append(f"{of}{count} of {shape} are wrong, {span}")
+    if (one := where.example) is not None and where.wrong:
+        told.append(f"at {where.first}: expected {one.expected:.6g}, got {one.got:.6g}")
+    told += where.patterns
+    if where.wrong:
+        norms = f"norm {where.norm:.4g}, of the reference {where.expected_norm:.4g}"
+        told.append(f"{where.failed} of {where.trials} kinds of inputs fail; {norms}")
+    return [printable(text) for text in told]
 
 
 def remedy(given: records.Reason, problem: str = "") -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from repro.analysis.records import Source
 from repro.records import wording
 from repro.records.fixture import FixtureRecord
 from repro.records.verdict import Speedup, Verdict
+from repro.records.where import Where
 from repro.report import elements, sources
 from repro.report.elements import Cell, Section, Table
 from repro.report.sources import Solution
@@ -56,7 +58,43 @@ def trials(of: list[Source]) -> Section:
     rows = [row for source in of if source.verb == "evaluate" for each in sources.solutions(source)
             for row in _trials(each)]  # fmt: skip
     tables = [elements.table("trials", "Distances of every input case", _TRIALS, rows)]
-    return elements.section("trials", "Trials", tables=tables, paper=False)
+    text = [line for source in of if source.verb == "evaluate" for each in sources.solutions(source)
+            for line in _said(each)]  # fmt: skip
+    return elements.section("trials", "Trials", text=text, tables=tables, paper=False)
+
+
+def _said(each: Solution) -> list[str]:
+    """What a wrong solution said, line by line, and the lines of Python that show its first wrong element again."""
+    where = each.verdict.where
+    if where is None:
+        return []
+    said = {
+        "stopped in": where.trace.splitlines(),
+        "printed": where.printed.splitlines(),
+        "to see it again:": _again(each, where),
+    }
+    return [text for what, lines in said.items() if lines for text in (f"{each.variant} {what}", *lines)]
+
+
+def _again(each: Solution, where: Where) -> list[str]:
+    one = where.example
+    if one is None or each.source.parameters.get("set"):
+        return []
+    spec, _, dtype = each.verdict.problem.partition("@")
+    words = each.source.bundle.manifest.get("argv") or []
+    name = each.row.file or each.verdict.solution
+    file = next((word for word in words if word.endswith(name)), name)
+    given = {"size": each.source.parameters.get("size") or "full"} | ({"dtype": "bfloat16"} if dtype else {})
+    case = {"seed": one.seed} | {
+        name: value for name, value in (("stress", one.stress), ("perturbed", one.perturbed)) if value
+    }
+    case |= {"device": "cuda"} if each.source.on_gpu else {}
+    return ["import repro", f"problem = repro.problem({_call(spec, given)})",
+            f"got, expected = problem.again({_call(file, case)})"]  # fmt: skip
+
+
+def _call(first: str, named: dict[str, Any]) -> str:
+    return ", ".join([repr(first), *(f"{name}={value!r}" for name, value in named.items())])
 
 
 def _trials(each: Solution) -> Iterator[list[Cell]]:

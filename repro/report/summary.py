@@ -713,9 +713,11 @@ def _faults(name: str, each: Implementation) -> Iterator[Item]:
     for label in sorted(set(verdict.labels) & set(wording.FINDINGS)):
         yield Item(tone="open", text=f"{name}: {label}: {wording.FINDINGS[label]}")
     if verdict.verdict != "correct":
-        advice = wording.remedy(verdict.reasons[0], verdict.problem) if verdict.reasons else ""
+        located = wording.located(verdict.where) if verdict.where else []
+        advice = wording.remedy(verdict.reasons[0], verdict.problem) if verdict.reasons and not located else ""
         text = f"{name}: {wording.sentence(verdict)}. {advice}".rstrip()
         yield Item(tone=elements.tone(wording.word(verdict)), text=text)
+        yield from (Item(tone="", text=line) for line in located)
 
 
 def _lost(source: Source) -> Iterator[Item]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from rich.text import Text
@@ -21,14 +22,14 @@ _ON_THE_PAGE = ("fingerprints",)
 _KINDS = {"error": BAD, "warning": OPEN, "note": "dim"}
 
 
-def draw(document: Document, screen: Screen, *, tables: bool = True) -> None:
-    """Print a whole document except its last line. tables: not only its banners."""
+def draw(document: Document, screen: Screen, *, tables: bool = True, also: Collection[str] = ()) -> None:
+    """Print a whole document except its last line. tables: not only its banners. also: further sections to print."""
     for banner in document.banners:
         screen.line(banner.text, _KINDS[banner.kind])
     for name in dict.fromkeys(map(_bundle, document.sources)) if tables else []:
         screen.line(name, "dim")
     for part in document.sections if tables else []:
-        if part.open or (screen.verbose and part.id not in _ON_THE_PAGE):
+        if part.open or part.id in also or (screen.verbose and part.id not in _ON_THE_PAGE):
             section(part, screen, titled=screen.verbose)
 
 

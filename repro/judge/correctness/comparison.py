@@ -127,15 +127,19 @@ class Comparison:
         for fetch in self._fetches(implementation, part, bound):
             fetch()
 
+    def pairs(self, implementation: Implementation) -> Iterator[tuple[int, slice | None, torch.Tensor, torch.Tensor]]:
+        """Yield the place of each output, a chunk's rows, and these of the worker's kept output and the reference."""
+        for part, fetches in self._chunks(implementation, self.expected.shape.parts()):
+            for place, reference in enumerate(self.expected.outputs(part, self.workers.slots)):
+                yield place, part, fetches[place](), reference
+
     def nonfinite(self, implementation: Implementation) -> tuple[int, int, int]:
         """Return how many elements of the reference are not finite, how many of these are finite in the output, and how
         many others are not."""
         counts = torch.zeros(3, dtype=torch.int64, device=self.expected.device)
-        for part, fetches in self._chunks(implementation, self.expected.shape.parts()):
-            for fetch, reference in zip(fetches, self.expected.outputs(part, self.workers.slots), strict=True):
-                output = fetch()
-                ours, due = torch.isfinite(output), torch.isfinite(reference).reshape(output.shape)
-                counts += torch.stack([(~due).sum(), (ours & ~due).sum(), (~ours & due).sum()])
+        for _, _, output, reference in self.pairs(implementation):
+            ours, due = torch.isfinite(output), torch.isfinite(reference).reshape(output.shape)
+            counts += torch.stack([(~due).sum(), (ours & ~due).sum(), (~ours & due).sum()])
         infinite, hidden, others = counts.tolist()
         return infinite, hidden, others
 

@@ -149,9 +149,9 @@ class Trials:
         """Make the calls of a trial. Raises SolutionError for what is wrong with them."""
         lap = self.parts.lap
         lap()
-        self._load(solution, trial)
+        self.load(solution, trial)
         lap("weights")
-        self._fill(solution, trial)
+        self.fill(solution, trial)
         lap("inputs")
         answer = self._called(solution)
         lap("calls" if solution.distances else "first calls")
@@ -171,14 +171,14 @@ class Trials:
         lap("inputs again")
         self.workers.release(solution)
 
-    def _load(self, solution: Implementation, trial: Trial) -> None:
+    def load(self, solution: Implementation, trial: Trial) -> None:
         """Load the trial's weights into the reference and the worker, with all other solutions at rest."""
         name, state = self.expected.use(trial.perturbed)
         self.workers.stop_others(solution)
         self._another_ran(solution, trial)
         self.workers.load(solution, name, state)
 
-    def _fill(self, solution: Implementation, trial: Trial) -> None:
+    def fill(self, solution: Implementation, trial: Trial) -> None:
         """Make the trial's inputs at new addresses; where they are edited, after a call on those before the edit."""
         self.slots.move()
         if stresses.edits(trial.stress):

@@ -113,9 +113,13 @@ class Workers:
         """Send one request to a worker and return the answer. timeout_s: 0 is the usual limit. Raises SolutionError."""
         return implementation.ask(message, timeout_s or self.options.timeout_s)
 
-    def call(self, implementation: Implementation, variant: str = "", timeout_s: float = 0.0) -> Json:
-        """Return the answer to a call on the inputs in the buffers."""
+    def call(
+        self, implementation: Implementation, variant: str = "", timeout_s: float = 0.0, *, marks: bool = False
+    ) -> Json:
+        """Return the answer to a call on the inputs in the buffers. marks: new memory holds one bits before it."""
         message = {"op": "run", "variant": variant or implementation.variants[0], "inputs": self.slots.described()}
+        if marks:
+            return self.ask(implementation, message | {"marks": True}, timeout_s)
         return self.ask(implementation, message, timeout_s)
 
     def release(self, implementation: Implementation) -> None:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
+from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout, printable_lines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.processes import launcher, pool
 from repro.judge.processes.wire import TUNES, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
@@ -25,11 +25,11 @@ from repro.system.procfs import at_rest, dead, descendants, forks, moving, of_us
 # believed where there is none.
 _NEEDS_CUDA = "needs_cuda"
 _CODES = SolutionRejected.RULES | {
-    "syntax_error", "import_error", "missing", "no_entry", "not_a_module", "state_dict_mismatch", "out_of_memory",
-    "exception", _NEEDS_CUDA,
+    "syntax_error", "import_error", "missing", "no_entry", "not_a_module", "state_dict_mismatch", "constructor",
+    "out_of_memory", "exception", _NEEDS_CUDA,
 }  # fmt: skip
 _START_TIMEOUT_S = 120.0
-_STDERR_TAIL_BYTES = 4000
+_PRINTED_BYTES = 4000
 _ENDING_TIMEOUT_S = 10.0
 # Time in which stopped processes must come to rest; the inputs do not exist yet.
 _STILL_TIMEOUT_S = 5.0
@@ -50,6 +50,7 @@ class Asked(Protocol):
     def stop(self) -> None: ...
     def wake(self) -> None: ...
     def doom(self) -> None: ...
+    def printed(self) -> str: ...
     def rest(self) -> bool: ...
     def rested(self) -> bool: ...
     def close(self) -> None: ...
@@ -169,7 +170,7 @@ class WorkerProcess:
             known, code = _CODES - {_NEEDS_CUDA} if self.device.type == "cuda" else _CODES, str(answer.get("code"))
             code = code if code in known else "exception"
             kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
-            raise kind(code, str(answer["error"]))
+            raise kind(code, str(answer["error"])).traced(answer.get("trace"))
         return answer
 
     def _answer(self, timeout_s: float) -> Json:
@@ -208,7 +209,7 @@ class WorkerProcess:
         if code is None:
             self.kill()
             return SolutionDied("worker_closed_pipe", f"during {op}")
-        tail = self.stderr_tail()
+        tail = " | ".join(self.printed().splitlines()[-3:])
         if code < 0:
             name = signals.name(-code)
             reason = {"SIGSEGV": "segfault", "SIGKILL": "killed"}.get(name, "worker_died")
@@ -216,11 +217,11 @@ class WorkerProcess:
             return SolutionDied(reason, f"the worker ended by signal {name}{hint} during {op}. {tail}")
         return SolutionDied("worker_exited", f"the worker ended with code {code} during {op}. {tail}")
 
-    def stderr_tail(self) -> str:
+    def printed(self) -> str:
         """Return the end of what the worker printed, for messages only."""
         size = os.fstat(self.process.log).st_size
-        data = os.pread(self.process.log, _STDERR_TAIL_BYTES, max(0, size - _STDERR_TAIL_BYTES))
-        return " | ".join(data.decode(errors="replace").strip().splitlines()[-3:])
+        data = os.pread(self.process.log, _PRINTED_BYTES, max(0, size - _PRINTED_BYTES))
+        return printable_lines(data.decode(errors="replace"))
 
     def stop(self) -> None:
         """Stop every process of this worker. Raises SolutionRejected if its warden was tampered with."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections import deque
 from collections.abc import Mapping
 
 import torch
 
-from repro.errors import SolutionError
+from repro.errors import SolutionError, printable_lines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.processes.wire import Json
 from repro.judge.worker import server, triton_interpreter
@@ -28,6 +30,7 @@ class InProcess:
         self._worker = server.Worker(device, None)
         self._worker.buffers = {name: buffer.bytes for name, buffer in buffers.items()}
         self._due: deque[Mapping[str, object]] = deque()
+        self._printed = io.StringIO()
 
     def start(self) -> Json:
         """Return the description of the software. The buffers are already in this process."""
@@ -35,9 +38,10 @@ class InProcess:
 
     def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
         """Answer one request, without a time limit. Raises SolutionError."""
-        answer = server.answer(self._worker, dict(message))
+        with contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed):
+            answer = server.answer(self._worker, dict(message))
         if "error" in answer:
-            raise SolutionError(str(answer["code"]), str(answer["error"]))
+            raise SolutionError(str(answer["code"]), str(answer["error"])).traced(answer.get("trace"))
         return answer
 
     def post(self, message: Mapping[str, object], timeout_s: float) -> None:
@@ -51,6 +55,10 @@ class InProcess:
     def collected(self, patience_s: float, timeout_s: float) -> Json | None:
         """Run the oldest queued request: no other process could run it meanwhile."""
         return self.collect(timeout_s)
+
+    def printed(self) -> str:
+        """Return the end of what Python code printed; what a GPU kernel prints goes to this process's own output."""
+        return printable_lines(self._printed.getvalue())
 
     def stop(self) -> None:
         """Do nothing: the solution runs in this process."""

@@ -13,6 +13,8 @@ import contextlib
 import functools
 import gc
 import importlib.util
+import inspect
+import io
 import os
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from repro import config
 from repro.errors import SolutionError
@@ -59,9 +62,21 @@ _NAMED = 5
 # The most bytes and the most earlier outputs that are kept, as a caller may keep them, to see whether a later call
 # returns the same memory or changes them.
 HOLD_BYTES, MOST_HELD = 256 << 20, 3
+# The most frames of an error's trace, and the most characters of its message.
+TRACE_LINES, TRACE_CHARS = 8, 2000
 # Microseconds of a kernel between the wait for the inputs and the first event. Meanwhile the GPU switches from the
 # judge's context to this one, before the call's clock begins.
 _LEAD_US = 20.0
+
+
+class Marked(TorchDispatchMode):
+    """Fills the memory that torch.empty and its like return with one bits, so that what is never written shows."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if "empty" in str(func) and isinstance(made, torch.Tensor) and made.untyped_storage().nbytes():
+            torch.empty(0, dtype=torch.uint8, device=made.device).set_(made.untyped_storage()).fill_(0xFF)
+        return made
 
 
 def _no_modes() -> None:
@@ -181,7 +196,7 @@ class Worker:
             self.model = None
             torch.manual_seed(WEIGHT_SEED)
             with seeded(WEIGHT_SEED):
-                model = getattr(owner, name)(*init)
+                model = self._constructed(getattr(owner, name), init)
             if not isinstance(model, torch.nn.Module):
                 raise SolutionError("not_a_module", f"{name} is not a torch.nn.Module")
             self.model = model.to(torch_dtype(self.problem.dtype)).to(self.device).eval()
@@ -192,6 +207,20 @@ class Worker:
             raise SolutionError("state_dict_mismatch", str(error)) from error
         self.bind(variants)
         return {}
+
+    def _constructed(self, made: Any, init: list[Any]) -> Any:
+        """Return the model. Raises SolutionError, with both signatures, if it takes other arguments than Model."""
+        try:
+            inspect.signature(made).bind(*init)
+        except TypeError as error:
+            theirs = f"the problem's Model takes {inspect.signature(self.problem_module.Model)}"
+            why = f"cannot construct {self.entry}({', '.join(map(repr, init))}): {error}"
+            raise SolutionError(
+                "constructor", f"{why}; {self.entry} takes {inspect.signature(made)}, {theirs}"
+            ) from error
+        except ValueError:
+            pass  # it has no signature that Python can read
+        return made(*init)
 
     def bind(self, variants: list[str]) -> None:
         """Make a callable for each variant."""
@@ -230,12 +259,12 @@ class Worker:
             "threads": torch.get_num_threads(),
         }
 
-    def run(self, variant: str, inputs: list[Input]) -> Json:
-        """Make one call and keep its output for `fetch`."""
+    def run(self, variant: str, inputs: list[Input], *, marks: bool = False) -> Json:
+        """Make one call and keep its output for `fetch`. marks: torch.empty returns memory of one bits."""
         values = self._inputs(inputs)
         self.output = None
         self._flags(variant)
-        with _no_grad():
+        with _no_grad(), Marked() if marks else contextlib.nullcontext():
             self.output = self.calls[variant](*values)
         _no_modes()
         bits = digest(sums(self.output))
@@ -409,7 +438,7 @@ def answer(worker: Worker, message: Json) -> Json:
         result: Json = getattr(worker, op)(**message)
         return result
     except SolutionError as error:
-        return {"error": error.detail, "code": error.code}
+        return {"error": error.detail, "code": error.code} | _trace(worker, error.__cause__)
     except torch.cuda.OutOfMemoryError as error:
         return {"error": str(error), "code": "out_of_memory"}
     except MemoryError as error:
@@ -422,7 +451,18 @@ def answer(worker: Worker, message: Json) -> Json:
         # torch's CPU allocator raises a plain RuntimeError
         full = "DefaultCPUAllocator: can't allocate memory" in str(error)
         code = "out_of_memory" if full else worker._code(error, "exception")
-        return {"error": f"{type(error).__name__}: {said} ({where})", "code": code}
+        return {"error": f"{type(error).__name__}: {said} ({where})", "code": code} | _trace(worker, error)
+
+
+def _trace(worker: Worker, error: BaseException | None) -> Json:
+    """Return the frames of an error within the solution's file, and the error in full."""
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+    own = [frame for frame in frames if frame.filename == str(worker.source)]
+    if error is None or not own:
+        return {}
+    lines = [f"line {frame.lineno}, in {frame.name}: {frame.line}" for frame in own]
+    told = "".join(traceback.format_exception_only(error))[-TRACE_CHARS:].splitlines()
+    return {"trace": [*lines[-TRACE_LINES:], *told]}
 
 
 def tune_alone(channel: Channel) -> None:
@@ -447,6 +487,8 @@ def serve(request: Request, confined: dict[str, str]) -> None:
     channel = Channel(*request.fds[:2], from_judge=True)
     for fd in (channel.read_fd, channel.write_fd):
         os.set_inheritable(fd, False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # what it printed is there when it crashes
     worker = Worker(torch.device(request.device), Path(request.scratch), confined)
     if worker.cuda:
         preload.triton()
