@@ -69,6 +69,7 @@ class _Seen:
     def add(self, output: torch.Tensor, reference: torch.Tensor, start: int, limit: float) -> None:
         """Add a chunk of rows from the element `start` on. limit: an error relative to an element that is too large."""
         rows = output.shape[0] if output.dim() else 1
+        limit = limit if output.is_floating_point() else 0.0
         ours, due = output.reshape(rows, -1), reference.reshape(rows, -1)
         usual = due.nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt()
         for at in range(0, rows, step := max(1, _SLICE // max(1, ours.shape[1]))):
