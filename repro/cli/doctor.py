@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     arguments.place(parser)
     arguments.results_option(parser)
     parser.add_argument(
-        "--clean", action="store_true", help="remove containers and volumes that a dead run left behind"
+        "--clean", action="store_true", help="remove folders, containers and volumes that a dead run left behind"
     )
     arguments.json_option(parser, "write every check, and the fingerprint of GPU, driver, software and container")
 
@@ -44,12 +44,15 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _clean(screen: Screen) -> int:
-    from repro.engines import docker
+    from repro.engines import docker, local
 
-    removed = docker.collect_garbage(everything=False)
+    removed = [f"folder {path}" for path in local.sweep()]
     for name in removed:
         screen.line(f"removed {name}")
-    screen.last(f"{len(removed)} removed")
+    containers = docker.collect_garbage(everything=False)
+    for name in containers:
+        screen.line(f"removed {name}")
+    screen.last(f"{len(removed) + len(containers)} removed")
     return 0
 
 

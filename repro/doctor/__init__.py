@@ -59,6 +59,7 @@ CHECKS: dict[str, tuple[Check, Callable[[Setting], str]]] = {
     "profiling": (graphics.profiling, _gpu),
     "pins": (machine.pins, _here),
     "ray": (machine.ray, _ray),
+    "separation": (machine.separation, _here),
     "compiler": (machine.compiler, _here),
     "python headers": (machine.headers, _here),
     "results folder": (machine.results, _never),

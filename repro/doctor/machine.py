@@ -12,6 +12,7 @@ from pathlib import Path
 
 from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, warn
+from repro.judge.isolation import uids
 from repro.system.importing import version
 
 _PYTHONS = ((3, 11), (3, 12))
@@ -48,6 +49,16 @@ def ray(setting: Setting) -> Finding:
     if installed is None:
         return fail("the package ray is not installed", "Run `make setup ENGINE=ray` here and on every node.")
     return ok(f"ray {installed}; every node is checked before the first job")
+
+
+def separation(setting: Setting) -> Finding:
+    """Check whether root can give each solution a user of its own; an ordinary user never can."""
+    if os.geteuid() != 0:
+        return ok("process: solutions run as this user, in processes of their own")
+    if uids.may_change():
+        return ok("user: each solution runs as a user of its own")
+    seen = "process: other users may not read this Python, this checkout or the folder of temporary files"
+    return warn(seen, "Solutions run as root, and every result says so (`separation`). Install where all users may read.")
 
 
 def compiler(setting: Setting) -> Finding:

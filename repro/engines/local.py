@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,11 +34,13 @@ from repro.engines.session import Session
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import removal, signals
-from repro.system.procfs import alive, descendants, kill, owner, place
+from repro.system.procfs import alive, dead, descendants, kill, owner, place
 
 _FOLDER = "repro-job-"
 # A disk with less free space than this counts as full.
 _FULL_BYTES = 64 << 10
+# Time in which killed processes end; a driver frees much memory slowly.
+_GONE_S = 30.0
 
 
 class LocalEngine(Engine):
@@ -60,7 +63,7 @@ class LocalEngine(Engine):
         self.description = {"engine": "local", "isolation": "processes", "python": platform.python_version()}
         self.stopping = threading.Event()
         self._children: set[subprocess.Popen[str]] = set()
-        _sweep()
+        sweep()
 
     def capacity(self) -> Slots:
         # without a container, a solution that fills the memory or the disk would harm the job beside it
@@ -168,11 +171,13 @@ class LocalEngine(Engine):
         return f"timed out after {timeout_s:.0f} s and was killed" if late.is_set() else _ending(child, folder)
 
 
-def _sweep() -> None:
-    """Remove folders of jobs whose engine was killed, on this machine."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}{place()}-*"):
-        if not alive(folder.name.removeprefix(_FOLDER).rpartition("-")[0]):
-            removal.remove(folder)
+def sweep() -> list[str]:
+    """Remove folders of jobs whose engine was killed, on this machine. Return their paths."""
+    found = Path(tempfile.gettempdir()).glob(f"{_FOLDER}{place()}-*")
+    left = [folder for folder in found if not alive(folder.name.removeprefix(_FOLDER).rpartition("-")[0])]
+    for folder in left:
+        removal.remove(folder)
+    return [str(folder) for folder in left]
 
 
 class _Serving:
@@ -215,6 +220,12 @@ def _ending(child: subprocess.Popen[str], folder: Path) -> str:
 
 
 def _kill(child: subprocess.Popen[str]) -> None:
-    """Kill the job and its workers. These are in sessions of their own and are found as children, while it lives."""
-    kill(descendants(child.pid))
+    """Kill the job and its workers, and wait until they are gone: the next job needs their memory.
+
+    Workers are in sessions of their own and are found as children, while the job lives.
+    """
+    pids, deadline = descendants(child.pid), time.monotonic() + _GONE_S
+    kill(pids)
     child.wait()
+    while not all(map(dead, pids)) and time.monotonic() < deadline:
+        time.sleep(0.01)

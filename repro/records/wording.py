@@ -131,6 +131,7 @@ REASONS: dict[str, Reason] = {
         "wrong: a repeated call on the same inputs gave another, wrong output{where} ({detail})",
         "Look for races, missing synchronisation, elements that are never written and state kept between calls.",
     ),
+    "race": Reason("wrong: two programs of a launch race{where}: {detail}", "Use atomics, or two launches."),
     "timed_output_wrong": Reason(
         "wrong: a call gave a wrong output while it was timed ({detail})",
         "The output must not depend on the addresses of the inputs or on how often the kernel ran.",
@@ -173,7 +174,7 @@ REASONS: dict[str, Reason] = {
     "banned": Reason("rejected: the source does what no kernel needs ({detail})", "See `Avoid` in docs/judging.md."),
     # the process
     "exception": Reason("stopped with an error{where}: {detail}", "Run the file on the problem's inputs in a shell."),
-    _NEEDS_CUDA: Reason("not judged: needs CUDA", "Judge it on a machine with a GPU: --device cuda."),
+    _NEEDS_CUDA: Reason("not judged: needs CUDA ({detail})", "Judge it on a machine with a GPU: --device cuda."),
     "out_of_memory": Reason("out of memory{where}: {detail}", _MEMORY),
     "judge_out_of_memory": Reason("it left no memory on the GPU for the reference{where}", _MEMORY),
     "segfault": Reason("crashed{where}: {detail}", _CRASH),

@@ -42,6 +42,12 @@ from repro.studies import self_test
 _TITLES = {"run": "Agent study", "evaluate": "Judged solutions", "benchmark": "Artifact study", "fixtures": "Fixtures",
            "self-test": "Self-test of the judge"}  # fmt: skip
 _BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "the best torch baseline"}
+# What a verdict on a Triton kernel says where there is no GPU.
+_INTERPRETED = (
+    "Triton's interpreter ran the kernels, a program at a time in random order. Not covered: races within a program, "
+    "programs that run at once, limits of a GPU's registers and shared memory, and what its compiler makes of the "
+    "source. An autotuned kernel ran its first configuration alone."
+)
 # Verb -> the baseline that its published figures are over, and the study that they are of.
 _OVER = {"run": "eager", "evaluate": "eager", "benchmark": "compile"}
 STUDY = {"run": "agent", "benchmark": "artifact"}
@@ -249,6 +255,9 @@ def _sizes(source: Source) -> Iterator[tuple[Kind, str]]:
         size = f", size {source.parameters.get('size')}" if source.parameters.get("size") else ""
         where = "on the CPU" if source.parameters.get("device") == "cpu" else "on a GPU"
         yield "note", f"Not a measurement: it ran {where}{size}. Verdicts are real; times are left out."
+    interpreted = any({"triton"} & {*each.verdict.labels} for each in source.solutions if each.verdict)
+    if interpreted and source.parameters.get("device") == "cpu":
+        yield "note", _INTERPRETED
 
 
 # -- cards

@@ -87,6 +87,12 @@ def free(tensor: torch.Tensor) -> None:
     _check(_cuda().cuMemFree_v2(ctypes.c_uint64(tensor.data_ptr())), "freeing shared memory")
 
 
+def fill(address: int, nbytes: int, byte: int) -> None:
+    """Fill memory of this process on the default stream, without waiting."""
+    value, size = ctypes.c_ubyte(byte), ctypes.c_size_t(nbytes)
+    _check(_cuda().cuMemsetD8Async(ctypes.c_uint64(address), value, size, None), f"filling {nbytes} bytes")
+
+
 def open_handle(ticket: str, nbytes: int, device: torch.device) -> torch.Tensor:
     """Open the memory behind a ticket in this process, as a flat uint8 tensor."""
     address = ctypes.c_uint64()

@@ -26,7 +26,7 @@ from repro.system.procfs import at_rest, dead, descendants, forks, moving, of_us
 _NEEDS_CUDA = "needs_cuda"
 _CODES = SolutionRejected.RULES | {
     "syntax_error", "import_error", "missing", "no_entry", "not_a_module", "state_dict_mismatch", "constructor",
-    "out_of_memory", "exception", _NEEDS_CUDA,
+    "out_of_memory", "exception", "race", _NEEDS_CUDA,
 }  # fmt: skip
 _START_TIMEOUT_S = 120.0
 _PRINTED_BYTES = 4000
@@ -169,7 +169,7 @@ class WorkerProcess:
         if "error" in answer:
             known, code = _CODES - {_NEEDS_CUDA} if self.device.type == "cuda" else _CODES, str(answer.get("code"))
             code = code if code in known else "exception"
-            kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
+            kind = SolutionRejected if code in SolutionRejected.RULES | {"race"} else SolutionError
             raise kind(code, str(answer["error"])).traced(answer.get("trace"))
         return answer
 

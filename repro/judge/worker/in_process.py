@@ -12,7 +12,7 @@ import torch
 from repro.errors import SolutionError, printable_lines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.processes.wire import Json
-from repro.judge.worker import server, triton_interpreter
+from repro.judge.worker import fresh_memory, no_gpu, server, triton_interpreter
 from repro.system import removal
 
 
@@ -27,6 +27,7 @@ class InProcess:
     def __init__(self, device: torch.device, buffers: dict[str, SharedBuffer]) -> None:
         if device.type == "cpu":
             triton_interpreter.mend()
+            no_gpu.pass_guards()
         self._worker = server.Worker(device, None)
         self._worker.buffers = {name: buffer.bytes for name, buffer in buffers.items()}
         self._due: deque[Mapping[str, object]] = deque()
@@ -38,7 +39,8 @@ class InProcess:
 
     def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
         """Answer one request, without a time limit. Raises SolutionError."""
-        with contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed):
+        printed = contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed)
+        with printed[0], printed[1], fresh_memory.meanwhile():
             answer = server.answer(self._worker, dict(message))
         if "error" in answer:
             raise SolutionError(str(answer["code"]), str(answer["error"])).traced(answer.get("trace"))

@@ -6,10 +6,14 @@ the solution. The text is the worker's, so a solution can claim it; it gains not
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import re
 import traceback
 from types import FrameType
+from typing import Any
+
+import torch
 
 # What torch, Triton and the driver say where there is no GPU, nvcc or CUDA toolkit.
 _MESSAGES = re.compile(
@@ -24,8 +28,34 @@ _CHECK = re.compile(r"is_cuda|cuda\.is_available|device\.type\s*==|[\"']cuda", r
 # What torch's builder of extensions asks about the GPU: where there is none, its list of architectures is empty.
 _BUILDER = re.compile(r"cuda", re.IGNORECASE)
 _LIBDEVICE = "triton.language.extra.libdevice"  # its functions return None in the interpreter
-# The interpreter's builder lacks the operation that a language function asks for.
+# The interpreter's builder lacks the operation that a language function asks for, or has it for some types alone.
 _INTERPRETER = re.compile(r"'InterpreterBuilder' object has no attribute")
+_OPERATION = re.compile(r"create_|get_(?!bool)|cast_|generic_|apply_impl|_convert|\w+_op$")
+
+
+# The most characters of an exception's text that are kept of its beginning, and of its end.
+_MOST = 2000
+
+
+def told(error: BaseException) -> str:
+    """Return the type and the text of an exception. Both are a solution's: the text is bounded, or cannot be read."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except BaseException:
+        return "an exception whose text cannot be read"
+    return text if len(text) <= 2 * _MOST else f"{text[:_MOST]} ... {text[-_MOST:]}"
+
+
+class _Guard(contextlib.nullcontext[None]):
+    """Stands for `torch.cuda.device` where there is no GPU."""
+
+
+def pass_guards() -> None:
+    """Let `with torch.cuda.device(...)`, which libraries write around a launch, do nothing where there is no GPU."""
+    if not torch.cuda.is_available():
+        cuda: Any = torch.cuda
+        cuda.device = cuda.device_of = _Guard
+        cuda.set_device = cuda.synchronize = lambda device=None: None
 
 
 def lacks_gpu(error: BaseException) -> bool:
@@ -54,13 +84,14 @@ def _asks_for_one(frame: FrameType, text: str) -> bool:
 
 
 def _says_so(error: BaseException) -> bool:
-    text = str(error)
+    text = told(error)
     if _MESSAGES.search(text) or _INTERPRETER.search(text):
         return True
     if any(_asks_for_one(frame, text) for frame, _ in traceback.walk_tb(error.__traceback__)):
         return True
-    if not isinstance(error, AssertionError):
-        return False
     frames = traceback.extract_tb(error.__traceback__)
+    if not isinstance(error, AssertionError):
+        last = frames[-1] if frames else None
+        return bool(last and last.filename.endswith("triton/runtime/interpreter.py") and _OPERATION.match(last.name))
     line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0) if frames else ""
     return bool(_CHECK.search(line) or _CHECK.search(text))

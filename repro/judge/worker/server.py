@@ -35,7 +35,7 @@ from repro.judge.gpu.shared_memory import Input, Ticket, open_ticket, view
 from repro.judge.processes import preload
 from repro.judge.processes.wire import TUNES, Channel, ChannelClosed, Json
 from repro.judge.source import kernels as kernel_origins
-from repro.judge.worker import binding, no_gpu, triton_interpreter
+from repro.judge.worker import binding, fresh_memory, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums
 from repro.problems import catalogue
 from repro.problems.plan import WEIGHT_SEED, seeded, torch_dtype
@@ -91,7 +91,7 @@ class Worker:
     """State of one worker: open buffers, the solution's module, its callables, its last output."""
 
     def __init__(self, device: torch.device, scratch: Path | None, confined: dict[str, str] | None = None) -> None:
-        self.device, self.confined = device, confined or {}
+        self.device, self.confined, self.in_process = device, confined or {}, scratch is None
         self.scratch = scratch or Path(tempfile.mkdtemp(prefix="repro-dev-"))
         self.cuda = device.type == "cuda"
         self.buffers: dict[str, torch.Tensor] = {}
@@ -152,8 +152,7 @@ class Worker:
             where = f"line {error.lineno}: " if error.lineno else ""
             raise SolutionError("syntax_error", f"{where}{error.msg}") from error
         except BaseException as error:
-            code = self._code(error, "import_error")
-            raise SolutionError(code, f"{type(error).__name__}: {error}") from error
+            raise SolutionError(self._code(error, "import_error"), no_gpu.told(error)) from error
         if not callable(getattr(self.module, entry, None)):
             if not ast.parse(text).body:  # a stand-in's comment says why there is no solution
                 raise SolutionError("missing", text.decode(errors="replace").strip("# \t\r\n.") or "the file is empty")
@@ -264,6 +263,7 @@ class Worker:
         values = self._inputs(inputs)
         self.output = None
         self._flags(variant)
+        fresh_memory.before_call(self.device)
         with _no_grad(), Marked() if marks else contextlib.nullcontext():
             self.output = self.calls[variant](*values)
         _no_modes()
@@ -437,21 +437,28 @@ def answer(worker: Worker, message: Json) -> Json:
     try:
         result: Json = getattr(worker, op)(**message)
         return result
-    except SolutionError as error:
+    except KeyboardInterrupt as error:
+        if worker.in_process:
+            raise
+        return _fault(worker, error)
+    except BaseException as error:  # a solution may raise any; none may end this process
+        return _fault(worker, error)
+
+
+def _fault(worker: Worker, error: BaseException) -> Json:
+    """Return the answer for an exception."""
+    if isinstance(error, SolutionError):
         return {"error": error.detail, "code": error.code} | _trace(worker, error.__cause__)
-    except torch.cuda.OutOfMemoryError as error:
-        return {"error": str(error), "code": "out_of_memory"}
-    except MemoryError as error:
-        return {"error": f"MemoryError: {error}", "code": "out_of_memory"}
-    except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if frame.filename == str(worker.source)]
-        where = f"line {own[-1].lineno}" if own else f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
-        said = str(error) or (own or frames)[-1].line
-        # torch's CPU allocator raises a plain RuntimeError
-        full = "DefaultCPUAllocator: can't allocate memory" in str(error)
-        code = "out_of_memory" if full else worker._code(error, "exception")
-        return {"error": f"{type(error).__name__}: {said} ({where})", "code": code} | _trace(worker, error)
+    text = no_gpu.told(error)
+    # torch's CPU allocator raises a plain RuntimeError
+    full = isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator: can't allocate" in text
+    if full:
+        return {"error": text, "code": "out_of_memory"}
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == str(worker.source)]
+    where = f"line {own[-1].lineno}" if own else f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
+    said = "" if not text.endswith(": ") else (own or frames)[-1].line or ""
+    return {"error": f"{text}{said} ({where})", "code": worker._code(error, "exception")} | _trace(worker, error)
 
 
 def _trace(worker: Worker, error: BaseException | None) -> Json:
@@ -497,7 +504,9 @@ def serve(request: Request, confined: dict[str, str]) -> None:
             tune_alone(channel)
     else:
         torch.set_num_threads(1)
+        fresh_memory.of_process()
         triton_interpreter.mend()
+        no_gpu.pass_guards()
     with contextlib.suppress(ChannelClosed):
         while True:
             message = channel.receive()
