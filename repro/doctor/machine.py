@@ -58,7 +58,7 @@ def separation(setting: Setting) -> Finding:
     if uids.may_change():
         return ok("user: each solution runs as a user of its own")
     seen = "process: other users may not read this Python, this checkout or the folder of temporary files"
-    return warn(seen, "Solutions run as root, and every result says so (`separation`). Install where all users may read.")
+    return warn(seen, "Solutions run as root; each result has its `separation`. Install where all users may read.")
 
 
 def compiler(setting: Setting) -> Finding:

@@ -99,7 +99,7 @@ def test_computed_codes_are_those_of_the_judge() -> None:
          "line 2: expected ':' (syntax error)"),
         ({"code": "timeout", "trial": "native", "detail": "run took longer than 3 s"},
          "timed out on the published inputs: run took longer than 3 s"),
-        ({"code": "needs_cuda", "trial": "import", "detail": "AssertionError"}, "not judged: needs CUDA (AssertionError)"),
+        ({"code": "needs_cuda", "trial": "import", "detail": "no nvcc"}, "not judged: needs CUDA (no nvcc)"),
         ({"code": "a code {x} of a worker", "detail": "{where}\x1b[2K\r"}, "stopped with an error: {where}\ufffd[2K"),
     ],
 )  # fmt: skip
