@@ -133,6 +133,11 @@ class SolutionRejected(SolutionError):
             self.verdict = "rejected"
 
 
+def of_worker(code: str, detail: str) -> SolutionError:
+    """Return the error of a reason code that a worker gave."""
+    return (SolutionRejected if code == "race" or code in SolutionRejected.RULES else SolutionError)(code, detail)
+
+
 class SolutionTimeout(SolutionError):
     """A bounded wait for the solution ran out."""
 

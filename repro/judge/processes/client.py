@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout, printable_lines
+from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout, of_worker, printable_lines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.processes import launcher, pool
 from repro.judge.processes.wire import TUNES, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
@@ -169,8 +169,7 @@ class WorkerProcess:
         if "error" in answer:
             known, code = _CODES - {_NEEDS_CUDA} if self.device.type == "cuda" else _CODES, str(answer.get("code"))
             code = code if code in known else "exception"
-            kind = SolutionRejected if code in SolutionRejected.RULES | {"race"} else SolutionError
-            raise kind(code, str(answer["error"])).traced(answer.get("trace"))
+            raise of_worker(code, str(answer["error"])).traced(answer.get("trace"))
         return answer
 
     def _answer(self, timeout_s: float) -> Json:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import torch
 
-from repro.errors import SolutionError, printable_lines
+from repro.errors import of_worker, printable_lines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.processes.wire import Json
 from repro.judge.worker import fresh_memory, no_gpu, server, triton_interpreter
@@ -43,7 +43,7 @@ class InProcess:
         with printed[0], printed[1], fresh_memory.meanwhile():
             answer = server.answer(self._worker, dict(message))
         if "error" in answer:
-            raise SolutionError(str(answer["code"]), str(answer["error"])).traced(answer.get("trace"))
+            raise of_worker(str(answer["code"]), str(answer["error"])).traced(answer.get("trace"))
         return answer
 
     def post(self, message: Mapping[str, object], timeout_s: float) -> None:
