@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout, of_worker, printable_lines
+from repro.errors import SolutionDied, SolutionRejected, SolutionTimeout, of_worker, printable_lines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.processes import launcher, pool
 from repro.judge.processes.wire import TUNES, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
