@@ -12,11 +12,14 @@ journal is resumed. `summary.json` and the printed table hold gains by seed, tim
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import lzma
 import math
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,11 +32,14 @@ sys.path.insert(0, str(ROOT))
 import naive  # noqa: E402
 
 from repro.artifacts import layout  # noqa: E402
+from repro.bundle import storage  # noqa: E402
 from repro.optimize import journal, runner  # noqa: E402
-from repro.records.search import CLOCK  # noqa: E402
+from repro.records.search import CLOCK, OPENED  # noqa: E402
 from repro.system import jsonio  # noqa: E402
 
 SETS = ("own", "published", "naive", "designs")
+# What an archive says of the machine.
+SHARED = ("gpu_name", "compute_capability", "driver", "cuda_runtime", "torch", "triton", "python", "repro")
 # When a hand-written kernel comes into the inbox, as a share of the minutes, and how it is labelled there.
 DESIGNED, LABEL = 2 / 3, "hand_written.py"
 
@@ -97,8 +103,35 @@ def run(case: Case, args: argparse.Namespace) -> str:
     if done.returncode:
         return f"{case.name}: exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
     (found,) = folder.glob(f"*/{journal.FILE}")
-    runner.pack({"": found.parent}, archive)
+    pack({"": found.parent}, archive)
     return f"{case.name}: {done.stdout.strip().splitlines()[-1]}"
+
+
+def pack(runs: dict[str, Path], archive: Path) -> None:
+    """Write journals and kernels of runs to an archive, the same bytes for the same runs.
+
+    runs: folder in the archive ("" for its top) -> run. Of a machine's fingerprint it keeps SHARED alone. Kernels that
+    lie as files beside the archive are left out.
+    """
+    stream, beside = io.BytesIO(), runner.beside(archive)
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, run in sorted(runs.items()):
+            kernels = (file for file in sorted((run / journal.KERNELS).glob("*.py")) if file.stem not in beside)
+            for file in (run / journal.FILE, *kernels):
+                info = tarfile.TarInfo(str(Path(name) / file.relative_to(run)))
+                content = _shared(file) if file.name == journal.FILE else file.read_bytes()
+                info.size, info.mode = len(content), 0o644
+                tar.addfile(info, io.BytesIO(content))
+    jsonio.replace(archive, lzma.compress(stream.getvalue(), filters=storage.FILTERS))
+
+
+def _shared(file: Path) -> bytes:
+    lines = jsonio.lines(file)
+    for line in lines:
+        if line["kind"] == "opened" and (machine := OPENED.validate_python(line["result"]).fingerprint):
+            kept = {name: {"value": machine.values[name].value} for name in SHARED if name in machine.values}
+            line["result"]["fingerprint"] = {"values": kept}
+    return "".join(jsonio.dumps(line) + "\n" for line in lines).encode()
 
 
 def facts(out: Path, name: str) -> dict[str, Any]:
@@ -146,7 +179,7 @@ def ship(out: Path) -> None:
         names = [name for name in both if (out / f"{name}.tar.xz").exists()]
         if names:
             with runner.unpacked(out / f"{names[0]}.tar.xz") as found:
-                runner.pack({"": found}, each.path / runner.ARCHIVE)
+                pack({"": found}, each.path / runner.ARCHIVE)
             for trace in (out / names[0]).glob(f"*/{each.path.name}/{layout.TRACE}"):
                 shutil.copytree(trace, each.path / layout.TRACE, dirs_exist_ok=True)
                 shutil.copy(trace.parent / "manifest.json", each.path / "manifest.json")

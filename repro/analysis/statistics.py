@@ -22,8 +22,6 @@ _SEED = 20251121
 _SIGN_FLIPS = 100_000
 FAST_P = (1.0, 1.5, 2.0)
 _POWER, _LEVEL = 0.8, 0.05
-# Ratios for which the needed number of problems is reported: the published gain, and a smaller one.
-_ASKED = (1.10, 1.17)
 _ROUNDING = 1e-9
 
 
@@ -77,7 +75,7 @@ class Paired:
     ratio: of geometric means (a failure is 1x). ci95 resamples problems and repeats within them; t_ci95 takes the
     problems' differences as normal. Neither covers what all jobs share: one machine, one week, one model. differences:
     problem -> ratio; up, down: how many are over and under 1. sd: of the logs; detectable: ratio that 80 % of such
-    studies would find; needed: ratio -> pairs that would find it.
+    studies would find.
     """
 
     base: str
@@ -92,7 +90,6 @@ class Paired:
     t_ci95: list[float] | None = None
     sd: float | None = None
     detectable: float | None = None
-    needed: dict[str, int] = field(default_factory=dict)
 
 
 def _geometric_mean(values: list[float]) -> float | None:
@@ -153,8 +150,7 @@ def paired(observations: list[Observation], base: str, other: str) -> Paired | N
     spread = float(np.std(differences, ddof=1))
     half = student(1 - _LEVEL / 2, n - 1) * spread / math.sqrt(n)
     power = {"t_ci95": [math.exp(mean - half), math.exp(mean + half)], "sd": spread,
-             "detectable": detectable(spread, n),
-             "needed": {f"{ratio:.2f}": _needed(spread, ratio) for ratio in _ASKED}}  # fmt: skip
+             "detectable": detectable(spread, n)}  # fmt: skip
     return Paired(**vars(found) | power)
 
 
@@ -201,9 +197,3 @@ def detectable(deviation: float, n: int) -> float:
     """Return the ratio that n problems with this spread would find at the 5 % level with a chance of 80 %."""
     quantiles = student(1 - _LEVEL / 2, n - 1) + student(_POWER, n - 1)
     return math.exp(quantiles * deviation / math.sqrt(n))
-
-
-def _needed(deviation: float, ratio: float) -> int:
-    """Return how many problems would find `ratio` at the 5 % level with a chance of 80 %."""
-    quantiles = float(special.ndtri(1 - _LEVEL / 2) + special.ndtri(_POWER))
-    return math.ceil((quantiles * deviation / math.log(ratio)) ** 2)

@@ -7,15 +7,10 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, REFUSED, STAMP, Program, State
+from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, REFUSED, STAMP, State
 from repro.runs.progress import Progress, spoken
-
-COLUMNS = ("program", "made by", "ms", "over the input", "of the floor", "")
-# Accepted programs and finalists that the board shows below the beam, the fastest first.
-SHOWN = 4
 
 
 class Board(Progress):
@@ -44,41 +39,13 @@ class Board(Progress):
             self._shows = False
 
     def board(self) -> RenderableType:
-        """Return the board: rounds and budgets, times with intervals, candidates of this round, what is running."""
+        """Return the board: rounds and budgets, candidates of this round, what is running."""
         running = "; ".join(lane.line for lane in self.lanes() if lane.line) or "nothing"
         now = Text(f"running: {running}", "cyan", no_wrap=True, overflow="ellipsis")
         if self._state is None or self._elapsed_s is None:
             return now
-        state = self._state
-        table = Table(*COLUMNS, box=None, padding=(0, 2, 0, 0))
-        for column in table.columns:
-            column.no_wrap = True
-        for program in shown(state):
-            table.add_row(*cells(state, program))
-        head = Text(f"{budgets(state, self._elapsed_s())}\n{counted(state)}", no_wrap=True, overflow="ellipsis")
-        return Group(head, table, now) if table.rows else Group(head, now)
-
-
-def shown(state: State) -> list[Program]:
-    """Return the best program, the beam, and the fastest others that were timed in full."""
-    programs = list(state.programs.values())
-    timed = sorted((p for p in programs if p.gain and p.id != INPUT), key=lambda p: -p.ratio)
-    names = [state.best, *state.beam, *(p.id for p in timed[:SHOWN])]
-    return [state.programs[name] for name in dict.fromkeys(names) if name in state.programs]
-
-
-def cells(state: State, program: Program) -> list[str]:
-    """Return a row of the board: time, speedup with its interval, share of the floor, part in the search."""
-    gain = ""
-    if program.gain and program.id != INPUT:
-        low, high = program.gain.ci95
-        gain = f"{program.ratio:.2f}x [{low:.2f}, {high:.2f}]"
-    floor = f"{program.floor_ms / program.time_ms:.0%}" if program.floor_ms and program.time_ms else ""
-    roles = ["best"] * (program.id == state.best) + ["expanded"] * (program.id in state.beam)
-    if not roles:
-        roles = ["accepted" if program.accepted else "not faster"]
-    time = f"{program.time_ms:.4g}" if program.time_ms else ""
-    return [program.id, program.strategy, time, gain, floor, ", ".join(roles)]
+        head = f"{budgets(self._state, self._elapsed_s())}\n{counted(self._state)}"
+        return Group(Text(head, no_wrap=True, overflow="ellipsis"), now)
 
 
 def budgets(state: State, elapsed_s: float) -> str:

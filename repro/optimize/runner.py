@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-import io
-import lzma
 import re
 import tarfile
 import tempfile
@@ -40,8 +38,6 @@ from repro.system import jsonio
 # Candidates screened a round by device: on the CPU each takes seconds in Triton's interpreter.
 SCREEN = {"cuda": 40, "cpu": 6}
 BEST, ARCHIVE = "best.py", "search.tar.xz"
-# What an archive says of the machine.
-SHARED = ("gpu_name", "compute_capability", "driver", "cuda_runtime", "torch", "triton", "python", "repro")
 
 
 @dataclass
@@ -202,43 +198,16 @@ def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
             names = ", ".join(each.name for each in found)
             raise UsageError(f"{run} holds {len(found)} runs: {names}", "", "Name one: optimize PROBLEM --replay …")
         told = (chosen[0] / journal.FILE).read_bytes()
-        for address, content in _beside(run).items():
+        for address, content in beside(run).items():
             if address.encode() in told:
                 jsonio.replace(chosen[0] / journal.KERNELS / f"{address}.py", content)
         yield chosen[0]
 
 
-def _beside(archive: Path) -> dict[str, bytes]:
+def beside(archive: Path) -> dict[str, bytes]:
     """Return the programs in the archive's folder by address: a run's archive leaves them out."""
     contents = [file.read_bytes() for file in archive.parent.glob("*.py") if file.is_file()]
     return {hashlib.sha256(content).hexdigest(): content for content in contents}
-
-
-def pack(runs: dict[str, Path], archive: Path) -> None:
-    """Write journals and kernels of runs to an archive, the same bytes for the same runs.
-
-    runs: folder in the archive ("" for its top) -> run. Of a machine's fingerprint it keeps SHARED alone. Kernels that
-    lie as files beside the archive are left out.
-    """
-    stream, beside = io.BytesIO(), _beside(archive)
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        for name, run in sorted(runs.items()):
-            kernels = (file for file in sorted((run / journal.KERNELS).glob("*.py")) if file.stem not in beside)
-            for file in (run / journal.FILE, *kernels):
-                info = tarfile.TarInfo(str(Path(name) / file.relative_to(run)))
-                content = _shared(file) if file.name == journal.FILE else file.read_bytes()
-                info.size, info.mode = len(content), 0o644
-                tar.addfile(info, io.BytesIO(content))
-    jsonio.replace(archive, lzma.compress(stream.getvalue(), filters=storage.FILTERS))
-
-
-def _shared(file: Path) -> bytes:
-    lines = jsonio.lines(file)
-    for line in lines:
-        if line["kind"] == "opened" and (machine := search.OPENED.validate_python(line["result"]).fingerprint):
-            kept = {name: {"value": machine.values[name].value} for name in SHARED if name in machine.values}
-            line["result"]["fingerprint"] = {"values": kept}
-    return "".join(jsonio.dumps(line) + "\n" for line in lines).encode()
 
 
 def started(folder: Path) -> tuple[Options, Start] | None:

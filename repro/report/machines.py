@@ -251,19 +251,7 @@ def throttled(source: Source) -> str:
         return f"the GPU was slowed during {'; '.join(slowed)}."
     if count := sum(window.samples for _, window, _ in windows):
         return f"of {count} samples in {len(windows)} rows none shows the GPU slowed by heat or power brakes."
-    return _throttled_at_ends(source)
-
-
-def _throttled_at_ends(source: Source) -> str:
-    """The same, of a bundle that was not sampled."""
-    known = [(row.row, gpu.reasons(bits)) for row in source.done if row.result
-             if (bits := _at(row.result.dynamic, "after", "clock_event_reasons")) is not None]  # fmt: skip
-    if not known:
-        return "throttling was not recorded."
-    slowed = [f"{row} ({', '.join(names)})" for row, names in known if set(names) & set(series.SLOWED)]
-    if slowed:
-        return f"the GPU was slowed at the end of {'; '.join(slowed)}."
-    return "at the end of no row was the GPU slowed by heat or power brakes; during the rows it was not recorded."
+    return "throttling during the rows was not recorded."
 
 
 def _at(dynamic: dict[str, dict[str, Any]], when: str, name: str) -> Any:

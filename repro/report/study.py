@@ -265,9 +265,8 @@ def spoken(pair: Paired) -> str:
     text += f"{pair.t_ci95[1]:.2f} by Student's t, sign-flip p {test.p:.3f}{'' if test.exact else ' (sampled)'}"
     text += f", {pair.up} up and {pair.down} down. With {pair.n} problems that scatter so (standard deviation "
     text += f"of the log {pair.sd:.2f}) a ratio of {pair.detectable:.2f} would be found in 80 % of studies"
-    needed = " and ".join(f"{ratio} in {n}" for ratio, n in pair.needed.items())
     verdict = "lies" if low > 1 or high < 1 else "does not lie"
-    return f"{text}; pairs that it takes: {needed}. The interval {verdict} to one side of 1."
+    return f"{text}. The interval {verdict} to one side of 1."
 
 
 def _listed(counts: Mapping[str, int]) -> str:

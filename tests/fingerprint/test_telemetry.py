@@ -197,4 +197,4 @@ def test_the_report_tells_what_was_sampled(tmp_path):
     done[0].result.telemetry["windows"]["timing"] = slowed
     assert machines.throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
     done[0].result = Observed()
-    assert machines.throttled(source) == "throttling was not recorded."
+    assert machines.throttled(source) == "throttling during the rows was not recorded."

@@ -88,7 +88,6 @@ def test_the_published_table_gives_its_own_numbers() -> None:
     assert found.t_ci95 == [pytest.approx(0.94, abs=5e-3), pytest.approx(1.47, abs=6e-3)]
     assert found.sign_flip == (pytest.approx(0.145, abs=1e-3), True)
     assert found.ci95 == [pytest.approx(0.94, abs=0.03), pytest.approx(1.47, abs=0.03)]
-    assert found.needed == {"1.10": pytest.approx(84, abs=1), "1.17": pytest.approx(31, abs=1)}
 
 
 def simulated(generator: np.random.Generator, gain: float, n: int, repeats: int) -> list[Observation]:
