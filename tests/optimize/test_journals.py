@@ -12,6 +12,7 @@ from typing import Any
 
 import documents
 import pytest
+import searches
 from conftest import Tool
 from test_loop import ToldJudge, ended, options, search
 
@@ -37,7 +38,7 @@ def several(tmp_path: Path) -> Path:
     for archive in pair:
         with runner.unpacked(archive) as run:
             shutil.copytree(run, tmp_path / archive.parent.name[:2])
-    runner.pack({f"L1_{a.parent.name[:2]}": tmp_path / a.parent.name[:2] for a in pair}, tmp_path / "two.tar.xz")
+    searches.pack({f"L1_{a.parent.name[:2]}": tmp_path / a.parent.name[:2] for a in pair}, tmp_path / "two.tar.xz")
     return tmp_path / "two.tar.xz"
 
 
@@ -86,9 +87,9 @@ def test_packing_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     for file in RUNS[0].parent.glob("*.py"):
         shutil.copy(file, tmp_path)
     with runner.unpacked(RUNS[0]) as run:
-        runner.pack({"": run}, tmp_path / "again.tar.xz")
+        searches.pack({"": run}, tmp_path / "again.tar.xz")
         (tmp_path / "elsewhere").mkdir()
-        runner.pack({"": run}, tmp_path / "elsewhere" / "whole.tar.xz")
+        searches.pack({"": run}, tmp_path / "elsewhere" / "whole.tar.xz")
     assert (tmp_path / "again.tar.xz").read_bytes() == RUNS[0].read_bytes()
     with tarfile.open(RUNS[0]) as ours, tarfile.open(tmp_path / "elsewhere" / "whole.tar.xz") as whole:
         beside = {f"kernels/{hashlib.sha256(file.read_bytes()).hexdigest()}.py" for file in RUNS[0].parent.glob("*.py")}
