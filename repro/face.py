@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from repro import config
 from repro.analysis import compare as comparing
+from repro.analysis import gate
 from repro.analysis import records as measured
 from repro.bundle import verify as verifying
 from repro.bundle import write
@@ -93,6 +94,7 @@ def evaluate(
     *,
     size: Size = "auto",
     dtype: _Dtype = "float32",
+    against: str | Path | None = None,
     options: Options | None = None,
     engine: str = "auto",
     device: str = "auto",
@@ -110,8 +112,9 @@ def evaluate(
     >>> verdict.rel_l2 < 1e-6
     True
 
-    On a GPU, `verdict.time_ms.median` is its time in ms and `verdict.speedup["eager"].ratio` its speedup. A solution
-    that is wrong says why:
+    On a GPU, `verdict.time_ms.median` is its time in ms and `verdict.speedup["eager"].ratio` its speedup. With
+    `against`, an older solution, both are timed in turns beside eager alone, and `verdict.against` has `ratio`, `ci95`
+    and `word`. A solution that is wrong says why:
 
     >>> zeros = "import torch\\nclass ModelNew(torch.nn.Module):\\n    def __init__(self, *sizes):\\n        super().__init__()\\n    def forward(self, x):\\n        return torch.zeros_like(x)\\n"
     >>> verdict = repro.evaluate(zeros, problem="L1_36", size="smoke", device="cpu", engine="local")
@@ -120,12 +123,10 @@ def evaluate(
     """  # noqa: E501
     chosen = Machine(engine, device, gpus).chosen()
     folder = Path(results) if results is not None else config.results_dir()
-    with _file(solution) as file:
-        _, (verdict,) = evaluation.evaluate(
-            Run(chosen, folder, Progress(quiet=True), options or Options(), _size(size, chosen)),
-            [file], [str(problem)], dtype,
-        )  # fmt: skip
-    return verdict
+    run = Run(chosen, folder, Progress(quiet=True), options or Options(), _size(size, chosen))
+    with _file(solution) as file, _file(against) if against is not None else contextlib.nullcontext() as old:
+        _, rows = evaluation.evaluate(run, [file], [str(problem)], dtype, against=old)
+    return gate.judged(rows)[-1]
 
 
 class Session:

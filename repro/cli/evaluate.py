@@ -12,6 +12,7 @@ from repro.errors import UsageError
 from repro.records.verdict import Verdict
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
+from repro.system import jsonio
 
 TEXT = "judge solutions: a file, or a folder of ID_Name.py files"
 
@@ -39,6 +40,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     arguments.measuring(parser)
     arguments.problem_option(parser)
+    parser.add_argument(
+        "--against", type=Path, metavar="OLD",
+        help="a solution, or a folder of them: time PATH in turns with it, and exit 3 where PATH is not correct or "
+        "slower",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow", type=_share, default=0.01, metavar="N%", help="with --against: how much slower is no failure "
+        "(default: 1%%)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", choices=("markdown", "json", "csv"), help="print the results in this form in place of the tables"
+    )
     arguments.judging(parser)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="dtype of model and inputs")
     parser.add_argument(
@@ -49,6 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, progress: Progress) -> int:
     """Judge, and return the exit code."""
+    from repro.analysis import gate
     from repro.problems import constants
     from repro.studies import evaluation
 
@@ -63,14 +77,42 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
         bundle, results = evaluation.identities(run, args.suite, args.problem)
     else:
         overrides = constants.given(args.overrides)
-        bundle, results = evaluation.evaluate(run, args.path, args.problem, args.dtype, overrides)
-    return output.conclude(args, bundle, _judged(bundle, results), results)
+        bundle, rows = evaluation.evaluate(run, args.path, args.problem, args.dtype, overrides, args.against)
+        results = gate.judged(rows)
+    value = _judged(bundle, results)
+    deciding = [each for each in results if each.against] if args.against else results
+    args.strict = args.strict or args.against is not None
+    code = output.conclude(args, bundle, value, deciding, _formatted(args.format, value, results))
+    return 3 if not code and any(gate.slower(each, args.allow) for each in deciding) else code
+
+
+def _share(text: str) -> float:
+    """Return the share of `1%` or `1`."""
+    share = float(text.removesuffix("%")) / 100
+    if not 0 <= share < 1:
+        raise ValueError
+    return share
+
+
+def _formatted(form: str | None, value: dict[str, Any], results: list[Verdict]) -> str | None:
+    """Return the results in a form of `--format`; None without one."""
+    from repro.report import against, markdown
+    from repro.report import output as reports
+
+    if form is None:
+        return None
+    if form == "json":
+        return jsonio.render(value).decode()
+    table = against.table(results)
+    return f"{markdown.table(table)}\n" if form == "markdown" else reports.table_csv(table)
 
 
 def _check(args: argparse.Namespace, progress: Progress) -> None:
     """Raises UsageError for wrong use, before any line on an engine."""
     from repro.studies import evaluation
 
+    if args.against and (args.suite or args.self_test):
+        raise UsageError("--against compares solutions", "--suite and --self-test name none")
     if args.self_test and args.overrides:
         raise UsageError("--set does not go with --self-test", "its cases have sizes of their own")
     if args.suite and (args.path or args.self_test or args.overrides):

@@ -62,17 +62,24 @@ def formats(args: argparse.Namespace, progress: Progress) -> list[str]:
     return output.formats(asked or usual)
 
 
-def conclude(args: argparse.Namespace, bundle: Bundle, value: Any = None, judged: Iterable[wording.Judged] = ()) -> int:
+def conclude(
+    args: argparse.Namespace, bundle: Bundle, value: Any = None, judged: Iterable[wording.Judged] = (),
+    shown: str | None = None,
+) -> int:  # fmt: skip
     """Write the report into a bundle, print its table and the last line, write --json, and return the exit code.
 
-    value: what `--json` gets, by default the report. judged: the verdicts that `--strict` looks at.
+    value: what `--json` gets, by default the report. judged: the verdicts that `--strict` looks at. shown: what is
+    printed in place of table and last line.
     """
     from repro.report import output, terminal
 
     document, files = output.into(bundle, ["md"])
-    screen = Screen.of(args)
-    terminal.draw(document, screen, also=("trials",) if getattr(args, "explain", False) else ())
-    terminal.last(document, screen, files)
+    if shown is None:
+        screen = Screen.of(args)
+        terminal.draw(document, screen, also=("trials",) if getattr(args, "explain", False) else ())
+        terminal.last(document, screen, files)
+    else:
+        print(shown, end="")
     write_json(getattr(args, "json", None), document.to_json() if value is None else value)
     return exit_code(bundle, judged if getattr(args, "strict", False) else ())
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from repro.records.base import Number, Pair, Record, Text
+from repro.records.comparison import ComparedWord
 from repro.records.where import Where
 
 VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive", "unjudgeable"]
@@ -60,6 +61,17 @@ class Speedup(Ratio):
     latency: Ratio | None = Field(None, description="The ratio of latencies: launch included.")
     word: SpeedWord | None = Field(None, description="Against the noise of the A/A control.")
     baseline: str | None = Field(None, description="In `best_same_class`: the baseline that is the best.")
+
+
+class Against(Record):
+    """How a solution compares with that of `--against`, both timed in turns in one session."""
+
+    solution: str = Field(description="The solution that it is compared with.")
+    ratio: Number | None = Field(None, description="Its time over this solution's: above 1, this one is faster.")
+    ci95: Pair | None = Field(None, description="95 % interval of the ratio.")
+    noise: float | None = Field(None, description="How far from 1 the A/A control reaches, as a log.")
+    word: ComparedWord | None = Field(None, description="What the interval says of this solution.")
+    why: str = Field("", description="Why they are not compared, or empty.")
 
 
 class Distances(Record):
@@ -193,6 +205,7 @@ class Verdict(Record):
         description="global torch modes before and after the call, as the solution's process reports them",
     )
     sizes: str | None = Field(None, description="the sizes at which it was judged, in `--json`")
+    against: Against | None = Field(None, description="how it compares with the solution of `--against`, in `--json`")
 
 
 class CaseOutcome(Record):

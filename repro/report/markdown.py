@@ -45,8 +45,8 @@ PADDED_COLUMNS = 160
 
 def _body(part: Section) -> str:
     lines = [_escaped(text) for text in part.text]
-    for table in part.tables:
-        lines += [f"{_escaped(table.caption)}:" if table.caption else "", _table(table)]
+    for each in part.tables:
+        lines += [f"{_escaped(each.caption)}:" if each.caption else "", table(each)]
     items = (f"- {elements.SIGNS[item.tone]} {item.text}" if item.tone else f"- {item.text}" for item in part.items)
     lines.append("\n".join(map(_escaped, items)))
     return "\n\n".join(line for line in lines if line)
@@ -63,8 +63,9 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "\\<")
 
 
-def _table(table: Table) -> str:
-    columns, rows = table.in_text
+def table(of: Table) -> str:
+    """Return a table without its caption."""
+    columns, rows = of.in_text
     heads = [_escaped(head.title) for head in columns]
     kinds = [head.kind for head in columns]
     told = [[_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True)] for row in rows]

@@ -33,7 +33,7 @@ def formats(asked: str) -> list[str]:
     return found
 
 
-def _table_csv(table: Table) -> str:
+def table_csv(table: Table) -> str:
     """A table as CSV: whole numbers as measured; an interval and a spread have columns of their own."""
     columns, rows = table.in_text
     parts = [
@@ -69,7 +69,7 @@ def _document(
             case "svg":
                 found |= {f"figures/{figure}.svg": text + "\n" for figure, text in pictures.items()}
             case "csv":
-                found |= {f"tables/{t.id}.csv": _table_csv(t) for section in whole.sections for t in section.tables}
+                found |= {f"tables/{t.id}.csv": table_csv(t) for section in whole.sections for t in section.tables}
     return whole, found
 
 

@@ -19,7 +19,7 @@ from repro.records.claim import Claim, JudgedClaims
 from repro.records.fixture import FixtureRecord
 from repro.records.row import Row
 from repro.records.verdict import CaseOutcome, Verdict
-from repro.report import artifacts, correctness, elements, sources, study
+from repro.report import against, artifacts, correctness, elements, sources, study
 from repro.report.elements import (
     BAR,
     Banner,
@@ -121,7 +121,9 @@ def headline(of: list[Source], claimed: JudgedClaims) -> Headline:
         "times are not a measurement": groups and not any(source.on_gpu for source in of),
     }
     parts = ["fails verification, do not trust its numbers"] * any(source.failed for source in of)
-    parts += _counts(groups) if len(of) == 1 else _totals(solutions, controls)
+    parts += [sentence for source in of for sentence in against.sentences(source)] or (
+        _counts(groups) if len(of) == 1 else _totals(solutions, controls)
+    )
     parts += [*_of_cases(of), *_of_fixtures(of), *(part for part, holds in rest.items() if holds)]
     return Headline(parts=parts, solutions=dict(solutions), controls=dict(controls), claims=claimed.counts,
                     planned=planned, finished=finished, throttled=throttled)  # fmt: skip

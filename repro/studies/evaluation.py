@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from repro import config
 from repro.bundle.write import Bundle
@@ -27,6 +27,8 @@ from repro.system import foreign
 
 _ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1
+# How a gate times: beside eager alone, with an A/A control.
+_GATED: dict[str, Any] = {"modes": ["eager"], "passes": ["control"]}
 # Bound of one request to a session, seconds.
 _REQUEST_S = 600.0
 
@@ -66,11 +68,11 @@ def entry_of(source: bytes, otherwise: str = _ENTRIES[0]) -> str:
         tree = foreign.tree(source)
     except SyntaxError:
         return otherwise
-    names = set(_names(tree))
+    names = set(_defined(tree))
     return next((entry for entry in _ENTRIES if entry in names), otherwise)
 
 
-def _names(tree: ast.Module) -> Iterator[str]:
+def _defined(tree: ast.Module) -> Iterator[str]:
     """Names that importing the file gives it: of definitions, assignments and imports outside functions and classes,
     except placeholders like `ModelNew = None`; and those that a function declares global."""
     yield from (name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names)
@@ -245,25 +247,73 @@ def identities(run: Run, suite: str, only: list[str]) -> tuple[Bundle, list[Verd
 
 
 def evaluate(
-    run: Run, paths: list[Path], only: list[str], dtype: str = "float32", overrides: dict[str, Any] | None = None
-) -> tuple[Bundle, list[Verdict]]:
-    """Judges every solution in a job of its own; returns the bundle and the flat verdicts.
+    run: Run,
+    paths: list[Path],
+    only: list[str],
+    dtype: str = "float32",
+    overrides: dict[str, Any] | None = None,
+    against: Path | None = None,
+) -> tuple[Bundle, list[record.Row]]:
+    """Judges every solution in a job of its own; returns the bundle and its rows.
 
-    overrides: constants of the problem files that `--set` gave. Raises UsageError where a file has no such constant.
+    overrides: constants of the problem files that `--set` gave. against: an old solution, or a folder of them. All
+    solutions of a problem are then judged in one job, the old one first, and timed in turns beside eager alone. Raises
+    UsageError where a problem file has no such constant.
     """
-    rows: list[Row] = []
+    if against is not None and run.options.trust == "dev":
+        raise UsageError("--against needs --trust audited", "solutions of one process change each other's verdicts")
     found = [
-        (read(file), file, catalogue.resolve(spec, size=run.size, dtype=dtype)) for file, spec in find(paths, only)
+        _Found(read(file), file, catalogue.resolve(spec, size=run.size, dtype=dtype))
+        for file, spec in find(paths, only)
     ]
-    for _, _, problem in found:
+    old: list[_Found] = []
+    for problem in {each.problem.key: each.problem for each in found}.values():
         problem.check_names(overrides or {})
+        if against is not None:
+            file = find([against], [problem.id])[0][0]
+            old.append(_Found(read(file), file, problem))
     if not overrides:  # a fixture is of the problem's own sizes
-        fixtures.ensure(run, (problem for _, _, problem in found))
+        fixtures.ensure(run, (each.problem for each in found))
+    more: dict[str, Any] = {"set": overrides} if overrides else {}
+    if against is not None:
+        run, more = replace(run, options=run.options.but(**_GATED)), more | {"against": against.name}
+    rows = [_beside(run, each, found, overrides) for each in old] or _alone(run, found, overrides)
+    bundle = run.open("evaluate", rows, run.parameters(**more))
+    return bundle, run.execute(rows, bundle, summary)
+
+
+class _Found(NamedTuple):
+    """A solution, its file, and the problem that it is for."""
+
+    submission: Submission
+    file: Path
+    problem: Problem
+
+
+def _alone(run: Run, found: list[_Found], overrides: dict[str, Any] | None) -> list[Row]:
+    """Return a row for each solution."""
+    rows: list[Row] = []
     for position, (submission, file, problem) in enumerate(found):
         row = f"{problem.key}/{file.stem}"
         row += f"#{position}" if any(other.id == row for other in rows) else ""
         build = partial(job, run, row, problem, [submission], overrides=overrides)
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file=file.name), build))
-    bundle = run.open("evaluate", rows, run.parameters(**({"set": overrides} if overrides else {})))
-    judged = run.execute(rows, bundle, summary)
-    return bundle, results_of(judged)
+    return rows
+
+
+def _beside(run: Run, old: _Found, found: list[_Found], overrides: dict[str, Any] | None) -> Row:
+    """Return the row of a problem: the old solution, and all new ones."""
+    every = [old, *(each for each in found if each.problem.key == old.problem.key)]
+    names = _names([each.file for each in every])
+    submissions = [replace(each.submission, name=name) for each, name in zip(every, names, strict=True)]
+    row = f"{old.problem.key}/against {old.file.stem}"
+    build = partial(job, run, row, old.problem, submissions, overrides=overrides)
+    return row_for(record.Planned(row=row, problem=old.problem.key), build)
+
+
+def _names(files: list[Path]) -> list[str]:
+    """Return a name of its own for each file: its stem, with its folder if stems are alike, numbered if that is too."""
+    names = [file.stem for file in files]
+    if len({*names}) < len(names):
+        names = [f"{file.resolve().parent.name}/{file.stem}" for file in files]
+    return [f"{name}#{at + 1}" if name in names[:at] else name for at, name in enumerate(names)]

@@ -1,0 +1,182 @@
+"""The gate: how a solution compares with an old one that was timed in turns with it, from samples as the judge keeps
+them, and the command around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import CPU, Tool, strict_json
+from conftest import series as samples
+from test_report import bundle_of, result
+
+from repro import config
+from repro.analysis import gate
+from repro.bundle.write import Bundle
+from repro.judge.timing import speedups
+from repro.records.result import JudgeResult
+from repro.records.verdict import Summary, Verdict
+from repro.report import against
+
+Random = np.random.Generator
+TIMES = {"eager": 40.0, "old": 10.0}
+
+
+def drawn(random: Random, ms: float, drift: np.ndarray[Any, Any]) -> list[float]:
+    """Times of one process, as blocks on a GPU give them: an offset of its own that no block averages out (0.05 %, and
+    0.35 us), the drift that all processes of a block share, and noise of 0.4 %."""
+    offset = random.normal(0, 0.0005) + random.normal(0, 0.00035 / ms)
+    return [float(one) for one in ms * np.exp(offset + drift + random.normal(0, 0.004, len(drift)))]
+
+
+def judged(random: Random, old_ms: float, slower: float = 0.0, blocks: int = 60) -> JudgeResult:
+    """What a job returns of an old and a new solution, the new one slower by a share."""
+    drift = np.cumsum(random.normal(0, 0.001, blocks))
+    eager, control, old, new = (
+        drawn(random, ms, drift) for ms in (2 * old_ms, 2 * old_ms, old_ms, old_ms * (1 + slower))
+    )
+    aa = speedups.gated(samples(eager), samples(control))
+    found = result("L1_36", TIMES | {"new": 10.0}, aa=aa)
+    found["samples_ms"] |= {"old": samples(old).record().to_json(), "new": samples(new).record().to_json()}
+    return JudgeResult.model_validate(found)
+
+
+def words(ms: float, count: int, slower: float = 0.0) -> list[str | None]:
+    """The gate's words on pairs of kernels."""
+    random = np.random.default_rng(7)
+    results = [judged(random, ms, slower) for _ in range(count)]
+    return [gate._against(of, *of.results).word for of in results]
+
+
+@pytest.mark.parametrize("ms", [0.012, 0.2, 3.0])
+def test_the_same_kernel_is_never_faster_or_slower(ms: float) -> None:
+    assert not {"FASTER", "SLOWER"} & {*words(ms, 60)}
+
+
+@pytest.mark.parametrize("ms", [0.3, 3.0])
+def test_a_kernel_that_is_two_percent_slower_is_called_slower(ms: float) -> None:
+    assert words(ms, 30, slower=0.02).count("SLOWER") >= 28
+    assert {*words(ms, 20, slower=-0.03)} == {"FASTER"}
+
+
+def recorded() -> Iterator[JudgeResult]:
+    """Every published row, with eager as the old solution, and eager in another process as the new one."""
+    for manifest in sorted((config.ARTIFACTS_DIR / "results").glob("*/*-[rb]*/manifest.json")):
+        for row in Bundle.open(manifest.parent).records().values():
+            of = row.judged
+            if of and of.timing.aa and "eager" in of.samples_ms:
+                of.samples_ms["old"] = of.samples_ms["eager"]
+                of.samples_ms["new"] = next(of.samples_ms[name] for name in of.samples_ms if "again" in name)
+                yield of.model_copy(update={"results": RIGHT})
+
+
+RIGHT = [
+    Verdict(problem="L1_36", solution=name, verdict="correct", reasons=[], measurement=True,
+            time_ms=Summary(median=1.0, ci95=[1.0, 1.0], iqr=0.0, n=9))
+    for name in ("old", "new")
+]  # fmt: skip
+
+
+def test_recorded_pairs_of_one_kernel_are_the_same_and_two_percent_more_is_slower() -> None:
+    found = list(recorded())
+    assert len(found) > 40 and {gate._against(of, *RIGHT).word for of in found} == {"SAME"}
+    for of in found:
+        new = of.samples_ms["new"].gated
+        new.device_ms[:] = [1.02 * ms for ms in new.device_ms]
+    assert {gate._against(of, *RIGHT).word for of in found} == {"SLOWER"}
+
+
+def test_launches_that_the_host_delays_widen_the_interval() -> None:
+    random = np.random.default_rng(7)
+    of = judged(random, 1.0)
+    hidden = gate._against(of, *of.results)
+    of.timing.launches_not_hidden.extend(["old", "new"])
+    visible = gate._against(of, *of.results)
+    assert visible.ci95 and hidden.ci95 and math.log(visible.ci95[1] / hidden.ci95[1]) > 0
+
+
+def bundle(folder: Path, new_ms: float = 10.0, **more: Any) -> Bundle:
+    """A bundle of `evaluate --against` with one problem."""
+    script = {"L1_36/against old": result("L1_36", TIMES | {"new": new_ms}, **more)}
+    return bundle_of(folder, "evaluate", script, {"L1_36/against old": {"problem": "L1_36"}},
+                     device=more.get("device", "cuda"), parameters={"against": "old.py"})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ms", "word", "fails"), [(9.7, "FASTER", False), (10.0, "SAME", False), (10.3, "SLOWER", True)]
+)
+def test_a_slower_kernel_fails_unless_that_is_allowed(ms: float, word: str, fails: bool, tmp_path: Path) -> None:
+    old, new = gate.judged(bundle(tmp_path, ms).records().values())
+    assert old.against is None and new.against and new.against.word == word
+    assert gate.slower(new, 0.01) == fails and not gate.slower(new, 0.05)
+    low, high = new.against.ci95 or (0, 0)
+    assert against.sentence(new) == f"new is {10 / ms:.3f}x as fast as old [{low:.3f}, {high:.3f}]: {word}"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"bad": {"new": "0.4 over the limit 0.02 of class bf16"}},
+         "new: wrong: relative L2 error 0.4 over the limit 0.02 of class bf16 on the published inputs"),
+        ({"device": "cpu"}, "new is correct; speed not compared with old: times need a GPU"),
+    ],
+)  # fmt: skip
+def test_what_was_not_compared_says_why(more: dict[str, Any], told: str, tmp_path: Path) -> None:
+    times = TIMES | ({} if "bad" in more else {"new": 10.0})
+    script = {"r": result("L1_36", times, **more)}
+    made = bundle_of(tmp_path, "evaluate", script, {"r": {"problem": "L1_36"}}, device=more.get("device", "cuda"),
+                     parameters={"against": "old.py"})  # fmt: skip
+    (_, new) = gate.judged(made.records().values())
+    assert against.sentence(new) == told and not gate.slower(new, 0.0)
+
+
+def test_a_report_of_it_leads_with_its_sentence(tool: Tool) -> None:
+    done = tool.within("report", "-q", bundle(tool.folder, 10.5).path)
+    assert "new is 0.952x as fast as old" in done.out and "SLOWER" in done.out
+
+
+KERNEL = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x / torch.sqrt(x.square().mean(1, keepdim=True) + self.eps)
+"""
+
+
+def test_the_command_judges_both_and_times_need_a_gpu(tool: Tool) -> None:
+    """Two files of one name, and one that is wrong: exit 3, and a table for a pull request alone on stdout."""
+    for name, text in {"a/k": KERNEL, "b/k": KERNEL, "b/bad": KERNEL.replace("self.eps)", "0.5)")}.items():
+        (tool.folder / name).parent.mkdir(exist_ok=True)
+        (tool.folder / f"{name}.py").write_text(text)
+    words = ("evaluate", "b/k.py", "b/bad.py", "--against", "a/k.py", "--problem", "L1_36", *CPU)
+    done = tool.within(*words, "--format", "markdown", "--json", "out.json")
+    assert done.code == 3, done.err
+    head, _, *lines = done.out.splitlines()
+    assert head.startswith("| problem") and [line.split("|")[2].strip() for line in lines] == ["a/k", "b/k", "b/bad"]
+    found = [Verdict.model_validate(one) for one in strict_json((tool.folder / "out.json").read_text())["results"]]
+    assert [one.against and one.against.why for one in found] == [None, gate.NEEDS_GPU, "b/bad is wrong"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("k.py --against k.py --trust dev", "--against needs --trust audited"),
+        ("--suite agent --against k.py", "--against compares solutions"),
+        ("k.py --against k.py --allow much", "--allow"),
+        ("k.py --against nowhere.py --no-timing", "no such file or folder: nowhere.py"),
+    ],
+)
+def test_wrong_use_is_refused(words: str, told: str, tool: Tool) -> None:
+    (tool.folder / "k.py").write_text(KERNEL)
+    more = () if "--suite" in words else ("--problem", "L1_36")
+    done = tool.within("evaluate", *words.split(), *more, *CPU)
+    assert done.code == 1 and told in done.complaint
