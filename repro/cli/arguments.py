@@ -18,11 +18,8 @@ from repro.records.options import Options
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
 
-# Field of Options -> the option that sets it. Its help is the field's description, its default the field's.
-_FLAGS = {
-    "trust": "--trust", "timeout_s": "--timeout-s", "parity": "--parity",
-}  # fmt: skip
-_TIMING = "timing_s"
+# Name of a budget -> the field of Options that it sets. Its help is the field's description, its default the field's.
+_BUDGETS = {"timing_s": "timing_budget_s", "timeout_s": "timeout_s"}
 # A word of `--gpus`.
 _MIXED = "mixed"
 
@@ -133,9 +130,12 @@ def judging(
     `budget_option` takes them.
     """
     usual = usual or Options()
-    timing_s = f"{Options.model_fields['timing_budget_s'].description} (default: {usual.timing_budget_s:g})"
-    budget_option(parser, {_TIMING: (timing_s, float), **(budgets or {})})
-    parser.set_defaults(compile_timeout_s=usual.compile_timeout_s, timing_budget_s=usual.timing_budget_s)
+    known: dict[str, tuple[str, type]] = {
+        name: (f"{Options.model_fields[field].description} (default: {getattr(usual, field):g})", float)
+        for name, field in _BUDGETS.items()
+    }
+    budget_option(parser, known | dict(budgets or {}))
+    parser.set_defaults(**{name: getattr(usual, name) for name in ("compile_timeout_s", *_BUDGETS.values())})
     json_option(parser, "write the results")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument(
@@ -145,25 +145,21 @@ def judging(
         "--no-compile", dest="modes", action="store_const", const=("eager",), default=usual.modes,
         help="leave out the torch.compile baselines (default: they are timed)",
     )  # fmt: skip
-    for name, flag in _FLAGS.items():
-        field = Options.model_fields[name]
-        if field.annotation is bool and (parity or name != "parity"):
-            parser.add_argument(flag, dest=name, action="store_true", help=field.description)
-        elif field.annotation is float:
-            parser.add_argument(flag, dest=name, type=float, default=getattr(usual, name), help=field.description)
-        elif choices := get_args(field.annotation):
-            parser.add_argument(flag, dest=name, choices=choices, default=getattr(usual, name), help=field.description)
+    trust = Options.model_fields["trust"]
+    parser.add_argument("--trust", choices=get_args(trust.annotation), default=usual.trust, help=trust.description)
+    if parity:
+        parser.add_argument("--parity", action="store_true", help=Options.model_fields["parity"].description)
 
 
 def options(args: argparse.Namespace) -> Options:
     """Return the judge's options of a command line. Raises UsageError."""
     given = {name: value for name, value in vars(args).items() if name in Options.model_fields and name != "device"}
-    given["timing_budget_s"] = dict(args.budget).get(_TIMING, args.timing_budget_s)
+    given |= {field: bounds[name] for name, field in _BUDGETS.items() if name in (bounds := dict(args.budget))}
     try:
         return Options(**given)
     except ValidationError as error:
         wrong = error.errors()[0]
-        flag = _FLAGS.get(str(wrong["loc"][0]), f"--budget {_TIMING}")
+        flag = next(f"--budget {name}" for name, field in _BUDGETS.items() if field == wrong["loc"][0])
         raise UsageError(f"{flag} must be a positive number of seconds", f"it is {wrong['input']}") from error
 
 

@@ -182,7 +182,7 @@ REASONS: dict[str, Reason] = {
     "worker_died": Reason("its process died{where}: {detail}", _CRASH),
     "worker_exited": Reason("its process ended by itself{where}: {detail}", "Do not call exit; see what it printed."),
     "worker_closed_pipe": Reason("its process stopped answering{where}: {detail}", _WIRE),
-    "timeout": Reason("timed out{where}: {detail}", "Make it quicker, or raise --timeout-s."),
+    "timeout": Reason("timed out{where}: {detail}", "Make it quicker, or raise --budget timeout_s=N."),
     # rules of the measurement
     "protocol_tampered": Reason("rejected: an answer that the judge did not ask for, or none ({detail})", _WIRE),
     "deferred_write": Reason("rejected: the output changed after its call had ended{where} ({detail})", _CALL),

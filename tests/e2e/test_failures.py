@@ -194,7 +194,7 @@ BAD = {
     "kills_judge": Bad("correct", "", rms_norm("signal_judge()", top=SIGNAL_JUDGE)),
     "prints_megabytes": Bad("correct", "", rms_norm("print('x' * (8 << 20), flush=True)")),
 }
-# With --timeout-s 3.
+# With --budget timeout_s=3.
 BOUND_S = 3
 BOUNDED = {
     "hangs": Bad("timeout", "timeout", HANG),
@@ -290,10 +290,10 @@ USAGE: dict[str, tuple[str, tuple[str, ...]]] = {
     "suite-with-a-path": (f"evaluate mine.py --suite agent {cpu}", ("--suite takes no PATH",)),
     "old-verb": ("gc", ("`repro gc` is now `repro doctor --clean`",)),
     "repeats": (f"run --repeats 0 {cpu}", ("--repeats must be at least 1",)),
-    "timeout-zero": (f"evaluate L1_36.py --timeout-s 0 {cpu}", ("--timeout-s", "positive")),
-    "timeout-nan": (f"evaluate L1_36.py --timeout-s nan {cpu}", ("--timeout-s", "positive")),
+    "timeout-zero": (f"evaluate L1_36.py --budget timeout_s=0 {cpu}", ("timeout_s", "positive")),
+    "timeout-nan": (f"evaluate L1_36.py --budget timeout_s=nan {cpu}", ("timeout_s", "positive")),
     "budget-infinite": (f"evaluate L1_36.py --budget timing_s=inf {cpu}", ("timing_s", "positive")),
-    "timeout-word": ("run --timeout-s soon", ("invalid float value",)),
+    "timeout-word": ("run --budget timeout_s=soon", ("timeout_s", "positive")),
     "unknown-flag": ("run --fast", ("unknown argument --fast", "repro run --help")),
     "mistyped-flag": ("run --probem L1_36", ("unknown argument --probem", "Did you mean --problem?")),
     "unknown-size": ("run --size huge", ("invalid choice: 'huge'",)),
@@ -378,7 +378,7 @@ TOGETHER: dict[str, tuple[dict[str, Bad], tuple[object, ...], int]] = {
     "few": ({name: BAD[name] for name in FEW}, ("--strict",), 3),
     "half": ({name: BAD[name] for name in REST[::2]}, (), 0),
     "other half": ({name: BAD[name] for name in REST[1::2]}, (), 0),
-    "bounded": (BOUNDED, ("--timeout-s", BOUND_S), 0),
+    "bounded": (BOUNDED, ("--budget", f"timeout_s={BOUND_S}"), 0),
 }
 
 
@@ -778,7 +778,7 @@ def docker_run(tool: Tool) -> SimpleNamespace:
     """Solutions judged in containers, the first container inspected while it runs."""
     solutions = {name: {**BAD, **BOUNDED}[name] for name in ("zeros", "segfault", "hangs")}
     folder = write(tool.folder / "solutions", solutions)
-    process = tool.start("evaluate", folder, *DOCKER, "--timeout-s", 10, "--json", "out.json")
+    process = tool.start("evaluate", folder, *DOCKER, "--budget", "timeout_s=10", "--json", "out.json")
     first, *_ = wait_for("a container", lambda: containers(process), process)  # two begin together where two jobs fit
     inspected = json.loads(ask_docker("inspect", first))[0]
     done = tool.finish(process)

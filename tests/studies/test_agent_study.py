@@ -246,7 +246,7 @@ REPLAY = ["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}"]
 SMOKE = ("--engine", "local", "--device", "cpu", "--size", "smoke", "--problem", "L1_36")
 WRONG = {
     "no key": (["--agent", "sdk"], "ANTHROPIC_API_KEY is not set"),
-    "bedrock": (["--bedrock"], "AWS_BEARER_TOKEN_BEDROCK is not set"),
+    "bedrock": (["--upstream", "bedrock"], "AWS_BEARER_TOKEN_BEDROCK is not set"),
     "leeroopedia": ([*REPLAY, "--kb", "leeroopedia"],
                     "LEEROOPEDIA_API_KEY is not set"),
     "arm": (["--agent", "sdk", "--arms", "baseline kb"], "no arm kb"),
@@ -287,12 +287,13 @@ def test_defaults_are_the_published_ones(monkeypatch: pytest.MonkeyPatch) -> Non
     both = built("--agent", "claude-code")
     assert (both.model, both.arms, both.upstream) == (config.API_MODEL, ("baseline", "with_kb"), "anthropic")
     assert built("--agent", "sdk", "--arms", "baseline").arms == ("baseline",)
-    assert built("--bedrock").agent == "claude-code"
-    bedrock = built("--bedrock")
+    assert built("--upstream", "bedrock").agent == "claude-code"
+    bedrock = built("--upstream", "bedrock")
     assert (bedrock.model, bedrock.upstream, bedrock.region) == (config.BEDROCK_MODEL, "bedrock", "us-east-1")
     monkeypatch.setenv("ANTHROPIC_MODEL", "us.anthropic.claude-sonnet-4-6-v1")
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    assert (built("--bedrock").model, built("--bedrock").region) == ("us.anthropic.claude-sonnet-4-6-v1", "eu-west-1")
+    bedrock = built("--upstream", "bedrock")
+    assert (bedrock.model, bedrock.region) == ("us.anthropic.claude-sonnet-4-6-v1", "eu-west-1")
     assert built("--agent", "sdk").model == config.API_MODEL, "as published, the variable is of Bedrock"
     monkeypatch.setenv("CLAUDE_CODE_USE_BEDROCK", "1")
     assert built("--agent", "sdk").upstream == "bedrock"

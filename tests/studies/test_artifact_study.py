@@ -125,7 +125,17 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     tool = Tool(tmp_path_factory.mktemp("strangers"))
     root = strangers(tool.folder / "theirs")
     before = {file: file.read_bytes() for file in root.rglob("*.py")}
-    command = ("benchmark", "--artifacts", root, *CPU, "--timeout-s", TIMEOUT_S, "--parity", "--json", "out.json")
+    command = (
+        "benchmark",
+        "--artifacts",
+        root,
+        *CPU,
+        "--budget",
+        f"timeout_s={TIMEOUT_S}",
+        "--parity",
+        "--json",
+        "out.json",
+    )
     done = tool.finish(tool.start(*command), 500)
     entries = strict_json((tool.folder / "out.json").read_text())
     after = {file: file.read_bytes() for file in root.rglob("*.py")}

@@ -40,7 +40,7 @@ BUDGETS = {
 def add(run: argparse.ArgumentParser) -> None:
     """Add the arguments of `repro run`."""
     run.add_argument("--agent", choices=(*SHIPPED, *AGENTS), default=None,
-                     help="what writes the solutions (default: oracle; with --bedrock: claude-code)")  # fmt: skip
+                     help="what writes the solutions (default: oracle; of bedrock: claude-code)")  # fmt: skip
     run.add_argument("--repeats", type=int, default=1, help="how often each problem and arm is run")
     run.add_argument(
         "--solutions", action="append", default=[], metavar="ARM=DIR",
@@ -74,7 +74,6 @@ def add(run: argparse.ArgumentParser) -> None:
         metavar="U",
         help="anthropic, bedrock, or replay:PATH, a script or a folder of them (default: anthropic)",
     )
-    study.add_argument("--bedrock", action="store_true", help="the same as --upstream bedrock")
     study.add_argument(
         "--jobs",
         type=int,
@@ -91,15 +90,14 @@ def add(run: argparse.ArgumentParser) -> None:
 
 def agent(args: argparse.Namespace) -> str:
     """Return the agent that writes the solutions."""
-    return str(args.agent or ("claude-code" if args.bedrock else "oracle"))
+    return str(args.agent or ("claude-code" if args.upstream == "bedrock" else "oracle"))
 
 
 def folders(args: argparse.Namespace) -> list[Folder]:
     """Return the arms whose solutions lie in folders. Raises UsageError."""
     if not args.solutions:
         return []
-    flags = {"--agent": args.agent, "--arms": args.arms, "--bedrock": args.bedrock,
-             "--upstream": args.upstream, "--repeats": args.repeats != 1}  # fmt: skip
+    flags = {"--agent": args.agent, "--arms": args.arms, "--upstream": args.upstream, "--repeats": args.repeats != 1}
     for flag, given in flags.items():
         if given:
             why = "each file of a problem is a repeat" if flag == "--repeats" else "its solutions exist already"
@@ -189,9 +187,7 @@ def arms(args: argparse.Namespace) -> tuple[str, ...]:
 def upstream(args: argparse.Namespace) -> tuple[str, Path | None]:
     """Return the kind of upstream, and the path of a replay's scripts or None. Raises UsageError."""
     kind, _, path = args.upstream.partition(":")
-    if args.bedrock and kind not in ("", "bedrock"):
-        raise UsageError(f"--bedrock and --upstream {args.upstream} exclude each other")
-    kind = kind or ("bedrock" if args.bedrock or config.wants_bedrock() else "anthropic")
+    kind = kind or ("bedrock" if config.wants_bedrock() else "anthropic")
     if kind not in design.UPSTREAMS:
         raise UsageError(f"no upstream {kind!r}", "there are anthropic, bedrock and replay:PATH")
     if (kind == "replay") != bool(path):
