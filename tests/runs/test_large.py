@@ -1,33 +1,42 @@
-"""The model of large runs: near the ideal up to 64 GPUs, and a driver whose memory does not grow with its rows."""
+"""Large runs: a driver whose memory does not grow with its rows."""
 
 from __future__ import annotations
 
+import json
+import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
-from large import JOBS, Costs, measured, simulate
 
-DURATIONS = [5.0 + (number * 37 % 90) for number in range(JOBS)]
+from repro import config
+from repro.bundle.write import Bundle
+from repro.records.fingerprint import Fingerprint
+from repro.records.job import Job, Outcome
+from repro.records.row import Planned
+from repro.runs.rows import Row, keep
 
-
-@pytest.mark.parametrize(("gpus", "share"), [(8, 0.97), (64, 0.92), (512, 0.6)])
-def test_a_run_takes_little_more_than_the_ideal(gpus: int, share: float) -> None:
-    ran = simulate(gpus, DURATIONS, Costs(0.012, 0.3, 0.0))
-    assert ran.rows == JOBS and ran.failed == 0 and share <= ran.ideal_s / ran.makespan_s <= 1
-
-
-def test_losses_cost_time_and_no_row() -> None:
-    calm, rough = (simulate(64, DURATIONS, Costs(0.012, 0.3, rate)) for rate in (0.0, 0.05))
-    assert rough.lost > 50 and rough.rows + rough.failed == JOBS and rough.failed <= 1
-    assert calm.makespan_s < rough.makespan_s < 1.6 * calm.makespan_s
+ROWS = 2000
 
 
-def test_a_slow_driver_is_what_breaks_first() -> None:
-    ran = simulate(512, DURATIONS, Costs(0.2, 0.3, 0.0))
-    assert ran.driver_share > 0.95 and ran.makespan_s > JOBS * 0.2
+def _memory_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
 
 
 @pytest.mark.slow
 def test_memory_of_the_driver_does_not_grow_with_its_rows(tmp_path: Path) -> None:
-    found = measured(2000, tmp_path)
-    assert found["bytes"] > 20_000 and found["grown_mb"] < 20, found
+    source = Bundle.open(max((config.ROOT / "artifacts" / "results" / "h200-pinned").glob("*-run")))
+    results = [json.dumps(row["result"]) for row in source.rows.values() if row["status"] == "done"]
+    fingerprint = Fingerprint.model_validate(next(iter(source.fingerprints().values())))
+    plan = [f"row{number}" for number in range(ROWS)]
+    bundle, memory = Bundle.create(tmp_path, "run", plan, {"arms": {}}), 0.0
+    for number, name in enumerate(plan):
+        job = Job(name, "evaluate", problem="L1_36", files={"solution_0.py": b"# %d" % (number % 250)})
+        result: dict[str, Any] = json.loads(results[number % len(results)])
+        keep(
+            bundle, Row(Planned(row=name, problem="L1_36"), job), Outcome(name, "done", result, fingerprint=fingerprint)
+        )
+        if number == ROWS // 10:
+            memory = _memory_mb()
+    assert _memory_mb() - memory < 20 and (bundle.path / "rows.jsonl").stat().st_size > 20_000 * ROWS
