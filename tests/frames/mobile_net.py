@@ -1,6 +1,17 @@
-"""The block of MobileNetV2."""
+"""L3_20, MobileNetV2: its block and its constructor."""
 
 from torch import nn
+
+# expansion, channels out, blocks, stride of the first block
+INVERTED_RESIDUALS = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
 
 
 def inverted_residual(channels_in: int, channels_out: int, stride: int, expansion: int) -> nn.Sequential:
@@ -17,3 +28,26 @@ def inverted_residual(channels_in: int, channels_out: int, stride: int, expansio
         nn.BatchNorm2d(channels_out),
     ]
     return nn.Sequential(*layers)
+
+
+class Frame(nn.Module):
+    def __init__(self, num_classes: int = 1000) -> None:
+        super().__init__()
+        channels = 32
+        features: list[nn.Module] = [
+            nn.Conv2d(3, channels, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU6(inplace=True),
+        ]
+        for expansion, channels_out, blocks, first_stride in INVERTED_RESIDUALS:
+            for block in range(blocks):
+                features.append(inverted_residual(channels, channels_out, first_stride if block == 0 else 1, expansion))
+                channels = channels_out
+        features += [
+            nn.Conv2d(channels, 1280, 1, bias=False),
+            nn.BatchNorm2d(1280),
+            nn.ReLU6(inplace=True),
+            nn.AdaptiveAvgPool2d((1, 1)),
+        ]
+        self.features = nn.Sequential(*features)
+        self.classifier = nn.Sequential(nn.Dropout(0.0), nn.Linear(1280, num_classes))

@@ -13,7 +13,8 @@ parameters that moved, or another shape, mean a new capture.
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.cuda_graph import Graphed
+from frames.L2_84 import Frame
 
 
 @triton.jit
@@ -34,24 +35,8 @@ def norm_softmax_kernel(
     tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Graphed, Frame):
     """softmax(scale * BatchNorm(linear(x))) over dimension 1; the returned tensor is valid until the next call."""
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bn_eps: float = 1e-5,
-        bn_momentum: float = 0.1,
-        scale_shape: tuple[int, ...] = (1,),
-    ) -> None:
-        super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
-        self.bn = nn.BatchNorm1d(out_features, eps=bn_eps, momentum=bn_momentum)
-        self.scale = nn.Parameter(torch.ones(scale_shape))
-        self.softmax = nn.Softmax(dim=1)
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._captured_for: tuple[object, ...] = ()
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
         """The whole computation, without a graph."""
@@ -65,28 +50,5 @@ class ModelNew(nn.Module):
         )  # fmt: skip
         return out
 
-    def capture(self, x: torch.Tensor) -> None:
-        """Warms up on a side stream (kernels are compiled, libraries loaded), then records one call."""
-        self._graph = None
-        self._input = x.clone()
-        side = torch.cuda.Stream(device=x.device)
-        side.wait_stream(torch.cuda.current_stream(x.device))
-        with torch.cuda.stream(side):
-            for _ in range(2):
-                self.compute(self._input)
-        torch.cuda.current_stream(x.device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._output = self.compute(self._input)
-        self._graph = graph
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        tensors = [*self.parameters(), *self.buffers()]
-        needed = (x.shape, x.dtype, x.device, *(t.data_ptr() for t in tensors))
-        if self._graph is None or self._captured_for != needed:
-            self.capture(x)
-            self._captured_for = needed
-        assert self._graph is not None
-        self._input.copy_(x)
-        self._graph.replay()
-        return self._output
+        return self.replayed(x)

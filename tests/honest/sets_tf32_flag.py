@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import torch
 import triton
-import triton.language as tl
+from frames.gelu_softmax import gelu_softmax_kernel
 from frames.L2_99 import Frame
 
 
@@ -25,18 +25,6 @@ def tf32_products() -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-
-
-@triton.jit
-def gelu_softmax_kernel(y_ptr, bias_ptr, out_ptr, columns, BLOCK: tl.constexpr):
-    """out = softmax(gelu(y + bias)), a row a program. Grid: (rows,)."""
-    column = tl.arange(0, BLOCK)
-    row = tl.program_id(0).to(tl.int64) * columns
-    inside = column < columns
-    y = tl.load(y_ptr + row + column, mask=inside, other=0.0) + tl.load(bias_ptr + column, mask=inside, other=0.0)
-    y = tl.where(inside, 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476)), -float("inf"))
-    y = tl.exp(y - tl.max(y, axis=0))
-    tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
 
 
 class ModelNew(Frame):

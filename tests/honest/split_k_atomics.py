@@ -11,6 +11,7 @@ beside the verdict on a GPU); the error is that of fp32 sums all the same. Every
 import torch
 import triton
 import triton.language as tl
+from frames.gelu_softmax import gelu_softmax_kernel
 from frames.L2_99 import Frame
 
 SPLITS = 4
@@ -33,18 +34,6 @@ def split_linear_kernel(
         w = tl.load(weight_ptr + n[:, None] * K + k[None, :], mask=(n < N)[:, None] & (k < end)[None, :], other=0.0)
         acc = tl.dot(x, tl.trans(w), acc, input_precision="ieee")
     tl.atomic_add(sums_ptr + m[:, None] * N + n[None, :], acc, mask=(m < M)[:, None] & (n < N)[None, :])
-
-
-@triton.jit
-def gelu_softmax_kernel(sums_ptr, bias_ptr, out_ptr, columns, BLOCK: tl.constexpr):
-    """out = softmax(gelu(sums + bias)), a row a program. Grid: (rows,)."""
-    column = tl.arange(0, BLOCK)
-    row = tl.program_id(0).to(tl.int64) * columns
-    inside = column < columns
-    y = tl.load(sums_ptr + row + column, mask=inside, other=0.0) + tl.load(bias_ptr + column, mask=inside, other=0.0)
-    y = tl.where(inside, 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476)), -float("inf"))
-    y = tl.exp(y - tl.max(y, axis=0))
-    tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
 
 
 class ModelNew(Frame):

@@ -9,7 +9,7 @@ Honest: a library that is at its peak needs no replacement; the label says which
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_84 import Frame
 
 
 @triton.jit
@@ -32,22 +32,8 @@ def norm_softmax_kernel(
     tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """softmax(scale * BatchNorm(linear(x))) over dimension 1, running statistics."""
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bn_eps: float = 1e-5,
-        bn_momentum: float = 0.1,
-        scale_shape: tuple[int, ...] = (1,),
-    ) -> None:
-        super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
-        self.bn = nn.BatchNorm1d(out_features, eps=bn_eps, momentum=bn_momentum)
-        self.scale = nn.Parameter(torch.ones(scale_shape))
-        self.softmax = nn.Softmax(dim=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         bn = self.bn

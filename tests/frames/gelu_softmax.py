@@ -1,0 +1,16 @@
+"""GELU and softmax of rows in Triton."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gelu_softmax_kernel(y_ptr, bias_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    """out = softmax(gelu(y + bias)), a row a program. Grid: (rows,)."""
+    column = tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64) * columns
+    inside = column < columns
+    y = tl.load(y_ptr + row + column, mask=inside, other=0.0) + tl.load(bias_ptr + column, mask=inside, other=0.0)
+    y = tl.where(inside, 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476)), -float("inf"))
+    y = tl.exp(y - tl.max(y, axis=0))
+    tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
