@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from repro import fingerprint
-from repro.analysis.records import Implementation, Interval, Source
+from repro.analysis.records import Implementation, Interval, Source, grouped
 from repro.errors import UsageError
 from repro.fingerprint.difference import Difference, differences, same_unit
 from repro.records.comparison import (
@@ -63,6 +63,7 @@ def compare(a: Source, b: Source) -> Comparison:
     """
     if a.verb != b.verb:
         raise UsageError(f"{a.name} is of `{a.verb}` and {b.name} of `{b.verb}`", "they share no row")
+    b = _matched(a, b) if a.verb == "evaluate" else b
     common = [(one, b.implementations[key]) for key, one in a.implementations.items() if key in b.implementations]
     pairs = _machines(a, b, common)
     rows = [_row(one, other, pairs) for one, other in common]
@@ -93,8 +94,31 @@ def compare(a: Source, b: Source) -> Comparison:
 
 
 def worse(comparison: Comparison) -> bool:
-    """Return whether a solution that was correct in A is not correct in B."""
-    return any(change.verdict[0] == "correct" for change in comparison.verdict_changes)
+    """Return whether a solution that was correct in A is not correct in B, or is SLOWER there.
+
+    Its time decides where times compare, else its speedup over the best baseline.
+    """
+    changed = any(change.verdict[0] == "correct" for change in comparison.verdict_changes)
+    return changed or any("SLOWER" in _words(row) for row in comparison.rows if row.verdict[0])
+
+
+def _words(row: ComparedRow) -> list[ComparedWord | None]:
+    if row.time_ms is not None and row.time_ms.word is not None:
+        return [row.time_ms.word]
+    return [speedup.word for name, speedup in row.speedup.items() if name == "best_same_class"]
+
+
+def _matched(a: Source, b: Source) -> Source:
+    """Return B with A's keys for rows of other names, if each bundle has a single such row of a problem."""
+
+    def alone(one: Source, other: Source) -> dict[str, str]:
+        left = grouped((each.row.problem, each.key) for each in one.solutions if each.key not in other.implementations)
+        return {problem: keys[0][0] for problem, keys in left.items() if len(keys) == 1}
+
+    ours, theirs = alone(a, b), alone(b, a)
+    renamed = {theirs[problem]: key for problem, key in ours.items() if problem in theirs}
+    found = {(renamed.get(row, row), name): each for (row, name), each in b.implementations.items()}
+    return replace(b, implementations=found)
 
 
 def _ids(a: Implementation, b: Implementation) -> tuple[str, str]:
@@ -146,7 +170,8 @@ def _row(a: Implementation, b: Implementation, pairs: _Pairs) -> ComparedRow:
     noise = math.hypot(a.noise, b.noise)
     time, reason = (None, why_not) if why_not else _time(a, b, noise, pairs.get(_ids(a, b)))
     return ComparedRow(
-        row=a.row.row, variant=a.name, problem=a.problem, verdict=[a.outcome, b.outcome], why=[a.why, b.why],
+        row=a.row.row, variant=" → ".join(dict.fromkeys([a.name, b.name])), problem=a.problem,
+        verdict=[a.outcome, b.outcome], why=[a.why, b.why],
         speedup={} if why_not else _speedups(a, b, noise), time_ms=time, time_reason=reason,
         converged=[a.converged, b.converged],
     )  # fmt: skip

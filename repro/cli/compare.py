@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     arguments.results_option(parser, "bundles")
     arguments.json_option(parser, "write the comparison")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
-                        "that is correct in A is not in B")  # fmt: skip
+                        "that is correct in A is wrong or SLOWER in B")  # fmt: skip
 
 
 def run(args: argparse.Namespace, progress: Progress) -> int:

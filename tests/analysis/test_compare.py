@@ -96,6 +96,22 @@ def test_rows_are_compared_with_intervals(tool: Tool) -> None:
     assert "no verdicts changed" in done.out and "Nothing but the machine's state differs." in done.out
 
 
+def evaluated(folder: Path, name: str, ms: float) -> Path:
+    """A bundle of `evaluate` with one file."""
+    script = {f"L1_36/{name}": result("L1_36", {"eager": 40.0, name: ms})}
+    columns = {f"L1_36/{name}": {"problem": "L1_36", "file": f"{name}.py"}}
+    return bundle_of(folder, "evaluate", script, columns, machine=H200).path
+
+
+def test_files_of_other_names_compare_by_their_problem_and_strict_sees_the_slower(tool: Tool) -> None:
+    """What becomes faster, or stays, is no failure."""
+    a, b = evaluated(tool.folder / "a", "first", 10.0), evaluated(tool.folder / "b", "second", 11.0)
+    done, found, rows = rows_of(tool, a, b, "--strict")
+    assert done.code == 3 and found["only_a"] == found["only_b"] == []
+    assert rows["L1_36/first", "first → second"]["time_ms"]["word"] == "SLOWER"
+    assert [tool.within("compare", *pair, "--strict").code for pair in ((b, a), (a, a))] == [0, 0]
+
+
 def test_rows_missing_from_one_bundle_are_named_with_the_reason(tool: Tool) -> None:
     times = {"eager": 8.0, "optimized": 2.0}
     a = folder_of(
