@@ -219,7 +219,10 @@ def _numbers(numbers: Iterable[int]) -> str:
 
 
 def _folded(findings: Iterable[tuple[Artifact, _Found]]) -> list[Finding]:
-    """Return the findings, errors first; the same one of several artifacts is one, with `{04,36}*` as their names."""
+    """Return the findings by severity and code, errors first.
+
+    The same one of several artifacts is one, with `{04,36}*` as their names.
+    """
     same: dict[_Found, list[str]] = {}
     for artifact, (code, where, what) in findings:
         same.setdefault((code, where.replace(artifact.name, "*", 1), what), []).append(artifact.name)
@@ -228,7 +231,7 @@ def _folded(findings: Iterable[tuple[Artifact, _Found]]) -> list[Finding]:
         place = names[0] if len(names) == 1 else f"{{{','.join(name.partition('_')[0] for name in names)}}}*"
         severity, why = FINDINGS[code]
         folded.append(Finding(severity=severity, code=code, where=where.replace("*", place, 1), what=what, why=why))
-    return sorted(folded, key=lambda finding: (ERROR, WARNING, NOTE).index(finding.severity))
+    return sorted(folded, key=lambda finding: ((ERROR, WARNING, NOTE).index(finding.severity), finding.code))
 
 
 def _counts(artifacts: list[Artifact]) -> Counts:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+from collections import Counter
 from pathlib import Path
 
 from rich.text import Text
 
 from repro.cli import arguments, output
-from repro.errors import UsageError
+from repro.errors import UsageError, printable
 from repro.runs.progress import Progress
-from repro.system.screen import BAD, OPEN, Column, Screen
+from repro.system.screen import BAD, OPEN, Screen
 
 TEXT = "check bundles, or folders of kernels in the published layout, without running them"
-# Longer names of artifacts are cut in the table of findings; --json has them whole.
-_NAME_COLUMNS = 24
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -64,22 +64,22 @@ def _artifacts(args: argparse.Namespace, folder: Path) -> int:
     screen = Screen.of(args)
     report = lint.lint(folder, [])
     tones = {lint.ERROR: BAD, lint.WARNING: OPEN, lint.NOTE: ""}
-    columns = (Column("severity", whole=True), Column("where", least=20), Column("what", least=20),
-               Column("why", least=24), Column("code", 1))  # fmt: skip
-    long = [artifact.problem for artifact in report.artifacts if len(artifact.problem) > _NAME_COLUMNS]
-    rows = []
-    for finding in report.findings:
-        where = finding.where
-        for name in long:
-            where = where.replace(name, name[: _NAME_COLUMNS - 1] + "…")
-        rows.append([Text(finding.severity, tones[finding.severity]), where, finding.what, finding.why, finding.code])
-    screen.table(columns, rows)
+    for (severity, _), found in itertools.groupby(report.findings, lambda finding: (finding.severity, finding.code)):
+        group = list(found)
+        for each in group:
+            told = (
+                printable(f"{each.where}: "),
+                (severity, tones[severity]),
+                printable(f": {each.what} [{each.code}]"),
+            )
+            screen.line(Text.assemble(*told))
+        screen.line(f"    {group[0].why}", "dim")
     counts = report.counts
     if counts.rounds:
         dtypes = ", ".join(f"{n} {dtype}" for dtype, n in counts.profile_dtypes.items())
         kernels = f"{counts.parents_found} parents found, {counts.repaired} kernels repaired"
         screen.line(f"{counts.rounds} rounds: {kernels}, {counts.profiles} profiles ({dtypes})")
-    findings = f"{count(len(report.findings), 'finding')} in {count(len(report.artifacts), 'artifact')}"
-    screen.last(count(report.errors, "error"), findings)
+    sums = Counter(finding.severity for finding in report.findings)
+    screen.last(*(count(sums[name], name) for name in tones), f"in {count(len(report.artifacts), 'artifact')}")
     output.write_json(args.json, report.to_json())
     return 2 if report.errors else 0

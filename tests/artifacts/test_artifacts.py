@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,16 +213,18 @@ def test_every_fault_has_its_finding(
     assert (severity == "error") <= bool(report["errors"])
 
 
-def test_lint_prints_a_line_a_finding_and_exits_2_on_an_error(tool: Tool) -> None:
+@pytest.mark.parametrize("columns", [80, 160])
+def test_lint_prints_a_line_a_finding_and_exits_2_on_an_error(columns: int, tool: Tool) -> None:
     root = published(tool.folder / "a")
     infinite(root)
-    done = tool.within("verify", root, "--json", "lint.json", COLUMNS="300")
+    done = tool.within("verify", root, "--json", "lint.json", COLUMNS=str(columns))
     report = strict_json((tool.folder / "lint.json").read_text())
     lines = done.out.splitlines()
     assert done.code == 2 and done.err == ""
-    first, *others = [line for line in lines if line.startswith(("error ", "warning ", "note "))]
-    assert 1 + len(others) == len(report["findings"]) and first.startswith("error     36_RMSNorm/")
-    assert lines[-1] == f"1 error · {len(report['findings'])} findings in 1 artifact"
+    told = [f"{f['where']}: {f['severity']}: {f['what']} [{f['code']}]" for f in report["findings"]]
+    assert [line for line in lines if line.endswith("]")] == told and "36_RMSNorm/" in told[0]
+    sums = Counter(f["severity"] for f in report["findings"])
+    assert lines[-1] == f"1 error · {sums['warning']} warnings · {sums['note']} notes · in 1 artifact"
 
 
 def test_lint_folds_equal_findings_and_reads_one_artifact_of_another_spelling(tmp_path: Path) -> None:
