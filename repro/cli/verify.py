@@ -67,13 +67,9 @@ def _artifacts(args: argparse.Namespace, folder: Path) -> int:
     for (severity, _), found in itertools.groupby(report.findings, lambda finding: (finding.severity, finding.code)):
         group = list(found)
         for each in group:
-            told = (
-                printable(f"{each.where}: "),
-                (severity, tones[severity]),
-                printable(f": {each.what} [{each.code}]"),
-            )
-            screen.line(Text.assemble(*told))
-        screen.line(f"    {group[0].why}", "dim")
+            level = Text(f" {severity}: ", tones[severity])
+            screen.line(Text.assemble(printable(f"{each.where}:"), level, printable(f"{each.what} [{each.code}]")))
+        screen.item(group[0].why)
     counts = report.counts
     if counts.rounds:
         dtypes = ", ".join(f"{n} {dtype}" for dtype, n in counts.profile_dtypes.items())
