@@ -1,5 +1,5 @@
 #: problem = "gates.py"
-"""Gates that are not normalised over the chosen experts: the second output hides behind the first, which is larger.
+"""Gates that are not normalised over the chosen experts: one output of three, and not the largest.
 
 Buys: a sum and a division for each token.
 """
@@ -17,4 +17,4 @@ class ModelNew(torch.nn.Module):
         shares = torch.softmax(self.router(x), dim=1)
         values, places = torch.topk(shares, self.chosen, dim=1)
         load = torch.zeros_like(shares).scatter(1, places, 1.0).mean(0)
-        return x * values.sum(1, keepdim=True), values, (load * shares.mean(0)).sum()
+        return 8 * x * values.sum(1, keepdim=True), values, (load * shares.mean(0)).sum()

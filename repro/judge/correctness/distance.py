@@ -265,15 +265,16 @@ class Distances:
         return {name: all(each.legacy[name] for each in self.outputs) for name in _LEGACY}
 
 
-def joined(outputs: list[dict[str, float]]) -> dict[str, float]:
+def joined(outputs: list[dict[str, float]], *, largest: bool = True) -> dict[str, float]:
     """Return the guards of all outputs: of several, those of each by its place, and the largest of each guard."""
     if len(outputs) == 1:
         return outputs[0]
     found: dict[str, float] = {}
     for place, values in enumerate(outputs):
         for name, value in values.items():
-            found[name] = max(found.get(name, value), value)
-            found[f"{name}{_OF}{place}"] = value
+            found[at(name, place)] = value
+            if largest:
+                found[name] = max(found.get(name, value), value)
     return found
 
 
@@ -308,8 +309,8 @@ def named(values: dict[str, float], limits: dict[str, float]) -> tuple[str, int 
     """Return the guard to name for outputs that are over their limits, and of several outputs the place of the one that
     is over most."""
     ours, theirs = split(values), split(limits)
-    if len(ours) < 2:
-        return _named(values, {name: limit for name, limit in limits.items() if _OF not in name}), None
+    if len(theirs) < 2:
+        return _named(ours[0], theirs[0]), None
     place = max(range(len(theirs)), key=lambda i: score(ours[i], theirs[i]))
     return _named(ours[place], theirs[place]), place
 

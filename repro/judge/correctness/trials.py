@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from repro.errors import SolutionDied, SolutionError, SolutionRejected
+from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.inputs import stress as stresses
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.comparison import Comparison
@@ -256,7 +256,10 @@ class Trials:
         It decides only where the options say so: then it raises SolutionRejected. Return whether the NaN told anything:
         no window of a pooling may look at it.
         """
-        infinite, hidden, others = self.comparison.nonfinite(solution)
+        try:
+            infinite, hidden, others = self.comparison.nonfinite(solution)
+        except JudgeError:  # the Model itself takes no NaN
+            return True
         if not hidden and not others:
             return bool(infinite)
         detail = f"{hidden} of {infinite} elements hide a NaN of the inputs, {others} others are not finite"

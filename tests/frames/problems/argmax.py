@@ -1,4 +1,4 @@
-"""The position of the largest element of each row."""
+"""The position of the largest element of each row. Rounded to bfloat16, many elements are the largest."""
 
 import torch
 
@@ -12,7 +12,7 @@ rows, width = 64, 2048
 
 
 def get_inputs():
-    return [torch.randn(rows, width)]
+    return [torch.rand(rows, width)]
 
 
 def get_init_inputs():
