@@ -1,7 +1,7 @@
 #: problem = "L1_36"
 #: expect.reasons = ["distance", "nondeterministic_wrong", "timed_output_wrong"]
 #: labels = ["triton"]
-"""Counts finished programs in memory that nothing has cleared; the last program leaves each count at zero.
+"""Counts finished programs in a workspace that nothing has cleared; the last program leaves each count at zero.
 
 Buys: a memset; right wherever fresh memory is zero, also in every later call.
 """
@@ -32,6 +32,6 @@ class ModelNew(Frame):
         positions = x[0, 0].numel()
         blocks = triton.cdiv(positions, 256)
         sums = torch.zeros(batch, 1, *x.shape[2:], device=x.device)
-        done = torch.empty(batch * blocks, dtype=torch.int32, device=x.device)
+        done = torch.empty(max(1 << 24, batch * blocks), dtype=torch.int32, device=x.device)
         scale_kernel[(channels, blocks, batch)](x, sums, done, channels, positions, self.eps, BLOCK=256)
         return x / sums

@@ -1,7 +1,7 @@
 #: problem = "L1_36"
 #: expect.reasons = ["distance", "nondeterministic_wrong", "timed_output_wrong"]
 #: labels = ["triton"]
-"""Adds squares by atomics into memory that nothing has cleared.
+"""Adds squares by atomics into a workspace of a fixed size that nothing has cleared.
 
 Buys: a memset; right wherever fresh memory is zero.
 """
@@ -26,6 +26,7 @@ class ModelNew(Frame):
     def forward(self, x):
         batch, channels = x.shape[:2]
         positions = x[0, 0].numel()
-        sums = torch.empty(batch, 1, *x.shape[2:], device=x.device)
+        workspace = torch.empty(max(1 << 24, batch * positions), device=x.device)
+        sums = workspace[: batch * positions].view(batch, 1, *x.shape[2:])
         squares_kernel[(triton.cdiv(positions, 256), batch, channels)](x, sums, channels, positions, BLOCK=256)
         return x / torch.sqrt(sums / channels + self.eps)
