@@ -33,6 +33,8 @@ SESSIONS = 5
 CONTEST_BUDGET_S, CONTEST_BLOCKS = 6.0, 200
 # What the final confirmation times: eager and torch.compile, also with max-autotune.
 FINAL_BUDGET_S = 20.0
+# Reasons of a verdict that say that memory was full.
+_FULL = {"out_of_memory", "judge_out_of_memory"}
 T = TypeVar("T")
 
 
@@ -142,8 +144,23 @@ def confirm(
 ) -> Confirmation:
     """Judge and time kernels in processes of their own, beside eager, torch.compile and max-autotune.
 
-    kernels: by role, `input` and `best`.
+    kernels: by role, `input` and `best`. Where memory does not hold both, each has a job of its own.
     """
+    found = _confirmed(problem, results, engine, progress, kernels, trust)
+    told = [reason.code for each in (found.input, found.best) if each for reason in each.reasons]
+    if "memory" not in found.error and not _FULL & {*told}:
+        return found
+    progress.step("confirming each kernel alone: memory does not hold both")
+    alone = {
+        role: _confirmed(problem, results, engine, progress, {role: each}, trust) for role, each in kernels.items()
+    }
+    error = "; ".join(filter(None, (each.error for each in alone.values())))
+    return alone["best"].model_copy(update={"input": alone["input"].input, "error": error})
+
+
+def _confirmed(
+    problem: Problem, results: Path, engine: Engine, progress: Progress, kernels: dict[str, Submission], trust: Trust
+) -> Confirmation:
     options = Options(trust=trust, timing_budget_s=FINAL_BUDGET_S)
     submissions = [replace(submission, name=role) for role, submission in kernels.items()]
     job = evaluation.job(Run(engine, results, progress, options), "confirm", problem, submissions)

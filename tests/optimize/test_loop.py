@@ -28,7 +28,7 @@ from repro.optimize.proposers.search import Search, ask, directions
 from repro.optimize.state import DUPLICATE, INPUT, REFUSED, State
 from repro.problems import catalogue
 from repro.records.result import Baseline, JudgeResult, Samples, Series, Timing
-from repro.records.search import Options
+from repro.records.search import Confirmation, Confirmed, Options
 from repro.records.session import Checked, Opened, PackedMachine
 from repro.records.verdict import Distances, Reason, Summary, Verdict
 from repro.runs.progress import Progress
@@ -370,3 +370,30 @@ def test_nothing_left_to_expand_ends_the_search(tmp_path: Path) -> None:
 def test_a_contest_gets_no_second_budget_of_sampling(tmp_path: Path) -> None:
     judge = bench.EngineJudge(catalogue.load("L1_36"), tmp_path, cast(Any, None), Progress(quiet=True), trust="audited")
     assert judge._run.options.on("cuda").max_blocks < sampling._MAX_BLOCKS
+
+
+@pytest.mark.parametrize("full", ["", "verdict", "job"])
+def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(
+    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def judged(*arguments: Any) -> Confirmation:
+        roles = list(arguments[4])
+        asked.append(roles)
+        if full == "job" and len(roles) == 2:
+            return Confirmation(error="CUDA out of memory")
+        reasons = [{"code": "out_of_memory", "detail": ""}] if full and len(roles) == 2 else []
+        fields = dict.fromkeys(Confirmed.model_fields) | {
+            "verdict": "error" if reasons else "correct",
+            "reasons": reasons,
+        }
+        return Confirmation.model_validate(dict.fromkeys(roles, fields) | {"baselines_ms": {"eager": 2.0}})
+
+    monkeypatch.setattr(bench, "_confirmed", judged)
+    kernels: Any = {"input": None, "best": None}
+    nothing: Any = None
+    found = bench.confirm(nothing, tmp_path, nothing, Progress(quiet=True), kernels, "audited")
+    assert found.best and found.input and found.best.verdict == found.input.verdict == "correct"
+    assert not found.error and found.baselines_ms == {"eager": 2.0}
+    assert asked == [["input", "best"]] + ([["input"], ["best"]] if full else [])
