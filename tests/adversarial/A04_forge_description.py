@@ -6,6 +6,7 @@ Buys: gates that trust what the worker says of an output pass; the bytes are the
 """
 
 from frames.L1_36 import Frame
+from frames.wrapped_methods import wrap_all
 
 shape = []
 
@@ -31,19 +32,7 @@ def changed(value, key=""):
 
 device = "cpu"
 
-
-def wrap(method):
-    def call(*arguments, **named):
-        return changed(method(*arguments, **named))
-
-    return call
-
-
-for kind in object.__subclasses__():
-    if kind.__module__ == "__main__" or "worker" in kind.__module__:
-        for name, method in list(vars(kind).items()):
-            if callable(method) and not name.startswith("__"):
-                type.__setattr__(kind, name, wrap(method))
+wrap_all(changed)
 
 
 class ModelNew(Frame):

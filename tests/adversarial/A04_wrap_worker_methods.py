@@ -11,20 +11,9 @@ Buys: whatever clock was read, the number that leaves the process is the solutio
 
 from frames.forged_times import changed
 from frames.L1_82 import Frame
+from frames.wrapped_methods import wrap_all
 
-
-def wrap(method):
-    def call(*arguments, **named):
-        return changed(method(*arguments, **named))
-
-    return call
-
-
-for kind in object.__subclasses__():
-    if kind.__module__ == "__main__" or "worker" in kind.__module__:
-        for name, method in list(vars(kind).items()):
-            if callable(method) and not name.startswith("__"):
-                type.__setattr__(kind, name, wrap(method))
+wrap_all(changed)
 
 
 class ModelNew(Frame):

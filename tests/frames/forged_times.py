@@ -1,11 +1,11 @@
-"""Times of an answer divided by fifty."""
+"""Times of an answer replaced; by a fiftieth of them, where no other number is named."""
 
 
-def changed(value, key=""):
+def changed(value, key="", told=lambda time: time / 50):
     if isinstance(value, dict):
-        return {name: changed(part, name) for name, part in value.items()}
+        return {name: changed(part, name, told) for name, part in value.items()}
     if isinstance(value, list):
-        return [changed(part, key) for part in value]
+        return [changed(part, key, told) for part in value]
     if isinstance(value, float | int) and key.endswith(("_ms", "_us", "_ns", "_s")):
-        return value / 50
+        return told(value)
     return value
