@@ -14,7 +14,7 @@ from pathlib import Path
 
 from repro.artifacts import layout, trace
 from repro.artifacts.layout import JSON_FILES, KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE, Artifact
-from repro.records.base import Record
+from repro.records.base import Drawn, Record
 
 SCHEMA_VERSION = 3
 ERROR, WARNING, NOTE = "error", "warning", "note"
@@ -50,7 +50,7 @@ FINDINGS = {
 }  # fmt: skip
 
 
-class Finding(Record):
+class Finding(Drawn):
     """One line of the report. where: a path below the folder."""
 
     severity: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from repro.artifacts.layout import KERNEL, KERNELS, PROFILES, Artifact, Round, code, program, single
 from repro.problems import catalogue
-from repro.records.base import Number, Record
+from repro.records.base import Drawn, Number, Record
 
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 RATE, _RATE_PERCENT = "dram__bytes.sum.per_second", "dram__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -24,7 +24,7 @@ class _RoundFacts(Record):
     timing_dtype: str | None = None
 
 
-class Facts(Record):
+class Facts(Drawn):
     """The facts of one artifact's trace, times in ms; None for unknown values."""
 
     problem: str

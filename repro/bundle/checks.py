@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 
@@ -20,7 +19,7 @@ from repro.records import reading
 from repro.records.base import faults
 from repro.records.row import Row
 from repro.records.statement import Statement
-from repro.system import jsonio
+from repro.system import foreign, jsonio
 from repro.system.jsonio import Json
 
 
@@ -62,7 +61,7 @@ def _study_schema(bundle: Evidence) -> list[str]:
     for name in sorted(bundle.files):
         if re.fullmatch(r"agents/.+/job\.json", name) and "/attempt-" not in name:
             try:
-                wrong += _by_schema("agent-record", {name: json.loads(bundle.bytes_of(name) or b"")})
+                wrong += _by_schema("agent-record", {name: foreign.document(bundle.bytes_of(name) or b"")})
             except ValueError as error:
                 wrong.append(f"{name}: {error}")
     return wrong
@@ -260,7 +259,7 @@ def _sampled(content: bytes | None, observed: Json) -> Iterator[str]:
     if content is None:
         yield f"{observed['file']} is missing"
         return
-    columns: dict[str, list[int]] = json.loads(content)["columns"]
+    columns: dict[str, list[int]] = foreign.document(content)["columns"]
     samples = observed["sampler"]["samples"]
     lengths = {len(values) for values in columns.values()}
     if lengths != {samples}:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from repro.bundle import seal, storage
+from repro.bundle.lines import row_of
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import ARCHIVE, Storage
 from repro.bundle.write import FINGERPRINTS, ROWS
 from repro.errors import BundleError
 from repro.records import reading
 from repro.records.row import Row
+from repro.system import foreign
 from repro.system.jsonio import Json
 
-
-def _refuse(token: str) -> None:
-    raise ValueError(f"{token} is not JSON")
+# Most values of all rows together: 5,000 rows of timed solutions.
+_MOST_VALUES = 8_000_000
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Evidence:
     def version(self) -> int:
         """The schema version of the manifest, 0 where it has none."""
         found = self.manifest.get("schema_version")
-        return found if isinstance(found, int) else 0
+        return found if type(found) is int else 0
 
     @property
     def rows(self) -> dict[str, Json]:
@@ -97,25 +97,29 @@ class Evidence:
 
     def _object(self, name: str) -> Json:
         try:
-            value = json.loads((self.bytes_of(name) or b"").decode(), parse_constant=_refuse)
+            content = self.bytes_of(name)
+            if content is None:
+                raise ValueError("it is no plain file, or too large")
+            value = foreign.document(content)
             if not isinstance(value, dict):
                 raise ValueError("it holds no object")
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self.damage[name] = str(error)
             return {}
         return value
 
     def _lines(self) -> list[Json]:
-        found = []
-        texts = (self.bytes_of(ROWS) or b"").split(b"\n")
+        found: list[Json] = []
+        content = self.bytes_of(ROWS) or b""
+        if foreign.values(content) > _MOST_VALUES:
+            self.damage[ROWS] = f"it holds more than {_MOST_VALUES:,} values"
+            return found
+        texts = content.split(b"\n")
         for number, text in enumerate(texts, 1):
             try:
                 if text:
-                    row = json.loads(text.decode(), parse_constant=_refuse)
-                    if not isinstance(row, dict) or not isinstance(row.get("row"), str):
-                        raise ValueError("it is no row")
-                    found.append(row)
-            except (ValueError, RecursionError) as error:
+                    found.append(row_of(text))
+            except ValueError as error:
                 if not (self.open and number == len(texts)):  # a killed process may leave half a line
                     self.damage[ROWS] = f"line {number}: {error}"
         return found

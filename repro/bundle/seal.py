@@ -21,7 +21,8 @@ MANIFEST, STATEMENT = "manifest.json", "statement.json"
 
 def no_bundle(path: Path) -> UsageError:
     """Returns the error for a path that holds no bundle."""
-    return UsageError(f"{path} is not a bundle", f"it holds no {MANIFEST}" if path.exists() else "it does not exist")
+    why = f"it holds no {MANIFEST} that can be read" if path.exists() else "it does not exist"
+    return UsageError(f"{path} is not a bundle", why)
 
 
 def content(texts: Iterable[tuple[str, str]]) -> str:
@@ -44,7 +45,10 @@ def names(folder: Path) -> list[str]:
 def digest(folder: Path, name: str) -> str | None:
     """Returns the hash of one file, or None where it is missing."""
     file = folder / name
-    return sha256(file.read_bytes()) if file.is_file() and not file.is_symlink() else None
+    if not file.is_file() or file.is_symlink():
+        return None
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def changed(folder: Path, files: dict[str, str]) -> list[str]:

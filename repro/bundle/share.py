@@ -36,7 +36,7 @@ from repro.records.manifest import Manifest, Packed, Shared, SharedCopy
 from repro.records.result import Discarded
 from repro.records.row import Input
 from repro.records.verdict import Reason
-from repro.system import jsonio
+from repro.system import foreign, jsonio
 from repro.system.jsonio import Json
 
 LEFT_OUT = "left out of the shared copy"
@@ -255,9 +255,9 @@ class _Copy:
             self.left_out[place] = why
             return
         if _SERIES.fullmatch(name):
-            content = jsonio.render(self._series(json.loads(content)))
+            content = jsonio.render(self._series(foreign.document(content)))
         elif record := _record_of(name):
-            content = jsonio.render(self.filter.value(record.model_validate(json.loads(content))))
+            content = jsonio.render(self.filter.value(record.model_validate(foreign.document(content))))
         self.kept[name] = new
         jsonio.replace(half / new, content)
 

@@ -23,13 +23,13 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-from repro.errors import BundleError, PrerequisiteError, UsageError
-from repro.system import stopwatch
+from repro.errors import BundleError, PrerequisiteError, Unreadable, UsageError
+from repro.system import foreign, stopwatch
 
 ARCHIVE = "bundle.tar.xz"
 _MAGIC = b"\xfd7zXZ\x00"
 # The largest published bundle holds 361 files and 3.4 MB; a run of all of KernelBench by an agent some hundred MB.
-_MAX_BYTES = 1 << 29
+_MAX_BYTES = 1 << 28
 _MAX_FILES = 50_000
 # Decompression of what `pack` writes takes a dictionary of 16 MiB and little else.
 _MAX_MEMORY = 128 << 20
@@ -48,10 +48,13 @@ class Folder:
         self.path, self.source, self.name = path, path, path.absolute().name
 
     def read(self, name: str) -> bytes | None:
-        """Returns one file's bytes, or None where it is missing, a link, or outside the bundle."""
+        """Returns one file's bytes, or None where it is missing, no plain file, too large, or outside the bundle."""
         file = self.path / name
         inside = not Path(name).is_absolute() and ".." not in Path(name).parts
-        return file.read_bytes() if inside and file.is_file() and not file.is_symlink() else None
+        try:
+            return foreign.read(file, _MAX_BYTES, within=self.path) if inside and not file.is_symlink() else None
+        except Unreadable:
+            return None
 
     def entries(self) -> list[str]:
         """Returns the names of everything below the folder but folders, links included, sorted."""
@@ -93,8 +96,8 @@ class Archive:
     def __init__(self, file: Path) -> None:
         self.path, self.source = file.parent, file
         try:
-            self.name, self._files = unpack(file.read_bytes())
-        except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as error:
+            self.name, self._files = unpack(foreign.read(file, _MAX_BYTES))
+        except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError, OverflowError) as error:
             raise BundleError(f"{file} cannot be read", str(error), _REMEDY) from error
         own = file.name == ARCHIVE and (self.path / "manifest.json").exists()
         around = Folder(self.path)
@@ -117,11 +120,14 @@ Storage = Folder | Archive
 
 
 def find(path: Path) -> Storage:
-    """Returns the files of a bundle, named by its folder or by its archive. Raises BundleError as `Archive`."""
+    """Returns the files of a bundle, named by its folder or by its archive.
+
+    Raises BundleError as `Archive`, Unreadable where the archive is no plain file or too large.
+    """
     file = path if path.is_file() else path / ARCHIVE
     if not file.is_file():
         return Folder(path)
-    with file.open("rb") as stream:
+    with foreign.opened(file, _MAX_BYTES) as stream:
         if file == path and stream.read(len(_MAGIC)) != _MAGIC:
             return Folder(path)  # a file of another kind, which holds no manifest
     return Archive(file)

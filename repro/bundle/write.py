@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import weakref
@@ -12,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from repro.bundle import seal, storage
-from repro.bundle.lines import Lines, settled
+from repro.bundle.lines import Lines, row_of, settled
 from repro.bundle.origin import COMMAND, origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
-from repro.errors import BundleError, UsageError
+from repro.errors import BundleError, Unreadable, UsageError
 from repro.records import reading
 from repro.records.fingerprint import Fingerprint
 from repro.records.row import Input, Row
-from repro.system import jsonio, signals, stopwatch
+from repro.system import foreign, jsonio, signals, stopwatch
 from repro.system.jsonio import Json
 
 SCHEMA_VERSION = 2
@@ -86,21 +85,23 @@ class Bundle:
             content = files.read(MANIFEST)
             if content is None:
                 raise seal.no_bundle(path)
-            manifest = json.loads(content.decode())
-        except (OSError, ValueError) as error:
+            manifest = foreign.document(content)
+        except ValueError as error:
             why = f"its {MANIFEST} cannot be read: {error}"
             raise UsageError(f"{path} is not a bundle", why, "Restore it from a copy, or measure again.") from error
         if not isinstance(manifest, dict) or not {"plan", "plan_digest", "status", "verb"} <= manifest.keys():
             raise UsageError(f"{path} is not a bundle", f"its {MANIFEST} is of something else")
         if manifest.get("schema_version") != SCHEMA_VERSION:
-            why = f"its schema is {manifest.get('schema_version')!r}, this is schema {SCHEMA_VERSION}"
+            why = f"its schema is {str(manifest.get('schema_version'))[:20]}, this is schema {SCHEMA_VERSION}"
             raise UsageError(f"{path} cannot be read", why, "Use the release of repro that wrote it.")
+        if wrong := reading.complaints("manifest", manifest):
+            raise UsageError(f"{path} is not a bundle", f"its {MANIFEST}: {'; '.join(wrong)}")
         try:
             bundle = Bundle(path, manifest, files)
             if files.packed:
-                text = (files.read(ROWS) or b"").decode()
-                bundle.rows = {row["row"]: settled(row) for row in jsonio.lines_of(text)}
-        except (OSError, ValueError, TypeError, KeyError) as error:
+                rows = map(row_of, filter(None, (files.read(ROWS) or b"").split(b"\n")))
+                bundle.rows = {row["row"]: settled(row) for row in rows}
+        except (Unreadable, ValueError) as error:
             raise BundleError(f"{path / ROWS} is damaged", str(error), "Measure again without --resume.") from error
         return bundle
 
@@ -247,9 +248,12 @@ class Bundle:
         for name in self._files.entries():
             if re.fullmatch(rf"{FINGERPRINTS}/[^/.][^/]*\.json", name):
                 try:
-                    found[Path(name).stem] = dict(json.loads(self._files.read(name) or b""))
-                except (ValueError, TypeError) as error:
+                    value = foreign.document(self._files.read(name) or b"")
+                except ValueError as error:
                     raise BundleError(f"{self.path / name} is damaged", str(error)) from error
+                if wrong := reading.complaints("fingerprint", value):
+                    raise BundleError(f"{self.path / name} is damaged", "; ".join(wrong))
+                found[Path(name).stem] = value
         return found
 
     def read(self, name: str) -> bytes | None:
@@ -305,8 +309,8 @@ def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:
 def _planned(path: Path) -> str:
     """The digest of a bundle's plan; empty where its manifest cannot be read, as in a folder that is no bundle."""
     try:
-        return str(json.loads((path / MANIFEST).read_bytes())["plan_digest"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(foreign.document(storage.Folder(path).read(MANIFEST) or b"")["plan_digest"])
+    except (ValueError, KeyError, TypeError):
         return ""
 
 

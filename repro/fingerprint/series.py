@@ -90,7 +90,8 @@ def throttled(telemetry: Any) -> str:
     shares = telemetry
     for name in ("windows", "timing", "reasons"):
         shares = shares.get(name) if isinstance(shares, dict) else None
-    seen = {name: shares[name] for name in _THROTTLED if name in shares} if isinstance(shares, dict) else {}
+    shares = shares if isinstance(shares, dict) else {}
+    seen = {name: shares[name] for name in _THROTTLED if isinstance(shares.get(name), float | int)}
     if not seen:
         return ""
     told = ", ".join(f"{name} in {share:.1%} of samples" for name, share in seen.items())

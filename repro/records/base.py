@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
+from repro.errors import printable
 from repro.system import jsonio
 
 NON_FINITE = ("inf", "-inf", "nan")
@@ -31,6 +32,9 @@ Amount = int | float
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 ShortHash = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+# A time or a ratio: what is divided by, and whose logarithm is taken.
+Positive = Annotated[Number, Field(gt=0, le=1e300)]
+PositivePair = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
 Text = Annotated[str, Field(min_length=1)]
 
@@ -53,6 +57,24 @@ class Record(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return plain data with the keys that the record was made with."""
         return self.model_dump(exclude_unset=True)
+
+
+def _shown(value: Any) -> Any:
+    """Return a value whose texts are safe to show."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list | tuple):
+        return [_shown(inner) for inner in value]
+    return {key: _shown(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+
+
+class Drawn(Record):
+    """A record that is drawn on a terminal or a page: each of its texts is one line without control characters."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _safe(cls, data: Any) -> Any:
+        return _shown(data)
 
 
 def faults(error: ValidationError) -> list[str]:

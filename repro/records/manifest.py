@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from repro.records.base import Record, Sha256, ShortHash, Text, Time
+from repro.records.base import Record, Sha256, ShortHash, Time
 from repro.records.fingerprint import Device, Known
 
 
@@ -79,7 +79,7 @@ class Manifest(Record):
     tool: Annotated[str, Field(pattern=r"^repro \S+$")] = Field(
         description="Name and version of the program that wrote it."
     )
-    verb: Text = Field(description="The command: run, evaluate, benchmark, fixtures or self-test.")
+    verb: Literal["run", "evaluate", "benchmark", "fixtures", "self-test"] = Field(description="The command.")
     argv: list[str] | None = Field(
         None, description="Words after `repro` of the command that made it; empty if it was made from Python."
     )

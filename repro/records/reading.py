@@ -6,7 +6,6 @@ read the old ones too: `launches_outlast_gate` of `timing`, and the window `cell
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -19,6 +18,7 @@ from repro.records.fingerprint import Fingerprint
 from repro.records.manifest import Manifest
 from repro.records.row import Row
 from repro.records.statement import Statement
+from repro.system import foreign
 
 R = TypeVar("R", bound=Record)
 
@@ -50,7 +50,7 @@ def agent_config(data: dict[str, Any]) -> AgentConfig:
 def agent_record(content: bytes, name: str) -> AgentRecord:
     """Return the record of a sitting. Raises BundleError, which names the file, if it is damaged."""
     try:
-        return _record(AgentRecord, json.loads(content), name)
+        return _record(AgentRecord, foreign.document(content), name)
     except ValueError as error:
         raise BundleError(f"{name} is damaged", str(error)) from error
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field, field_validator
 
-from repro.records.base import Amount, Number, Record, Text
+from repro.records.base import Amount, Number, Positive, Record, Text
 from repro.records.verdict import Ratio, Summary, Verdict
 
 
@@ -101,13 +101,13 @@ class Timing(Record):
 class Ceilings(Record):
     """What this GPU was measured to reach, in the same job."""
 
-    copy_tb_s: float = Field(description="Copies, TB/s read and written together.")
-    read_tb_s: float | None = Field(None, description="Reads, TB/s.")
-    write_tb_s: float | None = Field(None, description="Writes, TB/s.")
-    bf16_tflop_s: float | None = Field(None, description="Matrix products in bfloat16, TFLOP/s.")
-    fp16_tflop_s: float | None = Field(None, description="Matrix products in float16, TFLOP/s.")
-    tf32_tflop_s: float | None = Field(None, description="Matrix products in TF32, TFLOP/s.")
-    fp32_tflop_s: float | None = Field(None, description="Matrix products in float32, TFLOP/s.")
+    copy_tb_s: Positive = Field(description="Copies, TB/s read and written together.")
+    read_tb_s: Positive | None = Field(None, description="Reads, TB/s.")
+    write_tb_s: Positive | None = Field(None, description="Writes, TB/s.")
+    bf16_tflop_s: Positive | None = Field(None, description="Matrix products in bfloat16, TFLOP/s.")
+    fp16_tflop_s: Positive | None = Field(None, description="Matrix products in float16, TFLOP/s.")
+    tf32_tflop_s: Positive | None = Field(None, description="Matrix products in TF32, TFLOP/s.")
+    fp32_tflop_s: Positive | None = Field(None, description="Matrix products in float32, TFLOP/s.")
     cached: bool | None = Field(None, description="Whether a measurement of this GPU was used again.")
     measured_at: str | None = Field(None, description="When it was measured, UTC.")
     limits: dict[str, Amount | None] = Field(default_factory=dict, description="Clock (MHz) and power (W) limits.")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from repro.records.base import Number, Pair, Record, Text
+from repro.records.base import Number, Pair, Positive, PositivePair, Record, Text
 from repro.records.comparison import ComparedWord
 from repro.records.where import Where
 
@@ -30,8 +30,8 @@ class Reason(Record):
 class Summary(Record):
     """A time in milliseconds: median of samples with its 95 % interval."""
 
-    median: float = Field(description="ms.")
-    ci95: Pair = Field(description="95 % interval of the median, ms.")
+    median: Positive = Field(description="ms.")
+    ci95: PositivePair = Field(description="95 % interval of the median, ms.")
     iqr: float = Field(description="Interquartile range of the samples, ms.")
     n: int = Field(ge=1, description="Number of samples.")
 
@@ -39,10 +39,10 @@ class Summary(Record):
 class Ratio(Record):
     """A ratio of two paired series of samples, with its 95 % interval."""
 
-    ratio: Number = Field(description="Geometric mean over blocks.")
-    ci95: Pair = Field(description="95 % interval of the ratio.")
+    ratio: Positive = Field(description="Geometric mean over blocks.")
+    ci95: PositivePair = Field(description="95 % interval of the ratio.")
     blocks: int | None = Field(None, description="Number of paired blocks.")
-    at_least: Number | None = Field(None, description="The ratio that the judge's own clock confirms.")
+    at_least: Positive | None = Field(None, description="The ratio that the judge's own clock confirms.")
     capped_blocks: int | None = Field(
         None, description="Blocks whose time was raised to a bound: 5 %, or 5 median deviations, below the median."
     )

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from repro.artifacts.trace import Facts
-from repro.records.base import Amount, Number, Pair, Record
+from repro.records.base import Amount, Drawn, Number, Pair
 from repro.records.verdict import Speedup
 
 
-class Quantity(Record):
+class Quantity(Drawn):
     """A value with its 95 % interval. unconfirmed: a speedup that the judge's clock does not confirm."""
 
     value: Number
@@ -21,7 +21,7 @@ class Quantity(Record):
     unconfirmed: bool = False
 
 
-class Spread(Record):
+class Spread(Drawn):
     """The median of samples with their extremes."""
 
     median: Amount
@@ -34,7 +34,7 @@ Cell = str | Amount | Quantity | Spread | None
 Head = str | tuple[str | int, ...]
 
 
-class Column(Record):
+class Column(Drawn):
     """A column. kind: how a cell of it is written; low, high: the ends of the axis of bars.
 
     rank: a narrow terminal leaves out the columns of the highest rank first; 0 is always shown.
@@ -47,7 +47,7 @@ class Column(Record):
     high: float = 1.0
 
 
-class Table(Record):
+class Table(Drawn):
     """A table, of which the first column names the row."""
 
     id: str
@@ -62,7 +62,7 @@ class Table(Record):
         return [self.columns[at] for at in kept], [[row[at] for at in kept] for row in self.rows]
 
 
-class Point(Record):
+class Point(Drawn):
     """A ratio with its interval in a row of a forest."""
 
     series: str
@@ -72,7 +72,7 @@ class Point(Record):
     unconfirmed: bool = False
 
 
-class ForestRow(Record):
+class ForestRow(Drawn):
     """A row of a forest, with the tolerated band behind its points."""
 
     label: str
@@ -80,7 +80,7 @@ class ForestRow(Record):
     band: Pair | None
 
 
-class Forest(Record):
+class Forest(Drawn):
     """Ratios with intervals beside a line. series: of a point -> its name; x: label of the axis."""
 
     rows: list[ForestRow]
@@ -89,7 +89,7 @@ class Forest(Record):
     x: str
 
 
-class Candidate(Record):
+class Candidate(Drawn):
     """A timed program of a search. full: timed beside the input kernel, not only screened; text: what it says."""
 
     id: str
@@ -102,7 +102,7 @@ class Candidate(Record):
     text: str
 
 
-class Tree(Record):
+class Tree(Drawn):
     """Candidates of a search. stamp: whether times are no measurement; best: round -> shortest time so far, ms."""
 
     points: list[Candidate]
@@ -110,13 +110,13 @@ class Tree(Record):
     best: dict[int, float]
 
 
-class Convergence(Record):
+class Convergence(Drawn):
     """A trace."""
 
     facts: Facts
 
 
-class Figure(Record):
+class Figure(Drawn):
     """A figure. kind: how `figures` draws it; alt: what it shows, in words; data: what it is drawn from."""
 
     id: str
@@ -129,14 +129,14 @@ class Figure(Record):
 Tone = Literal["good", "bad", "open", ""]
 
 
-class Item(Record):
+class Item(Drawn):
     """A sentence on one thing, with the sign of its tone."""
 
     tone: Tone
     text: str
 
 
-class Code(Record):
+class Code(Drawn):
     """A judged source. reasons: why it is not correct; changes: from the input kernel, as a unified difference."""
 
     problem: str
@@ -147,7 +147,7 @@ class Code(Record):
     changes: str
 
 
-class Section(Record):
+class Section(Drawn):
     """A section. codes: sources, which the page alone draws; paper: whether markdown and LaTeX print it.
 
     open: whether it is shown without a click.
@@ -169,7 +169,7 @@ class Section(Record):
         return bool(self.text or self.items or self.figures or self.tables or self.codes)
 
 
-class Card(Record):
+class Card(Drawn):
     """One figure of a report's head. tone: "" where it is no judgement."""
 
     label: str
@@ -181,7 +181,7 @@ class Card(Record):
 Kind = Literal["error", "warning", "note"]
 
 
-class Banner(Record):
+class Banner(Drawn):
     """A sentence that must be read before any number. kind: error (do not trust this), warning or note."""
 
     kind: Kind

@@ -16,7 +16,7 @@ from repro.bundle.write import Bundle
 from repro.errors import UsageError
 from repro.judge.timing import intervals
 from repro.records import wording
-from repro.records.base import Pair, Record
+from repro.records.base import Drawn, Pair, Record
 from repro.records.result import JudgeResult
 from repro.records.row import Row
 from repro.records.verdict import Speedup, Verdict
@@ -29,7 +29,7 @@ _MEANS = ("eager", "compile", "best_same_class")
 _UNGAINED = {"ratio": 1.0, "ci95": [1.0, 1.0]}
 
 
-class Described(Record):
+class Described(Drawn):
     """A bundle of a document. machines: fingerprint -> the machine in words; verified: by `repro verify`."""
 
     letter: str

@@ -14,7 +14,7 @@ from repro.analysis.records import Fingerprint, Implementation, Interval, Source
 from repro.artifacts import layout
 from repro.problems import catalogue
 from repro.records import wording
-from repro.records.base import Record
+from repro.records.base import Drawn
 from repro.records.claim import Claim, JudgedClaims
 from repro.records.fixture import FixtureRecord
 from repro.records.row import Row
@@ -55,7 +55,7 @@ _ARMS = ("baseline", "with_kb")
 _UNCONFIRMED = "?: faster by the solution's own clock, which the judge's clock cannot confirm; 1x in means."
 
 
-class Headline(Record):
+class Headline(Drawn):
     """The verdict in a few words, and the counts that it is made of."""
 
     parts: list[str]

@@ -20,7 +20,7 @@ from repro.errors import Unreadable
 # Most bytes of a source, a prompt or a JSON file. The largest source of 1,500 public ones has 180 kB.
 MOST_BYTES = 4 << 20
 # Most values of one JSON document, and its levels. A row of a timed solution has 1,400 values and 8 levels.
-MOST_VALUES, MOST_LEVELS = 2_000_000, 60
+MOST_VALUES, MOST_LEVELS = 1_000_000, 60
 # Most levels of a program: recursive visitors of a syntax tree take up to five calls for each.
 _MOST_NESTED = 180
 # Integers beyond it cannot become floats.
@@ -94,7 +94,7 @@ def tree(source: bytes | str, name: str = "the file") -> ast.Module:
 def document(content: bytes | str) -> Any:
     """Return the value of strict JSON: finite numbers, Unicode text, bounded depth. Raises ValueError alone."""
     told = content.decode() if isinstance(content, bytes) else content
-    if sum(map(told.count, "[{,")) > MOST_VALUES:
+    if values(content) > MOST_VALUES:
         raise ValueError(f"it holds more than {MOST_VALUES:,} values")
     try:
         value = json.loads(told, parse_constant=_refuse)
@@ -102,6 +102,13 @@ def document(content: bytes | str) -> Any:
         raise ValueError(f"it is nested more than {MOST_LEVELS} levels deep") from error
     _sound(value, MOST_LEVELS)
     return value
+
+
+def values(content: bytes | str) -> int:
+    """Return how many values a JSON text holds at most: what decides how much memory it takes."""
+    if isinstance(content, bytes):
+        return sum(map(content.count, (b"[", b"{", b",")))
+    return sum(map(content.count, "[{,"))
 
 
 def _refuse(token: str) -> None:
