@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import stat
@@ -85,9 +86,9 @@ def dotenv_file() -> Path:
     return root if root.is_file() and not here.is_file() else here
 
 
-def load_dotenv() -> None:
-    """Reads the variables of `DOTENV` from `dotenv_file()`; one that is set already keeps its value."""
-    for name, value in dotenv.dotenv_values(dotenv_file()).items():
+def load_dotenv(text: str) -> None:
+    """Takes the variables of `DOTENV` from the text of `dotenv_file()`; one that is set already keeps its value."""
+    for name, value in dotenv.dotenv_values(stream=io.StringIO(text)).items():
         if name in DOTENV and value is not None:
             os.environ.setdefault(name, value)
 

@@ -126,7 +126,7 @@ def pack(runs: dict[str, Path], archive: Path) -> None:
 
 
 def _shared(file: Path) -> bytes:
-    lines = jsonio.lines(file)
+    lines = jsonio.lines_of(file.read_text())
     for line in lines:
         if line["kind"] == "opened" and (machine := OPENED.validate_python(line["result"]).fingerprint):
             kept = {name: {"value": machine.values[name].value} for name in SHARED if name in machine.values}

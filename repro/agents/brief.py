@@ -38,7 +38,7 @@ def files(design: Design, unit: Unit, size: str, device: str, results: Path) -> 
     """Return the files in an agent's folder before it starts. Raises PrerequisiteError if a fixture is missing."""
     found = {}
     for problem in loaded(unit, size):
-        found[f"problems/{problem.path.name}"] = problem.path.read_bytes()
+        found[f"problems/{problem.path.name}"] = problem.source
         whole = store.load(store.path(results, problem, device), problem)
         found[f"results/{store.path(Path(), problem, device)}"] = jsonio.render(_slim(whole.to_json()))
     for name in DOCS:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import ast
 import functools
 import json
-import math
 import re
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.errors import UsageError
+from repro.errors import Unreadable, UsageError
 from repro.problems import catalogue
+from repro.system import foreign
 from repro.system.jsonio import Json
 
 KERNELS = {"input_kernel": "input_kernel.py", "optimized": "optimized_kernel_beam_search.py"}
@@ -28,12 +29,14 @@ PROFILES = {"input": "input_ncu_metrics.json", "optimized": "optimized_ncu_metri
 ROUND_FILES = (TIMES, *PROFILES.values(), "strategy.json", KERNEL, "reflexion.txt",
                "bottleneck_prompt.txt", "bottleneck_response.txt", "opt_prompt.txt", "opt_reply.txt")  # fmt: skip
 JSON_FILES = tuple(name for name in ROUND_FILES if name.endswith(".json"))
+# A larger number is no time and no metric.
+_MOST = 1e300
 BLOCK = re.compile(r"^```[a-zA-Z]*[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def number(name: str) -> int | None:
     """Return the leading integer of a folder's name: `04_Matrix...` and `4_Matrix...` are the same problem."""
-    match = re.match(r"0*(\d+)", name)
+    match = re.match(r"0*(\d{1,9})(?!\d)", name)
     return int(match.group(1)) if match else None
 
 
@@ -58,7 +61,7 @@ class Round:
 
     def text(self, name: str) -> str | None:
         """Return a file's text, or None if it is missing or cannot be read."""
-        return _text(self.path / name)
+        return _text(self.path / name, self.path.parent.parent)
 
     def value(self, name: str) -> tuple[Any, str]:
         """Return a JSON file's value, and why there is none: it is missing, or is not JSON."""
@@ -73,7 +76,8 @@ class Round:
         value, why = self.value(TIMES)
         if not isinstance(value, dict):
             return Timing(None, f"{TIMES} {why or 'is no object'}", {})
-        facts = {name: value.get(name) for name in ("dtype", "device", "warmup", "repeat", "size")}
+        named = {name: value.get(name) for name in ("dtype", "device", "warmup", "repeat", "size")}
+        facts = {name: each for name, each in named.items() if isinstance(each, str | int | float)}
         kernels = value.get("kernels")
         entries = list(kernels.values()) if isinstance(kernels, dict) else []
         times = [entry.get("time_ms") for entry in entries if isinstance(entry, dict)]
@@ -81,7 +85,7 @@ class Round:
             return Timing(None, f"{TIMES} holds {len(times)} kernels, one was due", facts)
         time_ms = _finite(times[0])
         if time_ms is None or time_ms <= 0:
-            return Timing(None, f"its time_ms is {times[0]!r}", facts)
+            return Timing(None, f"its time_ms is {reprlib.repr(times[0])}", facts)
         return Timing(time_ms, "", facts)
 
     @property
@@ -120,14 +124,14 @@ class Artifact:
         """Return the rounds by number."""
         rounds = []
         for folder in (self.path / TRACE).glob("round_*"):
-            match = re.fullmatch(r"round_0*(\d+)", folder.name)
+            match = re.fullmatch(r"round_0*(\d{1,4})", folder.name)
             if match and folder.is_dir():
                 rounds.append(Round(int(match.group(1)), folder))
         return sorted(rounds, key=lambda r: r.number)
 
     def text(self, name: str) -> str | None:
         """Return a file's text, or None."""
-        return _text(self.path / name)
+        return _text(self.path / name, self.path)
 
     @functools.cached_property
     def known(self) -> str | None:
@@ -135,7 +139,7 @@ class Artifact:
         known = f"L1_{self.number or 0:02d}"
         if known not in catalogue.ids():
             return None
-        ours = _constants(catalogue.load(known).path.read_text())
+        ours = _constants(catalogue.load(known).source.decode())
         theirs = _constants(self.text("problem.py") or "")
         return known if ours and ours.items() <= theirs.items() else None
 
@@ -165,8 +169,12 @@ def holds(folder: Path) -> bool:
 
 def _artifacts(root: Path) -> list[Artifact]:
     if number(root.name) is not None and _has_a_file(root):
-        return [Artifact(root)]
-    folders = [Artifact(folder) for folder in root.iterdir() if folder.is_dir() and number(folder.name) is not None]
+        return [Artifact(foreign.named(root))]
+    folders = [
+        Artifact(foreign.named(folder))
+        for folder in root.iterdir()
+        if folder.is_dir() and number(folder.name) is not None
+    ]
     return sorted(folders, key=lambda artifact: (artifact.number or 0, artifact.name))
 
 
@@ -198,7 +206,7 @@ def _parse(text: str) -> tuple[Any, str]:
 
 def _finite(value: Any) -> float | None:
     """Return a finite number, or None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST:
         return None
     return float(value)
 
@@ -221,7 +229,7 @@ def program(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        tree = ast.parse(text)
+        tree = foreign.tree(text)
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.Expr)
@@ -230,22 +238,22 @@ def program(text: str | None) -> str | None:
             ):
                 node.value.value = " ".join(node.value.value.split())
         return ast.dump(tree)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # of a tree that is too deep, too
+    except SyntaxError:
         return None
 
 
-def _text(path: Path) -> str | None:
+def _text(path: Path, artifact: Path) -> str | None:
     try:
-        return path.read_text(errors="replace")
-    except OSError:
+        return foreign.read(path, within=artifact).decode(errors="replace")
+    except Unreadable:
         return None
 
 
 def _constants(text: str) -> Json:
     """Return module-level names with a number or an arithmetic expression as their value, without running the file."""
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = foreign.tree(text)
+    except SyntaxError:
         return {}
     found: Json = {}
     allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Tuple, ast.Load)

@@ -7,7 +7,6 @@ that it means something else than it seems to, a `note` is a fact to know. Nothi
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from repro.artifacts import layout, trace
 from repro.artifacts.layout import JSON_FILES, KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE, Artifact
 from repro.records.base import Drawn, Record
+from repro.system import foreign
 
 SCHEMA_VERSION = 3
 ERROR, WARNING, NOTE = "error", "warning", "note"
@@ -89,11 +89,12 @@ def _files(artifact: Artifact) -> Iterator[_Found]:
     for name in ("problem.py", *KERNELS.values()):
         text = artifact.text(name)
         if text is None:
-            yield "missing_file", f"{artifact.name}/{name}", "missing"
+            there = (artifact.path / name).exists()
+            yield "missing_file", f"{artifact.name}/{name}", "cannot be read" if there else "missing"
             continue
         try:
-            ast.parse(text)
-        except (SyntaxError, ValueError) as error:
+            foreign.tree(text)
+        except SyntaxError as error:
             yield "not_python", f"{artifact.name}/{name}", str(error)
     where, numbers = f"{artifact.name}/{TRACE}", {r.number for r in artifact.rounds}
     if not numbers:
@@ -105,11 +106,12 @@ def _files(artifact: Artifact) -> Iterator[_Found]:
 def _transcripts(artifact: Artifact) -> Iterator[_Found]:
     """Find missing files of a round, and files that should hold JSON but do not."""
     for r in artifact.rounds:
-        if missing := [name for name in ROUND_FILES if not (r.path / name).exists()]:
+        missing = [name for name in ROUND_FILES if not (r.path / name).exists()]
+        if missing:
             yield "missing_transcript", _where(artifact, r), f"no {', '.join(missing)}"
-        for name in JSON_FILES:
-            _, why = r.value(name)
-            if why and why != "missing":
+        for name in ROUND_FILES:
+            why = r.value(name)[1] if name in JSON_FILES else "cannot be read" * (r.text(name) is None)
+            if why and name not in missing:
                 yield "unreadable", f"{_where(artifact, r)}/{name}", why
 
 

@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro import config
-from repro.errors import PrerequisiteError, UsageError
+from repro.errors import PrerequisiteError, Unreadable, UsageError
+from repro.system import foreign
 
 FILE = config.ARTIFACTS_DIR / "sources.toml"
 # git's own limit of one silent transfer; a dead connection ends after it.
 _STALLED_S = 30
 _PARTIAL = ".partial-"
+# Most bytes of a file of a source.
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,12 @@ def withheld(path: Path) -> str:
 def tree_hash(folder: Path) -> str:
     """The git tree hash of a folder's files, as `git write-tree` computes it. A `.git` entry at the top is left out.
 
-    Raises OSError where a file cannot be read.
+    Raises OSError or Unreadable where a file cannot be read.
     """
-    return _tree(folder, top=True).hex()
+    try:
+        return _tree(folder, top=True).hex()
+    except RecursionError as error:
+        raise Unreadable(f"cannot read {folder}", "its folders are nested too deep") from error
 
 
 def _object(kind: str, content: bytes) -> bytes:
@@ -92,7 +98,8 @@ def _tree(folder: Path, *, top: bool = False) -> bytes:
                 continue  # git stores no empty folder
         else:
             executable = item.stat().st_mode & 0o100
-            mode, digest = b"100755" if executable else b"100644", _object("blob", Path(item.path).read_bytes())
+            content = foreign.read(Path(item.path), _MOST_BYTES)
+            mode, digest = b"100755" if executable else b"100644", _object("blob", content)
         entries.append((name + b"/" * (mode == b"40000"), mode + b" " + name + b"\0" + digest))
     return _object("tree", b"".join(entry for _, entry in sorted(entries)))
 
@@ -129,19 +136,25 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
         with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=parent) as work:
             files = Path(work) / "files"
             if origin and Path(origin).is_dir() and not _is_repository(Path(origin)):
+                _pinned(source, Path(origin), origin)
                 shutil.copytree(origin, files, symlinks=True)
             else:
                 _check_out(source, origin or source.address, Path(work), files)
-            found = tree_hash(files)
-            if found != source.tree:
-                why = f"its tree is {found[:12]}, pinned is {source.tree[:12]} (commit {source.commit[:12]})"
-                raise UsageError(f"{origin or source.address} is not the pinned {name}", why, "Nothing was kept.")
+            _pinned(source, files, origin or source.address)
             with contextlib.suppress(OSError):  # another fetch of the same tree may have come first
                 files.rename(source.folder)
     except OSError as error:
         raise PrerequisiteError(f"cannot bring {name} below {parent}", error.strerror or str(error)) from error
     check(source)
     return source, False
+
+
+def _pinned(source: Source, files: Path, origin: str) -> None:
+    """Raise UsageError where files are not the pinned ones."""
+    found = tree_hash(files)
+    if found != source.tree:
+        why = f"its tree is {found[:12]}, pinned is {source.tree[:12]} (commit {source.commit[:12]})"
+        raise UsageError(f"{origin} is not the pinned {source.name}", why, "Nothing was kept.")
 
 
 def _is_repository(folder: Path) -> bool:

@@ -12,13 +12,13 @@ import textwrap
 import traceback
 from collections.abc import Callable
 
-from repro.errors import ReproError
+from repro.errors import ReproError, printable
 from repro.system import signals
 
 
 def complain(text: str) -> None:
     """Print a message on stderr: one line, on a terminal broken between words."""
-    text = f"repro: {text}"
+    text = printable(f"repro: {text}")
     if sys.stderr.isatty():
         columns = os.get_terminal_size(sys.stderr.fileno()).columns or 100  # 0: the terminal does not know
         text = textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)

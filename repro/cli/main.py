@@ -29,6 +29,7 @@ from repro.cli import (
 from repro.cli.arguments import Parser
 from repro.errors import UsageError
 from repro.runs.progress import Progress
+from repro.system import foreign
 
 # The verbs, as the help groups them.
 GROUPS: dict[str, dict[str, ModuleType]] = {
@@ -113,10 +114,14 @@ def _unknown(word: str, args: argparse.Namespace) -> UsageError:
 def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code. `entry.main` calls it for every verb that a person may use."""
     words = sys.argv[1:] if argv is None else argv
-    config.load_dotenv()
     origin.COMMAND[:] = words
 
     def run_verb(args: argparse.Namespace) -> int:
+        file = config.dotenv_file()
+        if file.exists():
+            config.load_dotenv(foreign.text(file))
+        if raw := [word for word in words if not word.isprintable()]:
+            raise UsageError(f"the argument {raw[0]} has control characters or is not UTF-8", "", "Rename the file.")
         _known(words)
         _, unknown = parser().parse_known_args(words, args)
         if unknown:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from repro.errors import printable
+from repro.errors import Unreadable, printable
+from repro.system import foreign
 
 #: Most bytes of one file and of all files, and most files; beyond them the rest is cut off and named.
 FILE_BYTES, MOST_BYTES, MOST_FILES = 32 << 20, 96 << 20, 1000
@@ -54,8 +56,8 @@ def collect(folder: Path) -> Basket:
             basket.drop(entry.name)
             continue
         try:
-            with open(entry.path, "rb") as stream:
+            with foreign.opened(Path(entry.path), sys.maxsize) as stream:
                 basket.put(entry.name, stream.read)
-        except OSError:
+        except (OSError, Unreadable):
             basket.drop(entry.name)
     return basket

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from repro.artifacts.layout import BLOCK
 from repro.errors import PrerequisiteError, UsageError
 from repro.studies.agent import prices
-from repro.system import jsonio
+from repro.system import foreign, jsonio
 
 if TYPE_CHECKING:
     from inspect_ai.model import Model
@@ -206,7 +206,7 @@ class Calls:
             raise NoAnswer("budget", line["detail"], final=True)
         if self._opened is None:
             self._opened = models.opened(self.upstream.kind, self.model, self._rates)
-        script = Script.read(self.upstream.script.read_bytes()) if self.upstream.script is not None else None
+        script = Script.read(foreign.read(self.upstream.script)) if self.upstream.script is not None else None
         begin = time.monotonic()
         reply = models.ask(self._opened, messages, script)
         line["wall_s"] = round(time.monotonic() - begin, 3)

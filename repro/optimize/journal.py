@@ -19,15 +19,17 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from repro.bundle import storage
-from repro.errors import BundleError, ReproError, UsageError
+from repro.errors import BundleError, ReproError, Unreadable, UsageError
 from repro.optimize.kernel_source import sha256
 from repro.optimize.state import STAMP
 from repro.records.base import faults
 from repro.records.search import OPTIONS, Line, Selected, Start, Stopped
-from repro.system import jsonio
+from repro.system import foreign, jsonio
 
 FILE, KERNELS = "journal.jsonl", "kernels"
 SCHEMA_VERSION = 3
+# Most bytes of a journal: a search of an hour leaves 2 MB.
+_MOST_BYTES = 64 << 20
 T = TypeVar("T")
 
 
@@ -69,7 +71,7 @@ class Journal:
             raise UsageError(f"{folder} holds a run", "", "Name another folder.")
         journal = cls(folder, read(origin), live=False, on_disk=0)
         for file in (origin / KERNELS).glob("*.py"):
-            jsonio.replace(folder / KERNELS / file.name, file.read_bytes())
+            jsonio.replace(folder / KERNELS / file.name, foreign.read(file, within=origin))
         return journal
 
     @property
@@ -124,8 +126,8 @@ class Journal:
     def kernel(self, address: str) -> str:
         """Return a stored kernel. Raises BundleError if it is missing or was changed."""
         try:
-            text = (self.folder / KERNELS / f"{address}.py").read_bytes().decode()
-        except (OSError, UnicodeDecodeError) as error:
+            text = foreign.read(self.folder / KERNELS / f"{address}.py").decode()
+        except (Unreadable, UnicodeDecodeError) as error:
             raise BundleError(f"the kernel {address[:12]} cannot be read", str(error)) from None
         if sha256(text) != address:
             raise BundleError(f"the kernel {address[:12]} was changed", "its text has another hash")
@@ -166,9 +168,11 @@ def read(folder: Path) -> list[Line]:
     if not file.is_file():
         raise BundleError(f"no journal in {folder}", f"{FILE} is missing")
     try:
-        lines = [Line.model_validate(line) for line in jsonio.lines(file)]
+        lines = [Line.model_validate(line) for line in jsonio.lines_of(foreign.text(file, _MOST_BYTES))]
         start = next((Start.model_validate(line.facts) for line in lines if line.kind == "start"), None)
-    except (OSError, ValueError) as error:
+    except Unreadable as error:
+        raise BundleError(f"{file} cannot be read", error.why) from error
+    except ValueError as error:
         raise BundleError(f"{file} cannot be read", str(error)) from error
     if start is None or start.schema_version != SCHEMA_VERSION:
         raise BundleError(f"{file} is no journal of this version", "")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import hashlib
+import io
+import lzma
 import re
 import tarfile
 import tempfile
@@ -18,7 +19,7 @@ from repro import config
 from repro.artifacts import layout
 from repro.bundle import storage
 from repro.engines.base import Engine
-from repro.errors import BundleError, UsageError
+from repro.errors import BundleError, Unreadable, UsageError
 from repro.optimize import bench, export, journal
 from repro.optimize.journal import Journal
 from repro.optimize.kernel_source import sha256
@@ -33,8 +34,10 @@ from repro.records.options import Trust
 from repro.records.search import Confirmation, Options, Profiled, Start
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
-from repro.system import jsonio
+from repro.system import foreign, jsonio
 
+# Most bytes of a run's archive, and of what is in it.
+_MOST_BYTES = 1 << 28
 # Candidates screened a round by device: on the CPU each takes seconds in Triton's interpreter.
 SCREEN = {"cuda": 40, "cpu": 6}
 BEST, ARCHIVE = "best.py", "search.tar.xz"
@@ -188,9 +191,9 @@ def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
         raise UsageError(f"no such file or folder: {run}")
     with tempfile.TemporaryDirectory(prefix="repro-journal-") as folder:
         try:
-            with tarfile.open(run) as archive:
-                archive.extractall(folder, filter="data")
-        except (OSError, tarfile.TarError) as error:
+            with tarfile.open(fileobj=io.BytesIO(foreign.read(run, _MOST_BYTES))) as archive:
+                archive.extractall(folder, _bounded(archive), filter="data")
+        except (OSError, tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
             raise BundleError(f"{run} holds no recorded run", str(error)) from None
         found = sorted(file.parent for file in Path(folder).glob(f"**/{journal.FILE}"))
         chosen = found if len(found) == 1 else [each for each in found if each.name == problem]
@@ -204,9 +207,22 @@ def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
         yield chosen[0]
 
 
+def _bounded(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive. Raises ValueError where they are too large together."""
+    left = _MOST_BYTES
+    for member in archive:
+        left -= member.size + tarfile.BLOCKSIZE
+        if left < 0:
+            raise ValueError(f"it holds more than {_MOST_BYTES:,} bytes")
+        yield member
+
+
 def beside(archive: Path) -> dict[str, bytes]:
     """Return the programs in the archive's folder by address: a run's archive leaves them out."""
-    contents = [file.read_bytes() for file in archive.parent.glob("*.py") if file.is_file()]
+    contents = []
+    for file in archive.parent.glob("*.py"):
+        with contextlib.suppress(Unreadable):
+            contents.append(foreign.read(file))
     return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 
@@ -226,8 +242,8 @@ def recorded(folder: Path) -> tuple[Options, Submission]:
         raise BundleError(f"no journal in {folder}", f"{journal.FILE} is missing or broken")
     options, start = found
     try:
-        text = (folder / journal.KERNELS / f"{options.kernel}.py").read_bytes()
-    except OSError:
+        text = foreign.read(folder / journal.KERNELS / f"{options.kernel}.py", within=folder)
+    except Unreadable:
         why = f"{journal.KERNELS}/{options.kernel}.py is missing"
         advice = f"Replay a {ARCHIVE} in its artifact's folder: it leaves out the kernels that lie there."
         raise BundleError("the run lacks its input kernel", why, advice) from None
@@ -242,7 +258,7 @@ def read_kernel(path: Path) -> Submission:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text", str(error)) from None
     try:
-        ast.parse(kernel.source, path.name)
-    except (SyntaxError, ValueError) as error:
+        foreign.tree(kernel.source, path.name)
+    except SyntaxError as error:
         raise UsageError(f"{path} is not Python", str(error), f"`python {path}` shows the same error.") from None
     return kernel

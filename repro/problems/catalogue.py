@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import os
 import re
 import tomllib
 import types
@@ -95,13 +96,18 @@ class Problem:
         """The file's own name, which in a job the id holds: every copy there is a problem.py."""
         return f"{self.id}.py" if self.path.name.endswith("problem.py") else self.path.name
 
+    @property
+    def source(self) -> bytes:
+        """The file's text. Raises Unreadable."""
+        return foreign.read(self.path, foreign.MOST_SOURCE)
+
     def spike_of(self, i: int) -> float:
         """Height of the spikes of input i, in its own deviations."""
         return self.spike[i] if isinstance(self.spike, tuple) else self.spike
 
     def message(self) -> Message:
         """Return the problem for another process."""
-        return Message(self.id, self.dtype, self.overrides, base64.b64encode(self.path.read_bytes()).decode())
+        return Message(self.id, self.dtype, self.overrides, base64.b64encode(self.source).decode())
 
     def neighbouring(self) -> Problem | None:
         """The same problem, constructor arguments and weights at other sizes, or None where it has none."""
@@ -116,7 +122,7 @@ class Problem:
         """
         module = types.ModuleType(f"problem_{self.id}")
         module.__file__, module.__package__ = str(self.path), ""
-        source = self.path.read_bytes()
+        source = self.source
         try:
             text: Any = source
             if self.overrides:
@@ -147,7 +153,7 @@ class Problem:
 
     def check_names(self, overrides: Overrides) -> None:
         """Raises UsageError where the file has no constant of a name that `--set` gave."""
-        source = self.path.read_bytes()
+        source = self.source
         unknown = [name for name in overrides if not constants.holds(source, name)]
         if unknown:
             there = ", ".join(constants.names(source)) or "none"
@@ -240,7 +246,7 @@ def _work(entry: _Entry) -> Work:
 def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Problem:
     """Any KernelBench file on disk. Raises UsageError where it is not one (read, not run)."""
     try:
-        tree = foreign.tree(foreign.read(path), path.name)
+        tree = foreign.tree(foreign.read(foreign.named(path), foreign.MOST_SOURCE), path.name)
     except SyntaxError as error:
         raise UsageError(f"problem {path} is not Python", str(error)) from error
     names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
@@ -279,7 +285,7 @@ def resolve(spec: str, *, size: str, dtype: str = "float32") -> Problem:
     """`--problem`: an id of ours, of the fetched KernelBench, or the path of a KernelBench file, which may be ours."""
     if spec.endswith(".py") or "/" in spec:
         for known, entry in _catalogue()["problem"].items():
-            if Path(spec).resolve() == (config.PROBLEMS_DIR / entry["file"]).resolve():
+            if os.path.realpath(spec) == os.path.realpath(config.PROBLEMS_DIR / entry["file"]):
                 return load(known, size=size, dtype=dtype)
         return load_file(Path(spec), dtype=dtype, size=size)
     if spec not in ids() and spec in fetched():
@@ -335,4 +341,4 @@ def is_known(problem: Problem) -> bool:
 
 def is_shipped(problem: Problem) -> bool:
     """Whether a problem is one of ours: what we know for its id, and the shipped text."""
-    return is_known(problem) and problem.path.read_bytes() == load(problem.id).path.read_bytes()
+    return is_known(problem) and problem.source == load(problem.id).source

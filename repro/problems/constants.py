@@ -181,7 +181,7 @@ def given(words: list[str]) -> Overrides:
             if not equals or not name:
                 raise ValueError
             overrides[name.strip()] = json.loads(json.dumps(ast.literal_eval(text.strip())))  # as bundles keep it
-        except (ValueError, SyntaxError, TypeError) as error:
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
             why = "a value is a number, a text, or a tuple or list of them"
             remedy = "Write a constant of the problem file and its value, such as --set batch_size=16."
             raise UsageError(f"--set {word} is not NAME=VALUE", why, remedy) from error

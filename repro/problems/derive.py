@@ -295,9 +295,7 @@ def neighbour(problem: Problem) -> constants.Overrides:
     values = dict(vars(plan.module))
     init = problem.init_inputs(plan.module)
     own = {name: tuple(x.shape) for name, x in meta.run(plan, init).state.items()}
-    able = [
-        c for c in constants.sizes(problem.path.read_bytes(), values) if not c.init and c.name not in problem.overrides
-    ]
+    able = [c for c in constants.sizes(problem.source, values) if not c.init and c.name not in problem.overrides]
     search = sizes.Search(problem, sizes.Budget())
     odd = {c: max(3, int(0.6 * c.value)) | 1 for c in able if c.value > 4}
 

@@ -368,7 +368,7 @@ def weights(problem: Problem, module: types.ModuleType) -> Weights:
 
     The latest are kept for a job that measures a fixture and then judges by it: 2 billion take 20 s to draw.
     """
-    text = problem.path.read_bytes()
+    text = problem.source
     if not _latest or _latest[0][:2] != (problem, text):
         _latest.clear()  # before others are drawn, so that no two large ones exist
         init = problem.init_inputs(module)

@@ -123,7 +123,7 @@ class Search:
         self.problem, self.budget = problem, budget
         module = problem.module()
         self.values = dict(vars(module))
-        every = constants.sizes(problem.path.read_bytes(), self.values)
+        every = constants.sizes(problem.source, self.values)
         self.constants = [c for c in every if c.name not in problem.overrides and (init or not c.init)]
         self.now = {c: c.value for c in self.constants}
         self.weight = {c: _INIT_WEIGHT if c.init else _LEADING_WEIGHT if self._leads(c) else 1 for c in self.constants}
@@ -373,7 +373,7 @@ def require_memory(problem: Problem, measured: Sizes, device: str) -> None:
 
 def _fitting(problem: Problem, device: str) -> str | None:
     """The first constant that makes a problem fit when it is halved often enough, as `--set` takes it."""
-    every = constants.sizes(problem.path.read_bytes(), dict(vars(problem.module())))
+    every = constants.sizes(problem.source, dict(vars(problem.module())))
     plain = [c for c in every if c.positions is None]
     weight = Search(problem, Budget()).weight  # those that were given have none, and come first
     for constant in sorted(plain, key=lambda c: (-weight.get(c, _LEADING_WEIGHT), -c.value)):

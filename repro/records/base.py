@@ -7,9 +7,17 @@ stored as "inf", "-inf" or "nan" (`system.jsonio`); a `Number` reads these as fl
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from repro.errors import printable
 from repro.system import jsonio
@@ -59,22 +67,46 @@ class Record(BaseModel):
         return self.model_dump(exclude_unset=True)
 
 
+def held(model: type[Record], value: Any) -> Any:
+    """Return a value as it is, once a record holds it; None too. Raises ValueError with its faults."""
+    try:
+        model.model_validate({} if value is None else value)
+    except ValidationError as error:
+        raise ValueError("; ".join(faults(error))) from error
+    return value
+
+
+# Longer texts are cut where they are drawn.
+_MOST_CHARS = 5000
+
+
 def _shown(value: Any) -> Any:
-    """Return a value whose texts are safe to show."""
+    """Return a value whose texts are safe to show. Records in a list look after their own."""
     if isinstance(value, str):
-        return printable(value)
+        return printable(value if len(value) <= _MOST_CHARS else f"{value[:_MOST_CHARS]}…")
     if isinstance(value, list | tuple):
-        return [_shown(inner) for inner in value]
-    return {key: _shown(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+        return [inner if isinstance(inner, dict) else _shown(inner) for inner in value]
+    if isinstance(value, dict):
+        return {key: _shown(inner) if isinstance(inner, str) else inner for key, inner in value.items()}
+    return value
+
+
+def _lines(text: str) -> str:
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 class Drawn(Record):
-    """A record that is drawn on a terminal or a page: each of its texts is one line without control characters."""
+    """A record that is drawn on a terminal or a page: its texts have no control characters and, but for the fields of
+    `several_lines`, one line."""
+
+    several_lines: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _safe(cls, data: Any) -> Any:
-        return _shown(data)
+        if not isinstance(data, dict):
+            return data
+        return {name: _lines(value) if name in cls.several_lines else _shown(value) for name, value in data.items()}
 
 
 def faults(error: ValidationError) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from repro.records.base import Record, Sha256, ShortHash, Time
+from repro.records.base import Record, Sha256, ShortHash, Time, held
 from repro.records.fingerprint import Device, Known
 
 
@@ -72,6 +72,18 @@ class Packed(Record):
 _CLOSED = ("finished", "files", "origin", "attempts", "bundle_id")
 
 
+class _Parameters(Record):
+    """What readers need of a run's parameters."""
+
+    arms: dict[str, str] = Field({}, description="Arm -> what it is.")
+    solutions: list[str] = Field([], description="Arms of solutions from folders.")
+    options: dict[str, Any] = Field({}, description="The judge's options.")
+    study: dict[str, Any] = Field({}, description="How a study configured its agents.")
+    skipped: dict[str, str] = Field({}, description="Case of the self-test -> why it did not run.")
+    device: str | None = Field(None, description="Where solutions ran.")
+    size: str | None = Field(None, description="full or smoke.")
+
+
 class Manifest(Record):
     """What was planned, by which code, and the hash of every file."""
 
@@ -106,6 +118,11 @@ class Manifest(Record):
     )
     files: dict[str, Sha256] | None = Field(None, description="Every file but the manifest.")
     bundle_id: Sha256 | None = Field(None, description="Of this manifest without its bundle_id.")
+
+    @field_validator("parameters")
+    @classmethod
+    def _known_parameters(cls, value: dict[str, Any]) -> Any:
+        return held(_Parameters, value)
 
     @model_validator(mode="after")
     def _plan_is_unique(self) -> Self:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field, field_validator
 
-from repro.records.base import Amount, Number, Positive, Record, Text
+from repro.records.base import Amount, Number, Positive, Record, Text, held
 from repro.records.verdict import Ratio, Summary, Verdict
 
 
@@ -139,6 +139,35 @@ class Parity(Record):
     wall_s: float | None = Field(None, description="Seconds that it took.")
 
 
+class Spread(Record):
+    """The median of samples with their extremes."""
+
+    median: Amount = Field(description="Median.")
+    min: Amount = Field(description="Lowest.")
+    max: Amount = Field(description="Highest.")
+
+
+class Window(Record):
+    """Samples of a part of a row in short."""
+
+    samples: int = Field(0, description="How many.")
+    sm_mhz: Spread | None = Field(None, description="SM clock, MHz.")
+    memory_mhz: Spread | None = Field(None, description="Memory clock, MHz.")
+    power_w: Spread | None = Field(None, description="Power, W.")
+    temperature_c: Spread | None = Field(None, description="Temperature, °C.")
+    reasons: dict[str, float] = Field({}, description="Clock event reason -> share of samples.")
+    deltas: dict[str, Any] = Field({}, description="Counter -> what it grew by.")
+
+
+class _Telemetry(Record):
+    """What readers need of a row's telemetry."""
+
+    file: str | None = Field(None, description="The series' name in the bundle.")
+    windows: dict[str, Window | None] | None = Field(None, description="Part of the job -> its samples in short.")
+    sampler: dict[str, Any] = Field({}, description="How samples were taken.")
+    marks: list[dict[str, Any]] = Field([], description="When the job's parts began.")
+
+
 class Observed(Record):
     """What every job observes of itself and its GPU."""
 
@@ -153,9 +182,10 @@ class Observed(Record):
     def _window_of_the_job(cls, observed: Any) -> Any:
         """The window of a whole job was called `cell` until November 2026."""
         windows = observed.get("windows") if isinstance(observed, dict) else None
-        if not isinstance(windows, dict) or "cell" not in windows:
-            return observed
-        return observed | {"windows": {"job" if name == "cell" else name: each for name, each in windows.items()}}
+        if isinstance(windows, dict) and "cell" in windows:
+            windows = {"job" if name == "cell" else name: each for name, each in windows.items()}
+            observed = observed | {"windows": windows}
+        return held(_Telemetry, observed)
 
 
 class JudgeResult(Observed):

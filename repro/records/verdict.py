@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,9 @@ from repro.records.where import Where
 VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive", "unjudgeable"]
 SpeedWord = Literal["FAST", "SLOW", "SAME", "AMBIGUOUS", "UNCONFIRMED"]
 PrecisionClass = Literal["fp32", "tf32", "bf16"]
+
+
+Share = Annotated[float, Field(ge=0, le=1.001)]
 
 
 class Reason(Record):
@@ -109,7 +112,7 @@ class KernelTime(Record):
 class KernelShares(Record):
     """Shares of GPU time by kind of kernel, as the profiler in the solution's process reports them."""
 
-    own: float | None = Field(description="Share in kernels that the source defines, 0 to 1.")
+    own: Share | None = Field(description="Share in kernels that the source defines, 0 to 1.")
     by_class: dict[str, float] = Field(description="Kind of kernel -> share, 0 to 1.")
     kernels: list[KernelTime] = Field(description="The longest kernels.")
     inconsistent: list[str] = Field(description="Where source and profile contradict each other.")
@@ -175,7 +178,7 @@ class Verdict(Record):
     floor_ms: float | None = Field(None, description="the time that this GPU's measured ceilings allow")
     floor_fraction: float | None = Field(None, description="`floor_ms` over the median time")
     floor_reason: str | None = Field(None, description="why there is no floor")
-    own_kernel_share: float | None = Field(
+    own_kernel_share: Share | None = Field(
         None, description="share of GPU time in kernels that the source defines, 0 to 1"
     )
     own_kernel_share_reason: str | None = Field(None, description="why it is not known")

@@ -6,7 +6,7 @@ Every renderer draws these alone, so that a terminal, a page and a paper say the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from repro.artifacts.trace import Facts
 from repro.records.base import Amount, Drawn, Number, Pair
@@ -92,6 +92,7 @@ class Forest(Drawn):
 class Candidate(Drawn):
     """A timed program of a search. full: timed beside the input kernel, not only screened; text: what it says."""
 
+    several_lines: ClassVar = ("text",)
     id: str
     parent: str | None
     round: int
@@ -139,6 +140,7 @@ class Item(Drawn):
 class Code(Drawn):
     """A judged source. reasons: why it is not correct; changes: from the input kernel, as a unified difference."""
 
+    several_lines: ClassVar = ("text", "changes")
     problem: str
     title: str
     verdict: str

@@ -12,8 +12,8 @@ from repro.analysis.records import Fingerprint, Source
 from repro.fingerprint import classes, gpu, series
 from repro.fingerprint.difference import differences
 from repro.judge.timing import intervals
-from repro.records.base import Record
 from repro.records.claim import Claim
+from repro.records.result import Window
 from repro.records.row import Row
 from repro.records.verdict import Ratio
 from repro.report import elements
@@ -156,18 +156,6 @@ def disturbed(cover: int, count: int) -> str:
 
 
 # -- clocks during the run
-
-
-class Window(Record):
-    """Samples of a part of a row in short. reasons: clock event reason -> share of samples."""
-
-    samples: int = 0
-    sm_mhz: Spread | None = None
-    memory_mhz: Spread | None = None
-    power_w: Spread | None = None
-    temperature_c: Spread | None = None
-    reasons: dict[str, float] = {}
-    deltas: dict[str, Any] = {}
 
 
 def clocks(sources: list[Source]) -> Section:

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Column
 from rich.text import Text
 
+from repro.errors import printable
 from repro.records.wording import listed
 
 # Columns that count and times take on the live line, and a margin at its end.
@@ -170,7 +171,7 @@ class Progress:
 
     def step(self, line: str, lane: _Lane | None = None) -> None:
         """What happens now; shown on a terminal only. Threads may call it at once, each for a lane of its own."""
-        (lane or self._alone).line = line
+        line = (lane or self._alone).line = printable(line)
         lines = [each.line for each in self.lanes() if each.line]
         live = self._live
         if live is not None:
@@ -199,7 +200,7 @@ class Progress:
             self._print(line)
 
     def _print(self, line: str) -> None:
-        self.console.print(escape(line), soft_wrap=not self.console.is_terminal)
+        self.console.print(escape(printable(line)), soft_wrap=not self.console.is_terminal)
 
 
 def _cut(line: str, room: int) -> str:

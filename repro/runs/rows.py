@@ -62,9 +62,10 @@ class Row:
             else:
                 texts.append(record.Input(name=name, sha256=digest, kept=keep(called.get(name, name), text)))
         if self.job.problem and self.job.problem not in self.job.files:
-            path = catalogue.load(self.job.problem).path
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            texts.append(record.Input(name=f"problems/{path.name}", sha256=digest, not_kept="shipped with repro"))
+            shipped = catalogue.load(self.job.problem)
+            digest = hashlib.sha256(shipped.source).hexdigest()
+            name = f"problems/{shipped.path.name}"
+            texts.append(record.Input(name=name, sha256=digest, not_kept="shipped with repro"))
         return texts
 
 

@@ -7,7 +7,6 @@ the bundle.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from typing import Any
 from repro.bundle import storage
 from repro.bundle.seal import MANIFEST
 from repro.bundle.write import Bundle
-from repro.errors import UsageError
+from repro.errors import Unreadable, UsageError
 from repro.runs.progress import Progress
-from repro.system import jsonio
+from repro.system import foreign, jsonio
 
 FILE = ".status.json"
 _WRITE_S = 1.0
@@ -67,8 +66,8 @@ def read(path: Path) -> dict[str, Any]:
     status = bundle.manifest["status"]
     live = status == "running" and bundle.held()
     try:
-        now = json.loads((path / FILE).read_text()) if live else {}
-    except (OSError, ValueError):
+        now = foreign.document(foreign.read(path / FILE)) if live else {}
+    except (Unreadable, ValueError):
         now = {}
     return {
         "schema_version": SCHEMA_VERSION,

@@ -103,7 +103,7 @@ def _profile_row(run: Run, artifact: Artifact) -> Row:
         return Job(
             row_id, "profile", "problem.py", problem.id, size=run.size, dtype=_DTYPE, device=run.engine.device,
             variant=known, solutions=tuple((name, f"{name}.py", "kernel_function") for name in files),
-            files=texts | {"problem.py": problem.path.read_bytes()}, timeout_s=_PROFILE_S,
+            files=texts | {"problem.py": problem.source}, timeout_s=_PROFILE_S,
         )  # fmt: skip
 
     plan = record.Planned(row=row_id, problem=artifact.name, number=artifact.number, profile=True, missing=missing)

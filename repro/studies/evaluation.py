@@ -58,7 +58,7 @@ def read(path: Path) -> Submission:
 
     Raises Unreadable.
     """
-    source = foreign.read(path)
+    source = foreign.read(foreign.named(path), foreign.MOST_SOURCE)
     return Submission(path.stem, source, entry_of(source))
 
 
@@ -119,7 +119,7 @@ def job(
         fixture = "fixture.json"
         files[fixture] = source.read_bytes()
     if not shipped:
-        files["problem.py"] = problem.path.read_bytes()
+        files["problem.py"] = problem.source
     return Job(
         id=row,
         verb="evaluate",
@@ -227,7 +227,7 @@ def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
 
 def _identity(problem: Problem) -> Submission:
     """The problem's own Model as a solution: its text, with the class under the name ModelNew."""
-    text = re.sub(rb"\bModel\b", b"ModelNew", problem.path.read_bytes())
+    text = re.sub(rb"\bModel\b", b"ModelNew", problem.source)
     return Submission("identity", text, _ENTRIES[0])
 
 

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 from repro.errors import Unreadable
 
-# Most bytes of a source, a prompt or a JSON file. The largest source of 1,500 public ones has 180 kB.
-MOST_BYTES = 4 << 20
+# Most bytes of a text or JSON file; and of a program, whose syntax tree takes 300 times as much.
+MOST_BYTES, MOST_SOURCE = 4 << 20, 1 << 20
 # Most values of one JSON document, and its levels. A row of a timed solution has 1,400 values and 8 levels.
 MOST_VALUES, MOST_LEVELS = 1_000_000, 60
 # Most levels of a program: recursive visitors of a syntax tree take up to five calls for each.
@@ -29,31 +29,38 @@ _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a so
           stat.S_IFBLK: "a device"}  # fmt: skip
 
 
+# Waits for no pipe, should the file have become one meanwhile.
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def named(path: Path) -> Path:
+    """Return the path of a file or folder whose name becomes part of results. Raises Unreadable for one that cannot."""
+    if path.name.isprintable():
+        return path
+    raise Unreadable(f"cannot read {path}", "its name has control characters or is not UTF-8", "Rename it.")
+
+
 def opened(path: Path, most: int = MOST_BYTES, *, within: Path | None = None) -> BinaryIO:
     """Open a file to read its bytes. Raises Unreadable where it is missing, no plain file, or larger than `most`.
 
     within: the folder that a link must not lead out of, by default the file's own.
     """
     what = f"cannot read {path}"
-    if not path.name.isprintable():
-        raise Unreadable(what, "its name has control characters or is not UTF-8", "Rename it.")
     try:
-        found = os.open(path, os.O_PATH | os.O_CLOEXEC)  # waits for nothing, and has no effect on a device
+        real = os.path.realpath(path)
+        kind = stat.S_IFMT(os.stat(real).st_mode)
+        if kind != stat.S_IFREG:  # a device may do something when it is opened
+            raise Unreadable(what, f"it is {_KINDS.get(kind, 'no file')}, not a plain file")
+        if not Path(real).is_relative_to(os.path.realpath(within or path.parent)):
+            raise Unreadable(what, "it is a link to a file outside of its folder", "Name that file, or copy it.")
+        stream = open(os.open(real, _OPEN), "rb")  # noqa: SIM115 the caller closes it
     except (OSError, ValueError) as error:
         raise Unreadable(what, getattr(error, "strerror", None) or str(error)) from error
-    try:
-        facts, own = os.fstat(found), f"/proc/self/fd/{found}"
-        if not stat.S_ISREG(facts.st_mode):
-            raise Unreadable(what, f"it is {_KINDS.get(stat.S_IFMT(facts.st_mode), 'no file')}, not a plain file")
-        if not Path(os.readlink(own)).is_relative_to(os.path.realpath(within or path.parent)):
-            raise Unreadable(what, "it is a link to a file outside of its folder", "Name that file, or copy it.")
-        if facts.st_size > most:
-            raise Unreadable(what, f"it has {facts.st_size:,} bytes, and at most {most:,} are read")
-        return open(own, "rb")
-    except OSError as error:
-        raise Unreadable(what, error.strerror or str(error)) from error
-    finally:
-        os.close(found)
+    facts = os.fstat(stream.fileno())
+    if stat.S_ISREG(facts.st_mode) and facts.st_size <= most:
+        return stream
+    stream.close()
+    raise Unreadable(what, f"it has {facts.st_size:,} bytes, and at most {most:,} are read")
 
 
 def read(path: Path, most: int = MOST_BYTES, *, within: Path | None = None) -> bytes:
@@ -73,8 +80,10 @@ def text(path: Path, most: int = MOST_BYTES, *, within: Path | None = None) -> s
         raise Unreadable(f"cannot read {path}", f"it is not UTF-8 at byte {error.start}") from error
 
 
-def tree(source: bytes | str, name: str = "the file") -> ast.Module:
+def tree(source: bytes | str, name: str = "<unknown>") -> ast.Module:
     """Return the syntax tree of a program. Raises SyntaxError, and nothing else."""
+    if len(source) > MOST_SOURCE:
+        raise SyntaxError(f"it has more than {MOST_SOURCE:,} bytes")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the program's own text
         try:

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from repro.system import foreign
+
 # An object of a JSON file, as it was read or is to be written.
 Json = dict[str, Any]
 
@@ -77,11 +79,6 @@ def mend(path: Path) -> None:
             stream.write(b"\n")
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file of lines, as `lines_of`; none if there is no such file."""
-    return lines_of(path.read_text()) if path.exists() else []
-
-
 def lines_of(text: str) -> list[dict[str, Any]]:
     """Return the objects of lines, without an incomplete last line. Raises ValueError for another invalid line."""
     objects: list[dict[str, Any]] = []
@@ -90,7 +87,7 @@ def lines_of(text: str) -> list[dict[str, Any]]:
         if not line:
             continue
         try:
-            objects.append(json.loads(line))
+            objects.append(foreign.document(line))
         except ValueError:
             if number < len(texts) - 1:
                 raise

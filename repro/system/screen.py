@@ -96,7 +96,7 @@ class Screen:
     def last(self, *parts: str, report: Path | str | None = None) -> None:
         """The one line that always comes: the verdict, and where the report is. On a terminal that is too narrow it
         breaks between its parts; elsewhere it is one line."""
-        known = [printable(part) for part in parts if part] + ([f"report: {shortest(report)}"] if report else [])
+        known = [printable(part) for part in (*parts, f"report: {shortest(report)}" if report else "") if part]
         text = SEPARATOR.join(known)
         if self.console.is_terminal and len(text) > self.width:
             for part in broken(known, self.width):
@@ -120,7 +120,7 @@ def shortest(path: Path | str) -> str:
     """A path from the working folder where it lies in it, else as it is."""
     try:
         return str(Path(path).resolve().relative_to(Path.cwd()))
-    except (ValueError, OSError):
+    except (ValueError, OSError, RuntimeError):  # the last: links in a circle
         return str(path)
 
 

@@ -164,7 +164,7 @@ def test_dotenv_is_the_current_folders_or_the_checkouts(
     (root / ".env").write_text("AWS_REGION=root\nREPRO_IMAGE=other\nLD_PRELOAD=evil.so\n")
     if place == "here":
         (here / ".env").write_text("AWS_REGION=here\n")
-    config.load_dotenv()
+    config.load_dotenv(config.dotenv_file().read_text())
     assert config.region() == place and config.image() == "mine"
     assert "LD_PRELOAD" not in config.job_env({})
     monkeypatch.delenv("AWS_REGION")

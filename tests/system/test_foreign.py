@@ -63,7 +63,7 @@ def test_a_link_inside_its_folder_is_followed(tmp_path: Path) -> None:
 def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x = 1\n")
     with pytest.raises(Unreadable, match="Rename it") as raised:
-        foreign.read(tmp_path / name)
+        foreign.named(tmp_path / name)
     assert str(raised.value).isprintable()
 
 

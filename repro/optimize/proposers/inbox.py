@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from repro.errors import UsageError
+from repro.errors import Unreadable, UsageError
 from repro.optimize.kernel_source import ast_hash, sha256
 from repro.optimize.state import State
 from repro.records.search import Proposal
 from repro.studies.evaluation import entry_of
+from repro.system import foreign
 
 SETTLED_S = 0.5
 LARGEST_BYTES = 1 << 20
@@ -34,11 +35,10 @@ class Inbox:
         found: list[Proposal] = []
         for file in sorted(self.folder.glob("*.py")):
             try:
-                facts = file.stat()
-                if not file.is_file() or facts.st_size > LARGEST_BYTES or time.time() - facts.st_mtime < SETTLED_S:
+                if time.time() - file.stat().st_mtime < SETTLED_S:
                     continue
-                raw = file.read_bytes()
-            except OSError:  # it was taken away
+                raw = foreign.read(file, LARGEST_BYTES)
+            except (OSError, Unreadable):  # it was taken away, or is no candidate
                 continue
             text = raw.decode(errors="replace")
             if state.seen(sha256(text)) or any(text == p.source for p in found):

@@ -40,7 +40,7 @@ class Control:
 
     def solve(self, problem: Problem, repeat: int) -> Submission:
         """Return the problem file with the added lines."""
-        return Submission(problem.path.stem, problem.path.read_bytes() + self.added.encode(), "ModelNew")
+        return Submission(problem.path.stem, problem.source + self.added.encode(), "ModelNew")
 
 
 class Nop(Control):

@@ -17,7 +17,10 @@ from repro.studies.agent import prices as tables
 from repro.studies.agent.agent import Agent
 from repro.studies.agent.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, Budgets, Design, Pace, Unit
 from repro.studies.agent.folder import Folder
+from repro.system import foreign
 
+# Most bytes of a script.
+_MOST_BYTES = 64 << 20
 SHIPPED = ("oracle", "nop")
 # An arm's name is a folder in the bundle and a part of row ids.
 ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
@@ -260,5 +263,5 @@ def scripts(path: Path, order: list[Unit]) -> dict[str, bytes]:
         place = next((each for each in places if each.is_file()), None)
         if place is None:
             raise UsageError(f"no script for {unit.id} in {path}", f"none of {', '.join(names)} is there")
-        found[unit.id] = place.read_bytes()
+        found[unit.id] = foreign.read(place, _MOST_BYTES)
     return found
