@@ -96,8 +96,8 @@ def _lines(text: str) -> str:
 
 
 class Drawn(Record):
-    """A record that is drawn on a terminal or a page: its texts have no control characters and, but for the fields of
-    `several_lines`, one line."""
+    """A record that is drawn on a terminal or a page: its texts have no control characters. Those of other fields than
+    `several_lines` have one line."""
 
     several_lines: ClassVar[tuple[str, ...]] = ()
 
