@@ -49,7 +49,7 @@ def _clean(screen: Screen) -> int:
     removed = [f"folder {path}" for path in local.sweep()]
     for name in removed:
         screen.line(f"removed {name}")
-    containers = docker.collect_garbage(everything=False)
+    containers = docker.collect_garbage()
     for name in containers:
         screen.line(f"removed {name}")
     screen.last(f"{len(removed) + len(containers)} removed")

@@ -379,8 +379,8 @@ def _removes(call: Callable[[], Any]) -> bool:
     return True
 
 
-def collect_garbage(*, everything: bool) -> list[str]:
-    """Remove containers and volumes of runs whose process has ended; with `everything` also of live runs.
+def collect_garbage() -> list[str]:
+    """Remove containers and volumes of runs whose process has ended.
 
     A running container of another machine stays. Return the names of what was removed. Raises PrerequisiteError if no
     engine answers.
@@ -392,10 +392,10 @@ def collect_garbage(*, everything: bool) -> list[str]:
         of = container.labels.get(LABEL_OWNER, "")
         # an engine may serve several machines and containers, and none can tell whether another's process lives
         foreign = container.status == "running" and not of.startswith(f"{place()}-")
-        if (everything or not (foreign or alive(of))) and _removes(partial(container.remove, force=True, v=True)):
+        if not (foreign or alive(of)) and _removes(partial(container.remove, force=True, v=True)):
             removed.append(f"container {container.name}")
     for volume in client.volumes.list(filters=filters):
-        dead = everything or not alive((volume.attrs.get("Labels") or {}).get(LABEL_OWNER, ""))
+        dead = not alive((volume.attrs.get("Labels") or {}).get(LABEL_OWNER, ""))
         if dead and _removes(partial(volume.remove, force=True)):
             removed.append(f"volume {volume.name}")
     return removed

@@ -42,7 +42,7 @@ def published_speedup(times_ms: Mapping[str, float | None]) -> float | None:
 def items(source: Source) -> Iterator[Item]:
     """The rounds of each search in one line, and how many profiles there are."""
     for row in source.rounds.values():
-        yield Item(tone="", text=f"rounds of {_number(row)}: {_counted(artifact_study.rounds(row))}")
+        yield Item(tone="", text=f"rounds of {_number(row)}: {artifact_study.rounds_line(row)}")
     profiles = [profile for row in source.profiles.values() for profile in artifact_study.profiles(row)]
     taken = sum(profile.state == "profiled" for profile in profiles)
     if profiles:
@@ -51,17 +51,6 @@ def items(source: Source) -> Iterator[Item]:
 
 def _number(row: Row) -> str:
     return row.problem.partition("_")[0]
-
-
-def _counted(every: list[Round]) -> str:
-    """`8 of 8 correct, fastest 5, 3.67x [3.67, 3.67] over input`."""
-    rounds = [each for each in every if each.round]
-    text = f"{sum(each.verdict == 'correct' for each in rounds)} of {len(rounds)} correct"
-    fastest = [each for each in rounds if each.best][-1:]
-    for each in fastest:
-        gain = _over_input(each)
-        text += f", fastest {each.round}" + (f", {elements.written('ratio', gain)} over input" if gain else "")
-    return text
 
 
 def _over_input(each: Round) -> Quantity | None:

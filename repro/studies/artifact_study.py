@@ -233,14 +233,14 @@ def entries(rows: Iterable[record.Row]) -> list[Entry]:
     return list(found.values())
 
 
-def _rounds_line(row: record.Row) -> str:
-    """Return how many rounds are correct, and which was the last to be the fastest."""
+def rounds_line(row: record.Row) -> str:
+    """Return `8 of 8 correct, fastest 5, 3.67x [3.67, 3.67] over input`: the last round that was the fastest."""
     found = [each for each in rounds(row) if each.round]
-    right = sum(each.verdict == "correct" for each in found)
-    best = [each for each in found if each.best]
-    line = f"{right} of {len(found)} rounds correct"
-    if best and best[-1].time_ms:
-        line += f", fastest: round {best[-1].round}, {best[-1].time_ms.median:.4g} ms"
+    line = f"{sum(each.verdict == 'correct' for each in found)} of {len(found)} correct"
+    for each in [each for each in found if each.best][-1:]:
+        line += f", fastest {each.round}"
+        if gain := each.over_input:
+            line += f", {gain.ratio:#.3g}x [{gain.ci95[0]:#.3g}, {gain.ci95[1]:#.3g}] over input"
     return line
 
 
@@ -271,7 +271,7 @@ def summary(row: record.Row) -> str:
     times are not a measurement it has the verdicts.
     """
     if row.rounds is not None:
-        return _rounds_line(row)
+        return rounds_line(row)
     if row.profile:
         return profiles_line(profiles(row))
     found = entry(row)

@@ -920,7 +920,7 @@ def test_gc_minds_no_container_that_goes_meanwhile(image: None) -> None:
         thread.start()
     try:
         for _ in range(20):
-            docker.collect_garbage(everything=False)
+            docker.collect_garbage()
     finally:
         ended.set()
         for thread in threads:
@@ -936,8 +936,8 @@ def test_gc_leaves_what_runs_for_another_machine_and_takes_it_once_it_has_ended(
     made = ask_docker("run", "--detach", "--entrypoint", "sleep", *labels, settings.image(), "60").strip()
     name = ask_docker("inspect", "--format", "{{.Name}}", made).strip().removeprefix("/")
     try:
-        assert f"container {name}" not in docker.collect_garbage(everything=False)
+        assert f"container {name}" not in docker.collect_garbage()
         ask_docker("kill", made)
-        assert f"container {name}" in docker.collect_garbage(everything=False)
+        assert f"container {name}" in docker.collect_garbage()
     finally:
         subprocess.run(["docker", "rm", "--force", made], capture_output=True, check=False)

@@ -196,7 +196,7 @@ def test_no_container_runs_on_when_the_process_that_asked_is_killed(
     assert not in_containers(pid)
     from repro.engines.docker import collect_garbage
 
-    collect_garbage(everything=False)
+    collect_garbage()
     assert not in_containers(pid, "--all")
 
 
