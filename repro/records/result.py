@@ -83,11 +83,15 @@ class Timing(Record):
     launched_late: list[str] = Field(
         default_factory=list, description="Implementations whose launch took longer than the calls before it."
     )
+    gate_us: float | None = Field(None, description="Microseconds for which a gate held the GPU, in older bundles.")
     power_limit: PowerLimit | None = Field(None, description="Waits for the GPU's power limit.")
     inputs_made_again: int | None = Field(None, description="How often inputs were made again on a busy GPU.")
     aa: Ratio | None = Field(None, description="The A/A control: eager over eager in another process.")
     alone: dict[str, float] = Field(
         default_factory=dict, description="Baseline -> its time beside the solutions over its time alone."
+    )
+    alone_behind_long_gate: float | None = Field(
+        None, description="Largest of these behind a longer gate, in older bundles."
     )
     timed_again: str | None = Field(None, description="Why everything was timed again.")
     discarded: list[Discarded] = Field(default_factory=list, description="Measurements that were discarded.")
