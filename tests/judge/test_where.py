@@ -47,7 +47,7 @@ class ModelNew(torch.nn.Module):
 # Name -> what is changed in the kernel, and what the message must say.
 BROKEN = {
     "tail": (("triton.cdiv(HW, BLOCK)", "HW // BLOCK"), ["never written", "the last 48 (192 = 3 x 64)"]),
-    "mask": (("at < HW", "at < HW - 1"), ["never written", "only 239 of 240, the last"]),
+    "mask": (("at < HW", "at < HW - 1"), ["never written", "only index 239 of 240, the last"]),
     "race": (("return out", "out[:, random.randrange(C)] = 0\n        return out"), ["all of them are 0", "a race"]),
     "stale state": (("return out", "return out * (2 - self.calls % 2)"),
                     ["every second call", "about 2 times", "kept from call to call", "no race"]),
@@ -62,7 +62,7 @@ BROKEN = {
     "off by one block": (("tl.program_id(1) * BLOCK", "(tl.program_id(1) + 1) * BLOCK"),
                          ["never written", "only 0 to 63 of 240, the first 64"]),
     "uninitialised": (("tl.sum(v * v, 0)", "tl.load(sums + b * HW + at, mask=inside) + tl.sum(v * v, 0)"),
-                      ["never written"]),
+                      ["all of them are computed from memory that was never written"]),
 }  # fmt: skip
 
 

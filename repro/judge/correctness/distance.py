@@ -50,7 +50,6 @@ SLICE_ELEMENTS = 1 << 22
 # Elements that are digested at once: two temporaries of 64 MiB.
 DIGEST_STEP = 1 << 23
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_ONES = {2: -1, 4: -1, 8: -1}
 # Odd multipliers of SplitMix64 (Steele et al., OOPSLA'14), as signed 64-bit integers.
 GOLDEN, MIX = 0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64)
 
@@ -330,13 +329,6 @@ def _named(values: dict[str, float], limits: dict[str, float]) -> str:
     ratio = {name: math.inf if math.isnan(value) else value for name, value in ratio.items()}
     plain = {name: value for name, value in ratio.items() if name not in (BIAS, EDIT) and value > 1}
     return max(plain or ratio, key=lambda name: ratio[name])
-
-
-def all_ones(tensor: torch.Tensor) -> torch.Tensor:
-    """Return which elements have one bits alone, as poisoned memory has."""
-    return tensor.contiguous().view(_BITS.get(tensor.element_size(), torch.uint8)) == _ONES.get(
-        tensor.element_size(), 255
-    )
 
 
 def digest(tensor: torch.Tensor, start: int = 0) -> int:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import torch
 
 from repro.errors import SolutionError
-from repro.judge.correctness.distance import all_ones
 from repro.judge.correctness.input_cases import Trial
 from repro.judge.correctness.tolerances import CLASSES
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
+from repro.judge.worker.outputs import marked
 from repro.problems.meta import leaves
 from repro.records.verdict import Reason
 from repro.records.where import Example, Where
@@ -28,6 +28,8 @@ CALLS = 4
 _FAR = 4.0
 # Shares from which on a pattern holds, and the largest spread of a sum or a ratio that is called one.
 _ALL, _ALIKE, _STEADY = 0.99, 0.02, 0.002
+# How far from 1 a ratio is that is told.
+_CLEAR = 0.05
 # Least power of two that is called a block.
 _LEAST_BLOCK = 16
 # Elements that are looked at together: about ten temporaries of 32 MiB.
@@ -43,7 +45,8 @@ class _Seen:
     dims: int  # leading dimensions that are rows
     wrong: int = 0
     odd: int = 0  # of these not finite
-    blank: int = 0  # of these as before the call
+    blank: int = 0  # of these never written
+    tainted: int = 0  # of these computed from memory that was never written
     zeros: int = 0  # of these 0
     first: int = -1
     last: int = -1
@@ -52,6 +55,7 @@ class _Seen:
     columns: torch.Tensor | None = None
     products: torch.Tensor | None = None  # sums of y y, y r, r r over wrong elements
     squares: torch.Tensor | None = None  # sums of y y, r r over all finite ones
+    shuffled: bool = False  # the same values in another order
     sums: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     @property
@@ -93,7 +97,7 @@ class _Seen:
         self.wrong += len(flat)
         self.odd += int((bad & ~torch.isfinite(ours)).sum())
         self.zeros += int((bad & (ours == 0)).sum())
-        self.blank += int((all_ones(output).reshape(bad.shape) & bad).sum())
+        self.blank += int((marked(output).reshape(bad.shape) & bad).sum())
         self.rows.append(bad.sum(1).cpu())
         self.columns = bad.sum(0) if self.columns is None else self.columns + bad.sum(0)
         products = torch.stack([(a * b)[bad].sum() for a, b in ((y, y), (y, r), (r, r))])
@@ -103,6 +107,9 @@ class _Seen:
 
     def _sum_up(self, y: torch.Tensor, r: torch.Tensor, *, whole: bool) -> None:
         """Note the mean and the spread of sums and mean squares along every dimension of the first chunk."""
+        if whole and y.numel() <= _SLICE:
+            ours, due = (x.flatten().sort().values for x in (y, r))
+            self.shuffled = bool((ours - due).square().mean() < _STEADY**2 * due.square().mean())
         for dim, size in enumerate(r.shape):
             if size > 1 and (dim >= self.dims or whole):
                 for name, of in (("the sum", torch.sum), ("the mean square", _mean_square)):
@@ -112,12 +119,22 @@ class _Seen:
 
     def patterns(self) -> Iterator[str]:
         """Yield sentences on the values, and on the places, of the wrong elements."""
-        yield from self._values()
-        places = list(self._places())
-        yield from places or self._normalised()
+        values, places = list(self._values()), list(self._places())
+        yield from values
+        yield from places
+        if not places and not (self.odd or self.zeros == self.wrong):
+            yield from self._normalised()
+            if self.shuffled:
+                yield "the output has the expected values in another order: look for indices, strides, a transposition"
 
     def _values(self) -> Iterator[str]:
-        counts = {"were never written": self.blank, "are NaN or infinite": self.odd - self.blank, "are 0": self.zeros}
+        counts = {
+            "were never written": self.blank,
+            "are computed from memory that was never written": self.tainted,
+            "are NaN or infinite: look for overflow, 0 / 0, or the root of a negative number":
+                self.odd - self.blank - self.tainted,
+            "are 0": self.zeros,
+        }  # fmt: skip
         for text, count in counts.items():
             if count > _ALL * self.wrong:
                 yield f"all of them {text}"
@@ -125,7 +142,12 @@ class _Seen:
                 yield f"{count:,} of them {text}"
         assert self.products is not None
         ours, both, due = self.products.tolist()
-        if max(counts.values()) <= _ALL * self.wrong and both and both * both > (1 - _ALIKE) * ours * due:
+        if (
+            max(counts.values()) <= _ALL * self.wrong
+            and both
+            and both * both > (1 - _ALIKE) * ours * due
+            and abs(both / due - 1) > _CLEAR
+        ):
             yield f"they are about {both / due:.3g} times the expected values"
 
     def _normalised(self) -> Iterator[str]:
@@ -189,11 +211,12 @@ def _described(hit: Sequence[int], size: int) -> str:
     low, high = hit[0], hit[-1]
     steps = {b - a for a, b in itertools.pairwise(hit[: 1 << 16])}
     if count == 1:
-        return f"only {low} of {size:,}" + ", the last" * (low == size - 1)
+        return f"only index {low} of {size:,}" + ", the last" * (low == size - 1)
     if high - low == count - 1:
         block = math.gcd(low, 1 << 20) if high == size - 1 else math.gcd(count, 1 << 20)
         of = f", the last {count:,}" if high == size - 1 else f", the first {count:,}" if not low else ""
-        blocks = f" ({low or count} = {(low or count) // block} x {block})" if block >= _LEAST_BLOCK else ""
+        many = (low or count) // block
+        blocks = f" ({low or count} = {many} x {block})" if block >= _LEAST_BLOCK and many > 1 else ""
         return f"only {low:,} to {high:,} of {size:,}{of}{blocks}"
     return f"every {steps.pop()}th of {size:,}, from {low} on" if len(steps) == 1 else ""
 
@@ -254,9 +277,7 @@ class _Look:
         at = seen[wrong[0]]
         assert at is not None
         place, one = at
-        marked = self._seen(marks=True) if bits[0] == wrong[0] else None
-        if marked is not None and marked[1].blank:
-            place, one = marked
+        place, one = self._unwritten() or (place, one)
         patterns = [*one.patterns(), *self._by_call(bits, [seen[of] is not None for of in bits], one)]
         assert one.squares is not None
         ours, due = one.squares.sqrt().tolist()
@@ -264,6 +285,15 @@ class _Look:
             output=place, shape=one.shape, elements=one.elements, wrong=one.wrong, first=one.index(one.first),
             last=one.index(one.last), norm=ours, expected_norm=due, patterns=patterns, example=self._example(one),
         )  # fmt: skip
+
+    def _unwritten(self) -> tuple[int, _Seen] | None:
+        """Return what is wrong where new memory is marked, if marks or what is computed of them reach the output."""
+        found, clean = (self._seen(fill) for fill in ("marks", "zeros"))
+        if found is None:
+            return None
+        one = found[1]
+        one.tainted = max(0, one.odd - one.blank - (clean[1].odd if clean else 0))
+        return found if one.blank or one.tainted else None
 
     def _example(self, one: _Seen) -> Example | None:
         if self.evaluation.options.trust != "dev":
@@ -299,14 +329,14 @@ class _Look:
                 seen[bits[-1]] = self._compared()
         return bits, seen
 
-    def _call(self, *, marks: bool = False) -> None:
+    def _call(self, fill: str = "") -> None:
         evaluation = self.evaluation
         evaluation.trials.fill(self.solution, self.trial)
-        answer = evaluation.workers.call(self.solution, marks=marks)
+        answer = evaluation.workers.call(self.solution, fill=fill)
         evaluation.comparison.check(answer.get("output"))
 
-    def _seen(self, *, marks: bool) -> tuple[int, _Seen] | None:
-        self._call(marks=marks)
+    def _seen(self, fill: str) -> tuple[int, _Seen] | None:
+        self._call(fill)
         return self._compared()
 
     def _compared(self) -> tuple[int, _Seen] | None:
@@ -323,10 +353,10 @@ class _Look:
 
     def _by_call(self, bits: list[tuple[int, ...]], wrong: list[bool], one: _Seen) -> Iterator[str]:
         """Say which calls on the same inputs are wrong, and whether they are so again in a new process."""
-        if len(set(bits)) == 1 or one.blank:
+        if len(set(bits)) == 1 or one.blank or one.tainted:
             return
         if all(wrong):
-            which = "calls on the same inputs give different outputs, all wrong"
+            which = "calls on the same inputs give different outputs"
         elif wrong == [call % 2 == int(wrong[1]) for call in range(CALLS)]:
             which = "every second call on the same inputs is wrong"
         elif not any(wrong[:1]) and all(wrong[1:]):
@@ -341,5 +371,5 @@ class _Look:
         yield which + (
             ", and the same again in a new process: something is kept from call to call, such as a buffer that is "
             "never cleared; it is no race" if again == bits else
-            ", and otherwise in a new process: a race, or memory that is read before it is written"
+            ", and others in a new process: a race"
         )  # fmt: skip

@@ -114,12 +114,12 @@ class Workers:
         return implementation.ask(message, timeout_s or self.options.timeout_s)
 
     def call(
-        self, implementation: Implementation, variant: str = "", timeout_s: float = 0.0, *, marks: bool = False
+        self, implementation: Implementation, variant: str = "", timeout_s: float = 0.0, *, fill: str = ""
     ) -> Json:
-        """Return the answer to a call on the inputs in the buffers. marks: new memory holds one bits before it."""
+        """Return the answer to a call on the inputs in the buffers. fill: of new memory, `marks` or `zeros`."""
         message = {"op": "run", "variant": variant or implementation.variants[0], "inputs": self.slots.described()}
-        if marks:
-            return self.ask(implementation, message | {"marks": True}, timeout_s)
+        if fill:
+            return self.ask(implementation, message | {"fill": fill}, timeout_s)
         return self.ask(implementation, message, timeout_s)
 
     def release(self, implementation: Implementation) -> None:

@@ -21,6 +21,14 @@ _MOST_VALUES = 1024
 MOST_LEVELS = 8
 
 
+# Signalling NaNs, which arithmetic changes and copies keep: what marked memory holds until it is written.
+_MARKS = {
+    torch.float64: (torch.int64, 0xFFF7FFFFFFFFFFFF - (1 << 64)),
+    torch.float32: (torch.int32, 0xFFBFFFFF - (1 << 32)),
+    torch.bfloat16: (torch.int16, 0xFFBF - (1 << 16)),
+    torch.float16: (torch.int16, 0xFDFF - (1 << 16)),
+}
+
 # Bound before a solution is imported.
 _detach, _rename = torch.Tensor.detach, torch.Tensor.rename
 _named, _lazy = torch.Tensor.has_names, (torch.Tensor.is_neg, torch.Tensor.is_conj)
@@ -29,6 +37,21 @@ _lists, _tuples = (list.__iter__, list.__len__), (tuple.__iter__, tuple.__len__)
 
 class LazilyNegatedTensor:
     """Stands for a tensor that torch still has to negate or conjugate wherever it is read. It is refused."""
+
+
+def mark(tensor: torch.Tensor) -> None:
+    """Fill the memory of a floating-point tensor with marks."""
+    if tensor.dtype in _MARKS and tensor.untyped_storage().nbytes():
+        kind, value = _MARKS[tensor.dtype]
+        torch.empty(0, dtype=kind, device=tensor.device).set_(tensor.untyped_storage()).fill_(value)
+
+
+def marked(tensor: torch.Tensor) -> torch.Tensor:
+    """Return which elements hold a mark."""
+    if tensor.dtype not in _MARKS:
+        return torch.zeros_like(tensor, dtype=torch.bool)
+    kind, value = _MARKS[tensor.dtype]
+    return tensor.contiguous().view(kind) == value
 
 
 def plain(value: Any) -> Any:

@@ -36,7 +36,7 @@ from repro.judge.processes import preload
 from repro.judge.processes.wire import TUNES, Channel, ChannelClosed, Json
 from repro.judge.source import kernels as kernel_origins
 from repro.judge.worker import binding, fresh_memory, no_gpu, triton_interpreter
-from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums
+from repro.judge.worker.outputs import address, describe, digest, mark, nbytes, part, sealed, sums
 from repro.problems import catalogue
 from repro.problems.plan import WEIGHT_SEED, seeded, torch_dtype
 
@@ -69,13 +69,17 @@ TRACE_LINES, TRACE_CHARS = 8, 2000
 _LEAD_US = 20.0
 
 
-class Marked(TorchDispatchMode):
-    """Fills the memory that torch.empty and its like return with one bits, so that what is never written shows."""
+class Filled(TorchDispatchMode):
+    """Fills the memory that torch.empty and its like return: with marks, or with zeros."""
+
+    def __init__(self, fill: str) -> None:
+        super().__init__()
+        self._fill = mark if fill == "marks" else torch.Tensor.zero_
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
-        if "empty" in str(func) and isinstance(made, torch.Tensor) and made.untyped_storage().nbytes():
-            torch.empty(0, dtype=torch.uint8, device=made.device).set_(made.untyped_storage()).fill_(0xFF)
+        if "empty" in str(func) and isinstance(made, torch.Tensor):
+            self._fill(made)
         return made
 
 
@@ -259,13 +263,13 @@ class Worker:
             "threads": torch.get_num_threads(),
         }
 
-    def run(self, variant: str, inputs: list[Input], *, marks: bool = False) -> Json:
-        """Make one call and keep its output for `fetch`. marks: torch.empty returns memory of one bits."""
+    def run(self, variant: str, inputs: list[Input], *, fill: str = "") -> Json:
+        """Make one call and keep its output for `fetch`. fill: of torch.empty, `marks` or `zeros`."""
         values = self._inputs(inputs)
         self.output = None
         self._flags(variant)
         fresh_memory.before_call(self.device)
-        with _no_grad(), Marked() if marks else contextlib.nullcontext():
+        with _no_grad(), Filled(fill) if fill else contextlib.nullcontext():
             self.output = self.calls[variant](*values)
         _no_modes()
         bits = digest(sums(self.output))
