@@ -28,7 +28,7 @@ CALLS = 4
 _FAR = 4.0
 # Shares from which on a pattern holds, and the largest spread of a sum or a ratio that is called one.
 _ALL, _ALIKE, _STEADY = 0.99, 0.02, 0.002
-# How far from 1 a ratio is that is told.
+# A ratio is named if it is at least this far from 1.
 _CLEAR = 0.05
 # Least power of two that is called a block.
 _LEAST_BLOCK = 16
