@@ -28,6 +28,9 @@ _PROPOSERS = ("search", "inbox", "model", "anthropic")
 _MODELS = ("model", "anthropic")
 # The id of the program that the search starts from.
 _INPUT = "input"
+_NONE = "no faster kernel was found"
+# Baselines that a search's best is held against in its last line: the first that was timed.
+_TORCH = {"compile": "torch.compile", "eager": "eager"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -208,6 +211,8 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         from repro.report import search
 
         output.write_text(args.output, search.drawn(finished, args.output.suffix))
+    if changes := _changes(finished):
+        screen.line(f"changed: {changes}")
     screen.last(_ending(finished), finished.stopped, shortest(finished.exported or finished.folder))
     return 0 if state.programs[state.best].correct else 1
 
@@ -265,7 +270,25 @@ def _ending(finished: Finished) -> str:
         return "no candidate was tried: raise --minutes"
     if not finished.measured:
         return NO_WINNER
-    return f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
+    return ", ".join([f"{best.ratio:.2f}x the input kernel", *_over_torch(finished)]) if best.accepted else _NONE
+
+
+def _over_torch(finished: Finished) -> list[str]:
+    """Return the best program's speedup over torch.compile, or over eager, as its confirmation measured it."""
+    best = finished.confirmed.best if finished.confirmed else None
+    found = (best and best.speedup_all) or {}
+    return [f"{found[name].ratio:.2f}x {label}" for name, label in _TORCH.items() if name in found][:1]
+
+
+def _changes(finished: Finished) -> str:
+    """Return which numbers of the input kernel the best program changed, and where the whole difference lies."""
+    from repro.optimize import knobs, runner
+
+    state = finished.state
+    if not finished.measured or not state.programs[state.best].accepted:
+        return ""
+    numbers = knobs.turned(*(state.source(name) for name in (_INPUT, state.best)))
+    return ", ".join([*numbers, f"the whole difference is {shortest(finished.folder / runner.DIFFERENCE)}"])
 
 
 def _number(value: float | None) -> str:

@@ -64,6 +64,13 @@ def find(source: KernelSource) -> list[Knob]:
     return list(found.values())
 
 
+def turned(old: str, new: str) -> list[str]:
+    """Return `BLOCK 64 → 256` for each number of a kernel that differs in another version of it."""
+    before, after = ({knob.name: knob.now for knob in find(KernelSource(text))} for text in (old, new))
+    return [f"{name.rpartition('.')[2]} {before[name]} → {now}" for name, now in after.items()
+            if name in before and before[name] != now]  # fmt: skip
+
+
 def named(text: str) -> str:
     """Return a source in which a block size that the grid writes out too is one local name for both.
 

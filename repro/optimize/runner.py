@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import hashlib
 import io
 import lzma
@@ -40,7 +41,7 @@ from repro.system import foreign, jsonio
 _MOST_BYTES = 1 << 28
 # Candidates screened a round by device: on the CPU each takes seconds in Triton's interpreter.
 SCREEN = {"cuda": 40, "cpu": 6}
-BEST, ARCHIVE = "best.py", "search.tar.xz"
+BEST, DIFFERENCE, ARCHIVE = "best.py", "best.diff", "search.tar.xz"
 
 
 @dataclass
@@ -140,9 +141,12 @@ def _profile(judge: bench.EngineJudge, kernel: Submission) -> Profiled:
 
 
 def _archived(folder: Path, state: State, kernel: Submission) -> Submission:
-    """Write the winner to its file and read it back: what is confirmed is what is kept."""
+    """Write the winner to its file and read it back: what is confirmed is what is kept. Its difference from the input
+    kernel lies beside it."""
     file = folder / BEST
     file.write_text(state.source(state.best))
+    texts = (state.source(name).splitlines(keepends=True) for name in (INPUT, state.best))
+    (folder / DIFFERENCE).write_text("".join(difflib.unified_diff(*texts, "input kernel", BEST)))
     return replace(kernel, name="best", source=file.read_bytes(), entry=state.programs[state.best].entry)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 import shutil
 import socket
 import tarfile
@@ -60,9 +61,14 @@ def test_a_recorded_search_gives_the_same_selections(archive: Path, tmp_path: Pa
         assert found.errors == 0, found.findings
 
 
-def test_a_shipped_run_is_named_by_its_folder_and_needs_the_kernels_there(tool: Tool, tmp_path: Path) -> None:
+def test_a_shipped_run_ends_with_its_speedups_and_needs_the_kernels_there(tool: Tool, tmp_path: Path) -> None:
     with runner.unpacked(RUNS[0].parent) as run, runner.unpacked(RUNS[0]) as same:
         assert (run / journal.FILE).read_bytes() == (same / journal.FILE).read_bytes()
+    done = tool.within("optimize", "--replay", RUNS[0], "--results", tmp_path / "r")
+    (folder,) = (tmp_path / "r").glob("*-replay-*")
+    last = done.out.splitlines()[-1]
+    assert done.code == 0 and re.match(r"\d+\.\d\dx the input kernel, \d+\.\d\dx torch\.compile · ", last)
+    assert "best.diff" in done.out and (folder / "best.diff").read_text().startswith("--- input kernel\n+++ best.py\n")
     moved = shutil.copy(RUNS[0], tmp_path / "moved.tar.xz")
     done = tool.within("optimize", "--replay", moved)
     assert done.code == 2 and "lacks its input kernel" in done.complaint

@@ -81,7 +81,8 @@ def test_a_block_size_that_the_grid_repeats_gets_one_name(grid: str, turned: str
     assert turned in text and "BLOCK_N=block_n, BLOCK_K=32," in text and "        block_n = 32\n" in text
     assert knobs.named(text) == text
     source = KernelSource(text)
-    assert "        block_n = 64\n" in knobs.apply(source, {"product_kernel.BLOCK_N": 64})
+    other = knobs.apply(source, {"product_kernel.BLOCK_N": 64})
+    assert "        block_n = 64\n" in other and knobs.turned(text, other) == ["BLOCK_N 32 → 64"]
     for rewritten in rewrites.applicable(source).values():
         assert "w.shape[0], 32" not in rewritten, "a rewrite copies the grid"
 
