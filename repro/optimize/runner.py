@@ -145,8 +145,8 @@ def _archived(folder: Path, state: State, kernel: Submission) -> Submission:
     kernel lies beside it."""
     file = folder / BEST
     file.write_text(state.source(state.best))
-    texts = (state.source(name).splitlines(keepends=True) for name in (INPUT, state.best))
-    (folder / DIFFERENCE).write_text("".join(difflib.unified_diff(*texts, "input kernel", BEST)))
+    old, new = (state.source(name).splitlines(keepends=True) for name in (INPUT, state.best))
+    (folder / DIFFERENCE).write_text("".join(difflib.unified_diff(old, new, "input kernel", BEST)))
     return replace(kernel, name="best", source=file.read_bytes(), entry=state.programs[state.best].entry)
 
 
