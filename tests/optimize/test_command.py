@@ -43,7 +43,7 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool: Tool) -> Non
     assert copy.read_bytes() == (run / journal.FILE).read_bytes()
     exported = list(run.glob("36_*"))
     if exported:
-        assert judge_tool("artifacts", "lint", exported[0]).code == 0
+        assert judge_tool("verify", exported[0]).code == 0
         assert told["confirmed"]["best"]["verdict"] == "correct"
 
 
