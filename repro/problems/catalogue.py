@@ -123,6 +123,9 @@ class Problem:
         module = types.ModuleType(f"problem_{self.id}")
         module.__file__, module.__package__ = str(self.path), ""
         source = self.source
+        import torch  # the host has none
+
+        default = torch.get_default_dtype()
         try:
             text: Any = source
             if self.overrides:
@@ -131,6 +134,9 @@ class Problem:
             exec(compile(text, str(self.path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
         except Exception as error:
             raise self.fault(f"problem file {self.file_name} does not run", error) from error
+        finally:  # the judge places and casts
+            torch.set_default_dtype(default)
+            torch.set_default_device(None)
         unknown = [name for name in self.overrides if not constants.holds(source, name)]
         if unknown:
             raise ProblemError(f"problem file {self.file_name} has no module-level name {', '.join(unknown)}")
@@ -143,8 +149,9 @@ class Problem:
             package = (error.name or "the package").partition(".")[0]
             beside = "A problem is one file: put code of files beside it into it"
             remedy = f"{beside}, or install {package} where it is judged"
-        elif re.search(r"meta\b", why, re.IGNORECASE):
-            remedy = "It runs on torch's meta device, where tensors have no values to read or move."
+        elif self.dtype == "float32" and (half := re.search(r"BFloat16|Half", why)):
+            dtype = {"BFloat16": "bfloat16", "Half": "float16"}[half[0]]
+            remedy = f"The file names its own precision: judge it with --dtype {dtype}, or let it take any."
         elif "NVIDIA" in why or "CUDA" in why:
             remedy = "Name no device in the problem file: the judge places the tensors."
         elif not remedy:

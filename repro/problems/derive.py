@@ -48,7 +48,7 @@ class _Reduced:
             problem, overrides={}
         )  # what is derived at small sizes does not depend on the sizes that were given
         at = problem if problem.size == "smoke" else replace(problem, overrides=sizes.derive(own).overrides)
-        self.problem = replace(at, size="smoke", dtype="float32", work=None)
+        self.problem = replace(at, size="smoke", work=None)
         self.plan = inputs.plan(self.problem)
         with torch.random.fork_rng(devices=[]):
             self.model = inputs.build(self.problem, self.plan.module, self.problem.init_inputs(self.plan.module))
@@ -59,12 +59,17 @@ class _Reduced:
         plan = replace(self.plan, problem=replace(self.problem, stress_run=run))
         return [_double(x) for x in plan.make(seed, _CPU, stress=stress)]
 
+    def run(self, values: list[Any]) -> Any:
+        """Return what the Model returns in fp64, also where it names a precision."""
+        with meta.Widened(torch.float64):
+            return self.model(*values)
+
     def __call__(self, values: list[Any], seed: int = _SEED) -> list[torch.Tensor]:
         """Return the output's tensors in fp64. seed: of torch's own generator. Raises ProblemError."""
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                value = self.model(*[x.clone() if isinstance(x, torch.Tensor) else x for x in values])
+                value = self.run([x.clone() if isinstance(x, torch.Tensor) else x for x in values])
         except Exception as error:
             what, remedy = f"Model of {self.problem.file_name} fails in fp64", "Let it take inputs of any precision."
             raise self.problem.fault(what, error, remedy) from error
@@ -150,6 +155,9 @@ def _equal(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> bool:
 def _require_function(reduced: _Reduced) -> None:
     """Raises NoFunction where the output is none of inputs and weights: nothing can be compared then."""
     values, name = reduced.draw(), reduced.problem.key
+    if not _same(meta.tensors(values), meta.tensors(reduced.draw())):
+        raise NoFunction(f"get_inputs() of {name} is not repeatable", "the same seed gives other values",
+                         "Draw by torch, numpy or random.")  # fmt: skip
     random = NoFunction(f"Model of {name} draws random numbers", "its output is no function of its inputs")
     try:
         first, again, other = (reduced(values, seed) for seed in (_SEED, _SEED, _SEED + 1))
@@ -163,6 +171,10 @@ def _require_function(reduced: _Reduced) -> None:
         raise NoFunction(f"Model of {name} keeps state", "a second call on the same inputs returns something else")
     if not _same(first, other):
         raise random
+    shapes = [[tuple(x.shape) for x in outputs] for outputs in (first, reduced(reduced.draw(_SEED + 1)))]
+    if shapes[0] != shapes[1]:
+        raise NoFunction(f"Model of {name} returns shapes that depend on values", f"{shapes[0]}, then {shapes[1]}",
+                         "Let them depend on shapes alone, as of padded tensors.")  # fmt: skip
 
 
 def _same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
@@ -175,7 +187,7 @@ def _liberties(reduced: _Reduced) -> tuple[bool, bool]:
     given = [x for x in values if isinstance(x, torch.Tensor)]
     before = [x._version for x in given]
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        value = reduced.model(*values)
+        value = reduced.run(values)
     memory = {x.untyped_storage().data_ptr() for x in given}
     aliases = any(x.untyped_storage().data_ptr() in memory for x in meta.tensors(value))
     return [x._version for x in given] != before, aliases
@@ -266,7 +278,7 @@ def _slopes(reduced: _Reduced, values: list[Any]) -> dict[int, torch.Tensor]:
     try:
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)
-            outputs = [x for x in meta.tensors(reduced.model(*called)) if x.requires_grad]
+            outputs = [x for x in meta.tensors(reduced.run(called)) if x.requires_grad]
             total = torch.stack([(torch.rand_like(x) * x).sum() for x in outputs]).sum()
             slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)
     except Exception:  # of the problem's own code: an operation without a gradient

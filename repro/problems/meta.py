@@ -1,7 +1,11 @@
-"""Runs of a problem on torch's meta device: shapes, arithmetic and traffic without memory."""
+"""Runs of a problem on torch's meta device: shapes, arithmetic and traffic without memory.
+
+A Model that reads values of tensors is run on the CPU.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 import weakref
@@ -13,11 +17,17 @@ from typing import Any, NotRequired, TypedDict
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
 
 from repro.errors import ProblemError
 from repro.problems.plan import Plan, Weights, build, torch_dtype
+
+# What errors say of a Model that reads values, which tensors of the meta device lack.
+_READS = re.compile(r"(?i)meta\b|__format__")
+_SEED = 0
+# The most bytes of inputs of such a Model.
+_MOST_BYTES = 2 << 30
 
 
 @contextmanager
@@ -71,6 +81,26 @@ class Run:
     value: Any
 
 
+class Widened(TorchFunctionMode):
+    """Runs a Model at one precision although it names a lower one: casts and new tensors get that of the run."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.lower = [each for each in (torch.float32, torch.float16, torch.bfloat16) if each.itemsize < dtype.itemsize]
+        self.dtype = dtype
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("half", "bfloat16", "float") and getattr(torch, name) in self.lower:
+            return args[0].to(self.dtype)
+        if self.lower and name != "view":  # which takes the bits as they are
+            args, kwargs = tree_map(self._widened, (args, kwargs))
+        return func(*args, **(kwargs or {}))
+
+    def _widened(self, value: Any) -> Any:
+        return self.dtype if isinstance(value, torch.dtype) and value in self.lower else value
+
+
 class _Recurrent(TorchFunctionMode):
     """Gives outputs of recurrent layers by their shapes. Step by step on the meta device an LSTM of 6 layers and 512
     steps takes a minute."""
@@ -99,20 +129,32 @@ def run(plan: Plan, init: list[Any], mode: Tally | None = None, built: torch.nn.
     ProblemError where it fails."""
     built = built or model(plan, init)
     inputs = [torch.empty(s[0], dtype=s[1], device="meta") if i in plan.tensors else s for i, s in enumerate(plan.spec)]
-
-    def call() -> Any:
-        with _Recurrent(mode), mode or nullcontext():
-            return built(*inputs)
-
-    try:
+    what = f"Model of {plan.problem.file_name} fails"
+    # The second: it failed by itself, or because of the stand-in.
+    for around in (_uncompiled, nullcontext):
         try:
-            with torch.no_grad(), _uncompiled():
-                return Run(built.state_dict(), inputs, call())
-        except Exception:  # its own, or one that the stand-in brought about
-            with torch.no_grad():
-                return Run(built.state_dict(), inputs, call())
+            with around(), _Recurrent(mode):
+                return _called(built, inputs, mode)
+        except Exception as error:
+            fault = plan.problem.fault(what, error)
+            reads = _READS.search(str(error))
+    if reads is None:
+        raise fault
+    if (needed := sum(map(plan.nbytes, plan.tensors))) > _MOST_BYTES:
+        remedy = "Make them smaller: --set NAME=VALUE"
+        raise ProblemError(f"{what} without values", f"with them its inputs take {needed / 1e9:.2g} GB", remedy)
+    try:
+        return _called(build(plan.problem, plan.module, init), plan.make(_SEED, torch.device("cpu")), mode)
     except Exception as error:
-        raise plan.problem.fault(f"Model of {plan.problem.file_name} fails", error) from error
+        raise plan.problem.fault(what, error) from error
+
+
+def _called(built: torch.nn.Module, inputs: list[Any], mode: Tally | None) -> Run:
+    if mode is not None:
+        mode.begin()
+    given = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]  # nothing has written to them
+    with torch.no_grad(), mode or nullcontext():
+        return Run(built.state_dict(), given, built(*given))
 
 
 def output_spec(plan: Plan, weights: Weights) -> Any:
@@ -162,7 +204,12 @@ class Tally(TorchDispatchMode):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self.now = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Count anew."""
+        self.flop = self.written = self.peak = self.now = 0
+        self.live.clear()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -188,6 +235,6 @@ class Tally(TorchDispatchMode):
         self.peak = max(self.peak, self.now)
 
         def gone(_: Any) -> None:
-            self.now -= self.live.pop(key)[0]
+            self.now -= self.live.pop(key, (0,))[0]
 
         self.live[key] = (count, weakref.ref(storage, gone))

@@ -233,8 +233,10 @@ class Search:
         return None
 
 
-def _fault(problem: Problem) -> str:
-    """Why the problem's Model does not run on the CPU, on inputs of its own, or returns no finite number; or ""."""
+def _fault(problem: Problem) -> tuple[str, str]:
+    """Why the problem's Model does not run on the CPU, on inputs of its own, or returns no finite number, and what to
+    do; or "" twice."""
+    remedy = "Mend the problem file, use a GPU, or try other constants: --set NAME=VALUE"
     try:
         plan = inputs.plan(problem)
         with torch.random.fork_rng(devices=[]):
@@ -242,13 +244,14 @@ def _fault(problem: Problem) -> str:
         with torch.no_grad():
             value = model(*plan.make(_CHECK_SEED, torch.device("cpu")))
     except JudgeError as error:
-        return f"{error.what}: {error.why}"
+        return f"{error.what}: {error.why}", remedy
     except Exception as error:  # of the problem's own code: an index out of range, an operation that the CPU lacks
-        return f"it fails with {type(error).__name__}: {error}"
+        fault = problem.fault("it fails", error, remedy)
+        return f"it fails with {fault.why}", fault.remedy
     outputs = meta.tensors(value)
     if not all(x.numel() for x in outputs):
-        return "its output is empty"
-    return "" if all(bool(x.isfinite().any()) for x in outputs) else "its output holds no finite number"
+        return "its output is empty", remedy
+    return ("", "") if all(bool(x.isfinite().any()) for x in outputs) else ("its output holds no finite number", remedy)
 
 
 def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
@@ -265,15 +268,15 @@ def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
                 f"it takes {sizes.flop / 1e9:.3g} GFLOP a call and {gigabytes(needed)}; the limits are "
                 f"{_MOST_FLOP / 1e9:.2g} GFLOP and {gigabytes(_MOST_BYTES)}"
             )
-            remedy = "Use a GPU"
-        elif not (why := _fault(replace(problem, overrides=sizes.overrides, work=None))):
-            return sizes
+            remedy = "Use a GPU, or try other constants: --set NAME=VALUE"
         else:
-            remedy = "Mend the problem file, use a GPU"
+            why, remedy = _fault(replace(problem, overrides=sizes.overrides, work=None))
+            if not why:
+                return sizes
     raise PrerequisiteError(
         f"no reduced size of {problem.key} runs on the CPU",
         f"at the smallest found ({constants.listed(sizes.overrides) or 'the published one'}) {why}",
-        f"{remedy}, or try other constants: --set NAME=VALUE",
+        remedy,
     )
 
 

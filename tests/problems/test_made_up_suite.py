@@ -20,7 +20,7 @@ from repro.problems import catalogue, derive, sizes
 from repro.problems.catalogue import Problem
 
 CPU = torch.device("cpu")
-HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+HEAD = "import random\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
 BODY = """
 {sizes}
 class Model(nn.Module):
@@ -94,6 +94,28 @@ SUITE: dict[str, tuple[str, str, str, str, str, str]] = {
         f"{X}, torch.rand(n, 24)", "self.fc = nn.Linear(120, 24); self.h = torch.zeros(n, 24)", "", "judged"),
     "part of a larger output": ("x", "return torch.stack((x, x * 2, x - 1), 1)[:, -1]", X, "pass", "", "judged"),
     "one row for all": ("x", "return x.mean(0, keepdim=True).expand(8, -1)", X, "pass", "", "judged"),
+    "reads a length": (
+        "x, n", "y = torch.zeros_like(x); k = int(n[0].item()); y[:, :k] = x[:, :k]; return y",
+        f"{X}, torch.full((4,), 48)", "pass", "", "judged"),
+    "reads lists of lengths": (
+        "x, n", "return torch.cat([p.softmax(0) for p in x.split(n.tolist())])", f"{X}, torch.full((4,), n // 4)",
+        "pass", "", "judged"),
+    "branches on a value": ("x", "return x * 2 if x.sum() > -1e30 else x", X, "pass", "", "judged"),
+    "gathers what a mask names": (
+        "x, m", "i = torch.nonzero(m)[:, 0]; return torch.zeros_like(x).index_copy(0, i, x[i] * 2)",
+        f"{X}, torch.rand(n) > 0.5", "pass", "", "judged"),
+    "selects by a mask": ("x", "return x[x > 0.5]", X, "pass", "", "shapes that depend on values"),
+    "bfloat16 by itself": (
+        "x", "return x.to(torch.bfloat16) @ self.w.to(torch.bfloat16)", X, "self.w = nn.Parameter(torch.randn(96, 64))",
+        "", "judged"),
+    "half and back": (
+        "x", "return (x.half() @ self.w.half()).float()", X, "self.w = nn.Parameter(torch.randn(96, 64))", "",
+        "judged"),
+    "half weights": (
+        "x", "return x.half() @ self.w", X, "self.w = nn.Parameter(torch.randn(96, 64).half())", "",
+        "names its own precision: judge it with --dtype float16"),
+    "unrepeatable": ("x", "return x * 2", "torch.tensor([random.SystemRandom().random() for _ in range(n)])",
+                     "pass", "", "not repeatable"),
     "dictionary": ("x", "return {'y': x}", X, "pass", "", "returns dict"),
     "no output": ("x", "pass", X, "pass", "", "returns NoneType"),
     "missing package": ("x", "import not_there; return x", X, "pass", "", "not_there"),

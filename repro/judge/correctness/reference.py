@@ -17,7 +17,7 @@ from repro.errors import JudgeError
 from repro.judge.correctness.distance import Whole
 from repro.judge.correctness.indices import Pointers
 from repro.judge.correctness.precision import TF32Operands, exact_float32
-from repro.problems.meta import leaves
+from repro.problems.meta import Widened, leaves
 from repro.problems.plan import Plan, Weights, build
 
 # Device memory for one chunk, with the reference's intermediates and the comparison.
@@ -174,7 +174,7 @@ class Reference:
         pointers = Pointers()
         pointing = pointers if self.precision == "fp64" else nullcontext()
         try:
-            with torch.no_grad(), exact_float32(), modes.get(self.precision, nullcontext)(), pointing:
+            with torch.no_grad(), exact_float32(), modes.get(self.precision, nullcontext)(), Widened(self.dtype), pointing:
                 value = self.model(*cast)
         except torch.cuda.OutOfMemoryError:
             raise
