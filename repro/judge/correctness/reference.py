@@ -174,7 +174,8 @@ class Reference:
         pointers = Pointers()
         pointing = pointers if self.precision == "fp64" else nullcontext()
         try:
-            with torch.no_grad(), exact_float32(), modes.get(self.precision, nullcontext)(), Widened(self.dtype), pointing:
+            exact = modes.get(self.precision, nullcontext)()
+            with torch.no_grad(), exact_float32(), exact, Widened(self.dtype), pointing:
                 value = self.model(*cast)
         except torch.cuda.OutOfMemoryError:
             raise
