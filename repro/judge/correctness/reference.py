@@ -174,8 +174,8 @@ class Reference:
         pointers = Pointers()
         pointing = pointers if self.precision == "fp64" else nullcontext()
         try:
-            exact = modes.get(self.precision, nullcontext)()
-            with torch.no_grad(), exact_float32(), exact, Widened(self.dtype), pointing:
+            precise = modes.get(self.precision, nullcontext)()
+            with torch.no_grad(), exact_float32(), precise, Widened(self.dtype), pointing:
                 value = self.model(*cast)
         except torch.cuda.OutOfMemoryError:
             raise
