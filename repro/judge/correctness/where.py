@@ -213,12 +213,18 @@ def _described(hit: Sequence[int], size: int) -> str:
     if count == 1:
         return f"only index {low} of {size:,}" + ", the last" * (low == size - 1)
     if high - low == count - 1:
-        block = math.gcd(low, 1 << 20) if high == size - 1 else math.gcd(count, 1 << 20)
-        of = f", the last {count:,}" if high == size - 1 else f", the first {count:,}" if not low else ""
-        many = (low or count) // block
-        blocks = f" ({low or count} = {many} x {block})" if block >= _LEAST_BLOCK and many > 1 else ""
-        return f"only {low:,} to {high:,} of {size:,}{of}{blocks}"
-    return f"every {steps.pop()}th of {size:,}, from {low} on" if len(steps) == 1 else ""
+        return _run(low, high, size)
+    return f"one of every {steps.pop()} of {size:,}, from {low} on" if len(steps) == 1 else ""
+
+
+def _run(low: int, high: int, size: int) -> str:
+    """Describe the places from low to high; at an end of all places also by how many there are, and by blocks."""
+    at_end = high == size - 1
+    start = low if at_end else high - low + 1
+    block = math.gcd(start, 1 << 20)
+    blocks = f" ({start} = {start // block} x {block})" if _LEAST_BLOCK <= block < start else ""
+    end = f", the last {high - low + 1:,}" if at_end else "" if low else f", the first {high + 1:,}"
+    return f"only {low:,} to {high:,} of {size:,}{end}{blocks}"
 
 
 def look(evaluation: Evaluation, planned: list[Trial], solution: Implementation, reasons: list[Reason]) -> Where:
