@@ -63,9 +63,13 @@ class Fixture(Record):
     refused: str = Field(description="Why the fixture judges nothing, or empty.")
     output: Any = Field(None, description="Shape and dtype of the output, nested as it is.")
 
+    def outputs(self) -> list[dict[str, Any]]:
+        """Return shape and dtype of every output."""
+        return list(_leaves(self.output))
+
     def output_name(self, place: int | None) -> str:
         """Return an output in words, as `output 1 of 3 (int64, 64 x 4)`, or the empty string where there is one."""
-        found = list(_leaves(self.output))
+        found = self.outputs()
         if place is None or len(found) < 2:
             return ""
         shape = " x ".join(map(str, found[place]["shape"])) or "a number"

@@ -29,6 +29,7 @@ class Audited(Record):
     margins: dict[str, Number] = {}
     zeros_allclose: dict[str, bool] = {}
     influence: list[Number | None] = []
+    outputs: list[str] = []
     kind: str = ""
     why: str
 
@@ -57,6 +58,7 @@ def _row(name: str, row: Row | None) -> Audited:
         margins=fixture.margins,
         zeros_allclose=trial.cheats.get("zeros", {}).get("legacy", {}) if trial else {},
         influence=fixture.influence,
+        outputs=[leaf["dtype"] for leaf in fixture.outputs()],
         kind=fixture.degenerate.get("kind", ""),
         why="; ".join(_reasons(fixture)),
     )
@@ -72,10 +74,12 @@ def table(entries: Iterable[Audited], *, why: bool = True) -> Table:
     """Return a line for each entry. why: whether a column gives the reasons."""
     columns = [("problem", "text", 0), ("verdict", "text", 0), ("classes", "text", 1), ("signal", "quantity", 4),
                ("best cheat", "text", 3), ("margin", "quantity", 2), ("zeros", "text", 5), ("influence", "text", 7),
+               ("outputs", "text", 8),
                ("why", "text", 0)]  # fmt: skip
     lines: list[list[Cell]] = [
         [e.problem, e.verdict, " ".join(e.classes), _rounded(e.signal), e.best_cheat, _rounded(e.margin),
          ", ".join(_passed(e)), ", ".join(_influence(x) for x in e.influence) if len(e.influence) > 1 else None,
+         ", ".join(e.outputs),
          (_short(e.why) if e.verdict == "not measured" else e.why) if why else None]
         for e in entries
     ]  # fmt: skip
@@ -126,6 +130,7 @@ _LEGEND = (
     "published inputs.",
     "**influence**: with several inputs, relative change of the output when one of them alone is another draw; `-`: "
     "it is no tensor.",
+    "**outputs**: their dtypes, each judged by itself.",
 )
 
 
