@@ -180,9 +180,13 @@ class KernelSource:
         """Return where the line of a statement begins, so that its indentation moves with it."""
         return self.text.encode().rfind(b"\n", 0, self.start(statement)) + 1
 
+    def indent(self, statement: ast.stmt) -> str:
+        """Return the spaces or tabs before a statement."""
+        return self.text.encode()[self.line(statement) : self.start(statement)].decode()
+
     def before(self, statement: ast.stmt, *lines: str) -> Edit:
         """Return the edit that adds lines before a statement, indented as it is."""
-        text = "".join(f"{' ' * statement.col_offset}{line}\n" for line in lines)
+        text = "".join(f"{self.indent(statement)}{line}\n" for line in lines)
         return Edit(self.line(statement), self.line(statement), text)
 
     def above(self, kernel: Function, text: str) -> Edit:

@@ -96,7 +96,7 @@ def _named_once(source: KernelSource) -> str | None:
             holds = [s for s in launch.function.body if s.lineno <= min(lines) <= (s.end_lineno or 0)]
             name, block = source.fresh(str(found[0].arg).lower()), source.of(found[0].value)
             begin = source.text.encode().rfind(b"\n", 0, source.start(holds[0])) + 1
-            edits = [Edit(begin, begin, f"{' ' * holds[0].col_offset}{name} = {block}\n")]
+            edits = [Edit(begin, begin, f"{source.indent(holds[0])}{name} = {block}\n")]
             edits += [source.replace(keyword.value, name) for keyword in found]
             for copy in copies:
                 edits += [source.replace(node, f"{name}{more}") for node, more in _divisor(copy)]

@@ -255,14 +255,10 @@ def recorded(folder: Path) -> tuple[Options, Submission]:
 
 
 def read_kernel(path: Path) -> Submission:
-    """Return the kernel of a file. Raises UsageError if it cannot be read or is no text."""
+    """Return the kernel of a file, in UTF-8. Raises UsageError if it cannot be read or is not Python."""
     kernel = evaluation.read(path)
     try:
-        kernel.source.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no text", str(error)) from None
-    try:
         foreign.tree(kernel.source, path.name)
-    except SyntaxError as error:
+        return replace(kernel, source=foreign.program(kernel.source).encode())
+    except (SyntaxError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not Python", str(error), f"`python {path}` shows the same error.") from None
-    return kernel

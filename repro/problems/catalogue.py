@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import inspect
 import os
 import re
 import tomllib
@@ -169,13 +170,37 @@ class Problem:
     def init_inputs(self, module: types.ModuleType, *, perturbed: bool = False) -> list[Any]:
         """Constructor arguments, after the perturbation of `perturbed_init` where asked. Raises ProblemError."""
         try:
-            values = list(module.get_init_inputs())
+            values = _positional(module.Model, module.get_init_inputs())
         except Exception as error:
             raise self.fault(f"get_init_inputs() of {self.file_name} fails", error) from error
         if perturbed:
             for position, value in self.perturbed_init.items():
                 values[position] = value
         return values
+
+
+def _positional(model: type, given: Any) -> list[Any]:
+    """Return constructor arguments in order. They may end with a dict of keywords, after a list of the others.
+
+    Raises TypeError where a keyword has no place.
+    """
+    signature = inspect.signature(model)
+    names, args = list(signature.parameters), list[Any]()
+    match given:
+        case dict():
+            keywords = given
+        case [list() | tuple() as args, dict() as keywords] if set(keywords) <= {*names}:
+            pass
+        case [*args, dict() as keywords] if keywords and set(keywords) <= {*names}:
+            pass
+        case _:
+            return list(given)
+    bound = signature.bind(*args, **keywords)
+    last = 1 + max((names.index(name) for name in bound.arguments), default=-1)
+    bound.apply_defaults()
+    if set(bound.kwargs) & set(keywords):
+        raise TypeError(f"{', '.join(bound.kwargs)} can be given by name alone: let Model take it by place too")
+    return list(bound.args)[:last]
 
 
 # What suites.toml says of one problem or one suite.

@@ -7,10 +7,13 @@ without end, and no link brings another file's text into a bundle. Parsing raise
 from __future__ import annotations
 
 import ast
+import io
 import json
 import math
 import os
+import re
 import stat
+import tokenize
 import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -78,6 +81,19 @@ def text(path: Path, most: int = MOST_BYTES, *, within: Path | None = None) -> s
         return read(path, most, within=within).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable(f"cannot read {path}", f"it is not UTF-8 at byte {error.start}") from error
+
+
+def program(source: bytes) -> str:
+    """Return a program's text as Python reads it: by its mark or its declared encoding, with LF at the end of lines.
+
+    The declaration then says UTF-8. Raises SyntaxError, UnicodeDecodeError.
+    """
+    encoding, declared = tokenize.detect_encoding(io.BytesIO(source).readline)
+    told = io.TextIOWrapper(io.BytesIO(source), encoding).read()
+    if encoding.startswith("utf-8"):
+        return told
+    head = "".join(line.decode(encoding) for line in declared)
+    return re.sub(r"(coding[:=][ \t]*)[-\w.]+", r"\1utf-8", told[: len(head)]) + told[len(head) :]
 
 
 def tree(source: bytes | str, name: str = "<unknown>") -> ast.Module:

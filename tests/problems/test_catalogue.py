@@ -421,6 +421,22 @@ def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path: Path, old: 
     assert found.value.exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ("[[64], {'scale': 2.0}]", [64, 2.0]), ("{'width': 64}", [64]), ("[64, {'scale': 2.0}]", [64, 2.0]),
+        ("[{'width': 64, 'bias': False}]", [64, 1.0, False]), ("[[], {'width': 3}]", [3]), ("(64, 2.0)", [64, 2.0]),
+        ("[[3, 4], True]", [[3, 4], True]), ("[{'other': 3}]", [{"other": 3}]),
+    ],
+)  # fmt: skip
+def test_constructor_arguments_may_have_names(tmp_path: Path, given: str, arguments: list) -> None:
+    file = tmp_path / "p.py"
+    init = "(nn.Module):\n    def __init__(self, width, scale=1.0, bias=True):\n        super().__init__()\n"
+    file.write_text(RANKING.replace("(nn.Module):\n", init).replace("return []", f"return {given}"))
+    problem = catalogue.load_file(file)
+    assert problem.init_inputs(problem.module()) == arguments
+
+
 ACCENTS = "# -*- coding: latin-1 -*-\n# caf\xe9\n".encode("latin-1")
 
 
