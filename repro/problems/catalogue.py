@@ -185,7 +185,8 @@ def _positional(model: type, given: Any) -> list[Any]:
     Raises TypeError where a keyword has no place.
     """
     signature = inspect.signature(model)
-    names, args = list(signature.parameters), list[Any]()
+    names = list(signature.parameters)
+    args: list[Any] | tuple[Any, ...] = ()
     match given:
         case dict():
             keywords = given
