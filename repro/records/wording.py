@@ -207,6 +207,7 @@ _DTYPE = "It names {0}: if it is made for inputs of that type, add --dtype {0}."
 _SAID = {
     r"(?i)no module named|relative import|cannot import name": "Put code of files beside it into it: a solution is one "
     "file. Packages must be installed where it is judged; there is no network.",
+    r"\bkernel_function (is no|could be|takes)": "Call its parameters as the inputs and the model's values are called.",
     r"(?i)\bbf(loat)?16": _DTYPE.format("bfloat16"),
     r"(?i)\b(fp16|float16|half)\b": _DTYPE.format("float16"),
 }

@@ -116,6 +116,7 @@ def test_a_reason_is_a_sentence(reason: dict[str, Any], sentence: str) -> None:
         ("exception", "AssertionError: assert x.dtype == torch.float16 (line 6)", "L1_36", "--dtype float16"),
         ("exception", "RuntimeError: expected Half but found Float (line 6)", "L1_36", "--dtype float16"),
         ("exception", "TypeError: x must be torch.bfloat16 (line 6)", "L1_36@bf16", "in a shell"),
+        ("exception", "TypeError: parameter 'W' of kernel_function is no input", "L1_36", "Call its parameters as"),
         ("exception", "ZeroDivisionError: division by zero (line 6)", "L1_36", "in a shell"),
     ],
 )

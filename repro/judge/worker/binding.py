@@ -143,22 +143,27 @@ def _order(parameters: list[Parameter], values: _Values, count: int) -> list[tup
             continue
         if (value is None or value is _UNKNOWN) and parameter.default is not Parameter.empty:
             value = parameter.default
-        _refuse(parameter, value, values)
+        _refuse(parameter, value, values, order)
         order.append((parameter.name, None, value))
     if used < count:
         raise TypeError(f"kernel_function takes {used} of the problem's {count} inputs")
     return order
 
 
-def _refuse(parameter: Parameter, value: Any, values: _Values) -> None:
-    """Raise TypeError for a parameter without a value, or with several."""
+def _refuse(parameter: Parameter, value: Any, values: _Values, order: list[tuple[str, int | None, Any]]) -> None:
+    """Raise TypeError for a parameter without a value, or with several. order: what those before it were bound to."""
     name = f"parameter {parameter.name!r} of kernel_function"
     if value is _UNKNOWN:
         known = sorted(name for name, one in values.items() if not isinstance(one, _Several))
         remedy = f"Rename it, or give it a default; values have these names: {_listed(known)}"
-        raise TypeError(f"{name} is no input and no value of the model. {remedy}")
+        bound = ", ".join(f"{taken} = {_shown(one) if at is None else f'input {at + 1}'}" for taken, at, one in order)
+        raise TypeError(f"{name} is no input and no value of the model; bound are {bound}. {remedy}")
     if isinstance(value, _Several):
         raise TypeError(f"{name} could be {_listed(value.full_names)}: use the full name of each that you need")
+
+
+def _shown(value: Any) -> str:
+    return f"a tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)[:40]
 
 
 def _listed(names: Sequence[str]) -> str:

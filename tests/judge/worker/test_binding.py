@@ -145,7 +145,7 @@ def test_a_name_that_says_nothing_is_refused_with_the_names_that_would_do(name: 
     exec(f"def function(x, {name}): return {name}", scope)
     why = refused(scope["function"], Conv())
     assert f"parameter '{name}' of kernel_function is no input and no value of the model" in why
-    assert "conv_weight" in why and "stride" in why
+    assert "bound are x = input 1." in why and "conv_weight" in why and "stride" in why
 
 
 def test_signatures_without_names_or_with_too_few_inputs_are_refused() -> None:
