@@ -3,8 +3,10 @@ protocol beside it."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from repro.analysis.records import Source
@@ -82,6 +84,7 @@ def _again(each: Solution, where: Where) -> list[str]:
         return []
     spec, _, dtype = each.verdict.problem.partition("@")
     words = each.source.bundle.manifest.get("argv") or []
+    spec = next((b for a, b in itertools.pairwise(words) if a == "--problem" and Path(b).stem == spec), spec)
     name = each.row.file or each.verdict.solution
     file = next((word for word in words if word.endswith(name)), name)
     given = {"size": each.source.parameters.get("size") or "full"} | ({"dtype": "bfloat16"} if dtype else {})
