@@ -474,7 +474,7 @@ def check_a_fork_is_what_a_process_of_its_own_would_be() -> None:
     """Twice, so that the second shows that the first left it nothing; what each prints goes to its own log."""
     for name in ("first", "second"):
         worker = Busy(name, SELF.format(launcher=LAUNCHER)).worker
-        assert worker.stderr_tail() == f"said by {worker.scratch}", worker.stderr_tail()
+        assert worker.printed().rstrip() == f"said by {worker.scratch}", worker.printed().rstrip()
         worker.close()
 
 
@@ -484,7 +484,7 @@ def check_a_worker_that_its_judge_left_ends_as_a_process_does() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, worker.channel.write_fd)  # the judge's end of the pipe is closed
     os.close(null)
-    wait_for(lambda: "last words" in worker.stderr_tail(), "its end")
+    wait_for(lambda: "last words" in worker.printed().rstrip(), "its end")
     worker.close()
 
 
