@@ -364,7 +364,9 @@ def reason_table() -> str:
 def result_table() -> str:
     """The fields of one result of `evaluate --json`."""
     found = Verdict.model_fields.items()
-    return table([[f"`{name}`", str(field.description)] for name, field in found], ["field", "meaning"])
+    return table(
+        [[f"`{name}`", " ".join(str(field.description).split())] for name, field in found], ["field", "meaning"]
+    )
 
 
 # -- the picture of a search
@@ -421,7 +423,8 @@ def api_page() -> str:
         "fields, as attributes. `Options` says how solutions are judged and timed:\n"
     )
     options = [
-        [f"`{name}`", _default(field.default), field.description] for name, field in Options.model_fields.items()
+        [f"`{name}`", _default(field.default), " ".join(str(field.description).split())]
+        for name, field in Options.model_fields.items()
     ]
     shown = {name: getattr(repro, name) for name in repro.__all__ if name not in ("Options", "Verdict", "__version__")}
     in_order = sorted(shown.items(), key=lambda each: inspect.getsourcelines(each[1])[1])

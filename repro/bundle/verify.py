@@ -9,8 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from repro.bundle import evidence
 from repro.bundle.checks import ABOUT_FILES, ABOUT_ROWS, Skip, Unfinished
 from repro.bundle.evidence import Evidence
@@ -30,20 +28,29 @@ NEEDED = (*ABOUT_FILES, "plan", "fingerprints", "solutions", "claims")
 class Finding(Record):
     """One check's result."""
 
-    check: str = Field(description="Its name.")
-    state: str = Field(description="ok, FAILED, skipped, interrupted or running.")
-    reasons: list[str] = Field(description="Every reason.")
+    check: str
+    """Its name."""
+    state: str
+    """ok, FAILED, skipped, interrupted or running."""
+    reasons: list[str]
+    """Every reason."""
 
 
 class Verified(Record):
     """A bundle: an entry of `verify --json`."""
 
-    bundle: str = Field(description="Its path.")
-    bundle_id: Any = Field(description="As its manifest says.")
-    schema_version: int = Field(description="Of its manifest.")
-    state: str = Field(description="One of STATES.")
-    passed: bool = Field(description="Whether it is not `failed`.")
-    checks: list[Finding] = Field(description="Every check.")
+    bundle: str
+    """Its path."""
+    bundle_id: Any
+    """As its manifest says."""
+    schema_version: int
+    """Of its manifest."""
+    state: str
+    """One of STATES."""
+    passed: bool
+    """Whether it is not `failed`."""
+    checks: list[Finding]
+    """Every check."""
 
     @property
     def failed(self) -> dict[str, Finding]:

@@ -48,10 +48,16 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class Record(BaseModel):
-    """A record. Equal records have equal fields; none can be changed."""
+    """A record. Equal records have equal fields; none can be changed. The text below a field describes it."""
 
     model_config = ConfigDict(
-        strict=True, extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+        strict=True,
+        extra="allow",
+        frozen=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
     )
 
     @classmethod

@@ -6,8 +6,6 @@ import math
 import re
 from typing import Any, Literal
 
-from pydantic import Field
-
 from repro.records.base import Amount, Number, Pair, Record, Text
 from repro.records.fingerprint import Stack
 
@@ -22,55 +20,85 @@ ClaimWord = Literal["REPRODUCED", "DIFFERS", "AMBIGUOUS", "NOT-COMPARABLE", "BLO
 class Study(Record):
     """A `[study.NAME]` of claims.toml: where its figures stand, and the machine and the stack that they are of."""
 
-    source: str = Field(description="Where the figures stand.")
-    machine: str = Field(description="The machine, in words.")
-    stack: str = Field(description="The software, in words.")
-    hard: dict[str, str | Amount] = Field(
-        description="Hard field of a fingerprint -> what is known of the machine: a word of the value, or a number."
-    )
+    source: str
+    """Where the figures stand."""
+    machine: str
+    """The machine, in words."""
+    stack: str
+    """The software, in words."""
+    hard: dict[str, str | Amount]
+    """Hard field of a fingerprint -> what is known of the machine: a word of the value, or a number."""
 
 
 class _Figures(Record):
     """What the figures of a family have in common."""
 
-    study: str = Field(description="Name of its study: `agent` or `artifact`.")
-    what: str = Field(description="What a figure is; of a family with {problem}, {part} and {number}.")
-    unit: str = Field(description="Unit of the figures.")
-    kind: Kind = Field(description="`ratio` compares between machines; `absolute` only on the same kind of machine.")
-    tolerance: dict[str, Amount] = Field(description="`relative`, a share of the value, or `absolute`, in the unit.")
-    at_least: Amount | None = Field(None, description="A bound that the measured interval must keep as well.")
-    reason: str = Field(description="Why this tolerance.")
-    measure: Measure = Field(description="How a bundle's rows show it.")
-    variant: str = Field("", description="The solution or baseline that is meant.")
-    over: str = Field("", description="Which baseline a speedup is over.")
-    ratio_tolerance: Amount = Field(0.0, description="Of running-best: relative, for the ratio to the input kernel.")
-    metric: str = Field("", description="Of profile: which total of a profile.")
-    scale: Amount = Field(1.0, description="Of profile: from the total to the unit.")
-    published_kernels: bool = Field(False, description="Whether the figures are of the published kernels.")
-    command: str = Field(description="What tests it, with the words of `what`; empty where no command does.")
-    minutes: Amount = Field(description="What the command costs.")
-    needs: list[str] = Field(description="What must be there.")
+    study: str
+    """Name of its study: `agent` or `artifact`."""
+    what: str
+    """What a figure is; of a family with {problem}, {part} and {number}."""
+    unit: str
+    """Unit of the figures."""
+    kind: Kind
+    """`ratio` compares between machines; `absolute` only on the same kind of machine."""
+    tolerance: dict[str, Amount]
+    """`relative`, a share of the value, or `absolute`, in the unit."""
+    at_least: Amount | None = None
+    """A bound that the measured interval must keep as well."""
+    reason: str
+    """Why this tolerance."""
+    measure: Measure
+    """How a bundle's rows show it."""
+    variant: str = ""
+    """The solution or baseline that is meant."""
+    over: str = ""
+    """Which baseline a speedup is over."""
+    ratio_tolerance: Amount = 0.0
+    """Of running-best: relative, for the ratio to the input kernel."""
+    metric: str = ""
+    """Of profile: which total of a profile."""
+    scale: Amount = 1.0
+    """Of profile: from the total to the unit."""
+    published_kernels: bool = False
+    """Whether the figures are of the published kernels."""
+    command: str
+    """What tests it, with the words of `what`; empty where no command does."""
+    minutes: Amount
+    """What the command costs."""
+    needs: list[str]
+    """What must be there."""
 
 
 class Family(_Figures):
     """A `[[family]]` of claims.toml: figures of one kind. What relates several fields is checked by the reader."""
 
-    id: str = Field(description="First part of the ids of its claims.")
-    base: str = Field("", description="Family with the published times of the input kernel.")
-    each: list[str] = Field(default_factory=list, description="Names of the figures where a problem has several.")
-    values: dict[str, Any] = Field(description="Problem -> figure, or list of figures.")
+    id: str
+    """First part of the ids of its claims."""
+    base: str = ""
+    """Family with the published times of the input kernel."""
+    each: list[str] = []
+    """Names of the figures where a problem has several."""
+    values: dict[str, Any]
+    """Problem -> figure, or list of figures."""
 
 
 class Claim(Study, _Figures):
     """One published figure. artifacts/claims.toml explains the fields and gives their sources."""
 
-    id: Text = Field(description="Family, problem and part.")
-    problem: str = Field(description="As published, or `all` if the figure covers all problems.")
-    part: str = Field(description="`round 3` or `input`, where a problem has several figures.")
-    value: float = Field(description="The published figure, in `unit`.")
-    low: float = Field(description="Lower edge of the band for a measured 95 % interval, in `unit`.")
-    high: float = Field(description="Its upper edge.")
-    base: float | None = Field(description="Of running-best: the published time of the input kernel, in `unit`.")
+    id: Text
+    """Family, problem and part."""
+    problem: str
+    """As published, or `all` if the figure covers all problems."""
+    part: str
+    """`round 3` or `input`, where a problem has several figures."""
+    value: float
+    """The published figure, in `unit`."""
+    low: float
+    """Lower edge of the band for a measured 95 % interval, in `unit`."""
+    high: float
+    """Its upper edge."""
+    base: float | None
+    """Of running-best: the published time of the input kernel, in `unit`."""
 
     @property
     def family(self) -> str:
@@ -113,43 +141,65 @@ def _matches(published: str | Amount, here: Any) -> bool:
 class ClaimVerdict(Record):
     """One of the two verdicts on a claim."""
 
-    verdict: ClaimWord = Field(description="`REPRODUCED` `DIFFERS` `AMBIGUOUS` `NOT-COMPARABLE` `BLOCKED`")
-    reason: str = Field(description="Why, in words and numbers.")
-    measured: Number | None = Field(description="The figure here, in the outcome's unit.")
-    ci95: Pair | None = Field(description="Its 95 % interval; of a figure measured once, 1 % on either side.")
+    verdict: ClaimWord
+    """`REPRODUCED` `DIFFERS` `AMBIGUOUS` `NOT-COMPARABLE` `BLOCKED`"""
+    reason: str
+    """Why, in words and numbers."""
+    measured: Number | None
+    """The figure here, in the outcome's unit."""
+    ci95: Pair | None
+    """Its 95 % interval; of a figure measured once, 1 % on either side."""
 
 
 class ClaimTrial(Record):
     """What one bundle says about a claim."""
 
-    bundle: str = Field(description="Its name.")
-    as_published: ClaimVerdict = Field(description="By the published way of measuring, which verifies nothing.")
-    as_judged: ClaimVerdict = Field(description="By the judge.")
+    bundle: str
+    """Its name."""
+    as_published: ClaimVerdict
+    """By the published way of measuring, which verifies nothing."""
+    as_judged: ClaimVerdict
+    """By the judge."""
 
 
 class OverBest(Record):
     """A kernel's judged speedup over the best torch baseline of its precision."""
 
-    ratio: Number = Field(description="The speedup.")
-    ci95: Pair = Field(description="Its 95 % interval.")
-    baseline: str = Field(description="Name of the baseline.")
+    ratio: Number
+    """The speedup."""
+    ci95: Pair
+    """Its 95 % interval."""
+    baseline: str
+    """Name of the baseline."""
 
 
 class ClaimOutcome(Record):
     """The verdicts on a claim for one machine and stack."""
 
-    stack: Stack | None = Field(description="Null where no bundle has anything to do with it.")
-    machine: str | None = Field(description="The GPU's name.")
-    published: float = Field(description="What is compared with: the figure, or on another machine a ratio.")
-    unit: str = Field(description="Its unit.")
-    low: float = Field(description="Lower edge of the tolerance.")
-    high: float = Field(description="Its upper edge.")
-    as_published: ClaimVerdict = Field(description="By the published way of measuring, which verifies nothing.")
-    as_judged: ClaimVerdict = Field(description="The kernel is correct, and the judge's figure is within the band.")
-    difference: str = Field(description="Why the two figures differ, or empty.")
-    over_best: OverBest | None = Field(description="Of speedups: over the best torch baseline.")
-    notes: list[str] = Field(description="What limits the comparison.")
-    trials: list[ClaimTrial] = Field(description="What each bundle says.")
+    stack: Stack | None
+    """Null where no bundle has anything to do with it."""
+    machine: str | None
+    """The GPU's name."""
+    published: float
+    """What is compared with: the figure, or on another machine a ratio."""
+    unit: str
+    """Its unit."""
+    low: float
+    """Lower edge of the tolerance."""
+    high: float
+    """Its upper edge."""
+    as_published: ClaimVerdict
+    """By the published way of measuring, which verifies nothing."""
+    as_judged: ClaimVerdict
+    """The kernel is correct, and the judge's figure is within the band."""
+    difference: str
+    """Why the two figures differ, or empty."""
+    over_best: OverBest | None
+    """Of speedups: over the best torch baseline."""
+    notes: list[str]
+    """What limits the comparison."""
+    trials: list[ClaimTrial]
+    """What each bundle says."""
 
     def side(self, name: str) -> ClaimVerdict:
         """Return the verdict `as_published` or `as_judged`."""
@@ -159,24 +209,32 @@ class ClaimOutcome(Record):
 class JudgedClaim(Claim):
     """A claim with its outcomes."""
 
-    outcomes: list[ClaimOutcome] = Field(description="One a machine and stack, or one that says why there is none.")
+    outcomes: list[ClaimOutcome]
+    """One a machine and stack, or one that says why there is none."""
 
 
 class ClaimSource(Record):
     """A bundle that claims were held against."""
 
-    bundle: str = Field(description="Its name.")
-    verb: str = Field(description="The verb that left it.")
-    why_not: str = Field(description="Why its times are no measurement, or empty.")
+    bundle: str
+    """Its name."""
+    verb: str
+    """The verb that left it."""
+    why_not: str
+    """Why its times are no measurement, or empty."""
 
 
 class JudgedClaims(Record):
     """Claims held against bundles."""
 
-    schema_version: Literal[2] = Field(description="Layout of this record.")
-    bundles: list[ClaimSource] = Field(description="The bundles.")
-    counts: dict[str, dict[str, int]] = Field(description="`as_published`, `as_judged` -> verdict -> how many.")
-    claims: list[JudgedClaim] = Field(description="Every claim.")
+    schema_version: Literal[2]
+    """Layout of this record."""
+    bundles: list[ClaimSource]
+    """The bundles."""
+    counts: dict[str, dict[str, int]]
+    """`as_published`, `as_judged` -> verdict -> how many."""
+    claims: list[JudgedClaim]
+    """Every claim."""
 
     def pairs(self) -> list[tuple[JudgedClaim, ClaimOutcome]]:
         """Return every claim with each of its outcomes."""

@@ -15,17 +15,19 @@ Device = Literal["cuda", "cpu"]
 class Found(Record):
     """One value of a fingerprint."""
 
-    value: Any = Field(description="Null where there is none.")
-    source: str = Field(description="Where the value comes from: nvml, torch, host, …")
-    status: Text = Field(description="ok, or why there is no value.")
+    value: Any
+    """Null where there is none."""
+    source: str
+    """Where the value comes from: nvml, torch, host, …"""
+    status: Text
+    """ok, or why there is no value."""
 
 
 class Value(Found):
     """One value with its class."""
 
-    klass: Literal["I", "H", "C", "D", "V"] = Field(
-        alias="class", description="What a difference means: identity, hard, configuration, dynamic, version."
-    )
+    klass: Literal["I", "H", "C", "D", "V"] = Field(alias="class")
+    """What a difference means: identity, hard, configuration, dynamic, version."""
 
 
 class Known(Found):
@@ -41,13 +43,20 @@ class Known(Found):
 class Fingerprint(Record):
     """GPU, driver, software and container of the rows that name it."""
 
-    schema_version: int = Field(ge=1, description="Layout of the fingerprint.")
-    taken: str = Field(description="When it was taken, UTC.")
-    device: Device = Field(description="Where solutions ran.")
-    sku_id: Id = Field(description="Over the values of class H.")
-    fingerprint_id: Id = Field(description="Over classes H, C and V.")
-    off_pin: dict[str, str] = Field(description="Package -> version that differs from the pinned stack.")
-    values: dict[str, Value] = Field(description="Field -> what was found.")
+    schema_version: int = Field(ge=1)
+    """Layout of the fingerprint."""
+    taken: str
+    """When it was taken, UTC."""
+    device: Device
+    """Where solutions ran."""
+    sku_id: Id
+    """Over the values of class H."""
+    fingerprint_id: Id
+    """Over classes H, C and V."""
+    off_pin: dict[str, str]
+    """Package -> version that differs from the pinned stack."""
+    values: dict[str, Value]
+    """Field -> what was found."""
 
     def value(self, name: str) -> Any:
         """Return the value of a field; None if there is none."""
@@ -58,8 +67,13 @@ class Fingerprint(Record):
 class Stack(Record):
     """The software that decides the speed of torch and Triton."""
 
-    torch: str = Field("?", description="Version.")
-    triton: str = Field("?", description="Version.")
-    cudnn: str = Field("?", description="Version.")
-    pinned: bool = Field(description="Whether it is the pinned stack.")
-    label: str = Field(description="All of it in words.")
+    torch: str = "?"
+    """Version."""
+    triton: str = "?"
+    """Version."""
+    cudnn: str = "?"
+    """Version."""
+    pinned: bool
+    """Whether it is the pinned stack."""
+    label: str
+    """All of it in words."""

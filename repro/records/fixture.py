@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import Field
-
 from repro.records.base import Number, Record, Sha256
 from repro.records.result import Observed
 
@@ -18,50 +16,62 @@ PUBLISHED = ("native", "perturbed")
 class Limited(Record):
     """The limits of one kind of input case: what judging reads of it."""
 
-    stress: Any = Field(description="How inputs are changed, or null.")
-    limits: dict[str, Limits] = Field(default_factory=dict, description="Precision class -> limits of the distances.")
+    stress: Any
+    """How inputs are changed, or null."""
+    limits: dict[str, Limits] = {}
+    """Precision class -> limits of the distances."""
 
 
 class TrialLimits(Limited):
     """The honest and cheating distances of one kind of input case, and the limits that follow."""
 
-    seed: int = Field(description="Seed of the public draw.")
-    weights_sha256: Sha256 = Field(description="Hash of the weights.")
-    cheats: dict[str, dict[str, Any]] = Field(
-        default_factory=dict,
-        description="Built-in cheat -> its distances, and whether the published comparison passes it.",
-    )
-    sensitivity: Number | None = Field(None, description="Relative L2 distance of the output for other inputs.")
-    finite: bool | None = Field(None, description="Whether every element of the fp64 output is finite.")
-    zero_share: Number | None = Field(None, description="Share of elements that are exactly 0.")
-    draws: int | None = Field(None, description="Draws of inputs that the limits come from.")
-    honest: dict[str, Limits] = Field(default_factory=dict, description="Precision class -> worst honest distances.")
-    sketch: dict[str, Any] | None = Field(None, description="Row norms and sampled elements of the fp64 output.")
+    seed: int
+    """Seed of the public draw."""
+    weights_sha256: Sha256
+    """Hash of the weights."""
+    cheats: dict[str, dict[str, Any]] = {}
+    """Built-in cheat -> its distances, and whether the published comparison passes it."""
+    sensitivity: Number | None = None
+    """Relative L2 distance of the output for other inputs."""
+    finite: bool | None = None
+    """Whether every element of the fp64 output is finite."""
+    zero_share: Number | None = None
+    """Share of elements that are exactly 0."""
+    draws: int | None = None
+    """Draws of inputs that the limits come from."""
+    honest: dict[str, Limits] = {}
+    """Precision class -> worst honest distances."""
+    sketch: dict[str, Any] | None = None
+    """Row norms and sampled elements of the fp64 output."""
 
 
 class Fixture(Record):
     """What judging reads of a fixture. An agent has no more."""
 
-    dtype: str = Field(description="Of inputs and weights.")
-    problem_sha256: Sha256 = Field(description="Hash of the problem file.")
-    weights_sha256: Sha256 = Field(description="Hash of the weights.")
-    trials: Mapping[str, Limited] = Field(description="Kind of input case -> its limits.")
-    trials_left_out: dict[str, str] = Field(
-        default_factory=dict, description="Kind of input case -> why it is not one."
-    )
-    neighbour: dict[str, Any] = Field(
-        default_factory=dict, description="Limits at the neighbouring shape, or a reason."
-    )
-    margin: Number = Field(description="Best cheat's score over the worst honest kernel's.")
-    margins: dict[str, Number] = Field(default_factory=dict, description="The same by precision class.")
-    refused_classes: dict[str, str] = Field(
-        default_factory=dict, description="Precision class -> why it is not admitted."
-    )
-    degenerate: dict[str, Any] = Field(
-        default_factory=dict, description="Of a refused fixture: its kind, and the proof in words and numbers."
-    )
-    refused: str = Field(description="Why the fixture judges nothing, or empty.")
-    output: Any = Field(None, description="Shape and dtype of the output, nested as it is.")
+    dtype: str
+    """Of inputs and weights."""
+    problem_sha256: Sha256
+    """Hash of the problem file."""
+    weights_sha256: Sha256
+    """Hash of the weights."""
+    trials: Mapping[str, Limited]
+    """Kind of input case -> its limits."""
+    trials_left_out: dict[str, str] = {}
+    """Kind of input case -> why it is not one."""
+    neighbour: dict[str, Any] = {}
+    """Limits at the neighbouring shape, or a reason."""
+    margin: Number
+    """Best cheat's score over the worst honest kernel's."""
+    margins: dict[str, Number] = {}
+    """The same by precision class."""
+    refused_classes: dict[str, str] = {}
+    """Precision class -> why it is not admitted."""
+    degenerate: dict[str, Any] = {}
+    """Of a refused fixture: its kind, and the proof in words and numbers."""
+    refused: str
+    """Why the fixture judges nothing, or empty."""
+    output: Any = None
+    """Shape and dtype of the output, nested as it is."""
 
     def outputs(self) -> list[dict[str, Any]]:
         """Return shape and dtype of every output."""
@@ -88,24 +98,33 @@ def _leaves(spec: Any) -> Iterator[dict[str, Any]]:
 class FixtureRecord(Fixture, Observed):
     """The result of a `fixture` job, and the file that it becomes."""
 
-    schema_version: int = Field(description="Layout of the fixture.")
-    problem: str = Field(description="The problem's key.")
-    size: str = Field(description="`full` or `smoke`.")
-    generator: str = Field(description="Name and version of the inputs' generator.")
-    device: str = Field(description="`cuda` or `cpu`.")
-    public_seed: int = Field(description="Seed of the public inputs.")
-    inputs: list[dict[str, Any]] = Field(description="Shape, dtype and checksum of every input.")
-    foreign_random: list[Any] = Field(
-        default_factory=list, description="Random calls that the generator does not serve."
-    )
-    trials: dict[str, TrialLimits] = Field(description="Kind of input case -> its limits.")
-    best_cheat: str | None = Field(None, description="The cheat that comes nearest to passing.")
-    best_cheat_score: Number | None = Field(None, description="Its distance over the loosest limit.")
-    worst_honest_score: Number | None = Field(None, description="The worst honest distance over its limit.")
-    influence: list[Number | None] = Field(
-        default_factory=list, description="For every input: relative change of the output when that input is another."
-    )
-    reference_timing: dict[str, Any] = Field(
-        default_factory=dict, description="A few eager calls, ms, for orientation."
-    )
-    build_s: float | None = Field(None, description="Seconds that it took.")
+    schema_version: int
+    """Layout of the fixture."""
+    problem: str
+    """The problem's key."""
+    size: str
+    """`full` or `smoke`."""
+    generator: str
+    """Name and version of the inputs' generator."""
+    device: str
+    """`cuda` or `cpu`."""
+    public_seed: int
+    """Seed of the public inputs."""
+    inputs: list[dict[str, Any]]
+    """Shape, dtype and checksum of every input."""
+    foreign_random: list[Any] = []
+    """Random calls that the generator does not serve."""
+    trials: dict[str, TrialLimits]
+    """Kind of input case -> its limits."""
+    best_cheat: str | None = None
+    """The cheat that comes nearest to passing."""
+    best_cheat_score: Number | None = None
+    """Its distance over the loosest limit."""
+    worst_honest_score: Number | None = None
+    """The worst honest distance over its limit."""
+    influence: list[Number | None] = []
+    """For every input: relative change of the output when that input is another."""
+    reference_timing: dict[str, Any] = {}
+    """A few eager calls, ms, for orientation."""
+    build_s: float | None = None
+    """Seconds that it took."""

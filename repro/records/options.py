@@ -32,52 +32,38 @@ class Options(Record):
 
     model_config = ConfigDict(extra="forbid")
 
-    device: Device = Field("cuda", description="where solutions run; `on` sets it")
-    trust: Trust = Field(
-        "audited",
-        description="audited: the solution runs in a process of its own, and every time is checked; "
-        "dev: one process, quick, for an inner loop",
-    )
-    timing: bool = Field(True, description="whether solutions are timed")
-    modes: tuple[_Mode, ...] = Field(MODES, strict=False, description="torch baselines")
-    passes: tuple[Pass, ...] = Field(
-        PASSES, strict=False, description="what is measured beside the times; none of it decides a verdict"
-    )
-    timeout_s: _Seconds = Field(180.0, description="longest wait for one answer of a solution, seconds")
-    timing_budget_s: _Seconds = Field(
-        10.0, description="time for sampling one problem, seconds; spent again where ratios are still open"
-    )
+    device: Device = "cuda"
+    """where solutions run; `on` sets it"""
+    trust: Trust = "audited"
+    """audited: the solution runs in a process of its own, and every time is checked; dev: one process, quick, for an
+    inner loop"""
+    timing: bool = True
+    """whether solutions are timed"""
+    modes: tuple[_Mode, ...] = Field(MODES, strict=False)
+    """torch baselines"""
+    passes: tuple[Pass, ...] = Field(PASSES, strict=False)
+    """what is measured beside the times; none of it decides a verdict"""
+    timeout_s: _Seconds = 180.0
+    """longest wait for one answer of a solution, seconds"""
+    timing_budget_s: _Seconds = 10.0
+    """time for sampling one problem, seconds; spent again where ratios are still open"""
     # It takes turns with the trials, and 30 s left L3_44's out on an H100.
-    compile_timeout_s: _Seconds = Field(
-        60.0,
-        description="longest wait for torch.compile's max-autotune, seconds; a baseline that takes longer is left out",
-    )
-    max_blocks: int = Field(
-        400, ge=1, description="most blocks of samples; with fewer than 400 an open ratio gets no second budget"
-    )
-    parity: bool = Field(
-        False,
-        description="also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours",
-    )
-    kernelbench: bool = Field(
-        False,
-        description="also judge and time as KernelBench does: five draws, allclose, the mean of 100 calls; "
-        "decides nothing",
-    )
-    strict_nonfinite: bool = Field(
-        False,
-        description="judge a solution whose output hides a NaN of its inputs as wrong; by default this is only "
-        "reported",
-    )
-    alone: bool = Field(
-        True, description="whether baselines are timed again without the solutions, which may have slowed them"
-    )
-    shared: bool = Field(
-        False,
-        description="whether one worker screens one solution after another: for solutions that do not lie about each "
-        "other",
-    )
-    screening: bool = Field(False, description="whether clocks are not compared, as when many candidates are screened")
+    compile_timeout_s: _Seconds = 60.0
+    """longest wait for torch.compile's max-autotune, seconds; a baseline that takes longer is left out"""
+    max_blocks: int = Field(400, ge=1)
+    """most blocks of samples; with fewer than 400 an open ratio gets no second budget"""
+    parity: bool = False
+    """also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours"""
+    kernelbench: bool = False
+    """also judge and time as KernelBench does: five draws, allclose, the mean of 100 calls; decides nothing"""
+    strict_nonfinite: bool = False
+    """judge a solution whose output hides a NaN of its inputs as wrong; by default this is only reported"""
+    alone: bool = True
+    """whether baselines are timed again without the solutions, which may have slowed them"""
+    shared: bool = False
+    """whether one worker screens one solution after another: for solutions that do not lie about each other"""
+    screening: bool = False
+    """whether clocks are not compared, as when many candidates are screened"""
 
     @property
     def controlled(self) -> bool:

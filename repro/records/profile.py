@@ -15,34 +15,42 @@ Counters = dict[str, Annotated[float, Field(ge=0)] | None]
 class Launch(Record):
     """One launch of a profiled call."""
 
-    name: str = Field(description="The kernel's name.")
-    values: Counters = Field(
-        description="Counters by the names of METRICS in repro/judge/timing/counters.py; null where ncu gave none."
-    )
+    name: str
+    """The kernel's name."""
+    values: Counters
+    """Counters by the names of METRICS in repro/judge/timing/counters.py; null where ncu gave none."""
 
 
 class Profile(Record):
     """One call of one kernel in one dtype."""
 
-    kernel: Literal["input_kernel", "optimized"] = Field(description="Which kernel of the artifact.")
-    dtype: Literal["bfloat16", "float32"] = Field(description="Of inputs and weights.")
-    state: Literal["profiled", "no_ncu", "no_permission", "no_gpu", "not_run", "failed"] = Field(
-        description="`not_run`: the kernel was rejected, raised, died or took too long; `failed`: ncu did."
-    )
-    why: str = Field(description="Why it is not profiled, or what is particular about it.")
-    ncu: str = Field(description="What ncu says of its version; empty where there is none.")
-    clock_control: Literal["none"] = Field(description="ncu leaves the clocks as they are.")
-    launches: list[Launch] = Field(description="Every launch of the call.")
-    totals: Counters = Field(
-        description="The launches together: durations, bytes and instructions added up, shares weighted by duration, "
-        "registers, threads and blocks the largest."
-    )
+    kernel: Literal["input_kernel", "optimized"]
+    """Which kernel of the artifact."""
+    dtype: Literal["bfloat16", "float32"]
+    """Of inputs and weights."""
+    state: Literal["profiled", "no_ncu", "no_permission", "no_gpu", "not_run", "failed"]
+    """`not_run`: the kernel was rejected, raised, died or took too long; `failed`: ncu did."""
+    why: str
+    """Why it is not profiled, or what is particular about it."""
+    ncu: str
+    """What ncu says of its version; empty where there is none."""
+    clock_control: Literal["none"]
+    """ncu leaves the clocks as they are."""
+    launches: list[Launch]
+    """Every launch of the call."""
+    totals: Counters
+    """The launches together: durations, bytes and instructions added up, shares weighted by duration, registers,
+    threads and blocks the largest."""
 
 
 class ProfileResult(Observed):
     """The result of a `profile` job."""
 
-    profiles: list[Profile] = Field(description="Hardware counters of one call of each kernel in each dtype.")
-    separation: str | None = Field(None, description="What lay between the launcher and the kernel.")
-    confined: dict[str, str] = Field(default_factory=dict, description="Restriction -> `applied`, or why not.")
-    wall_s: float | None = Field(None, description="Seconds that it took.")
+    profiles: list[Profile]
+    """Hardware counters of one call of each kernel in each dtype."""
+    separation: str | None = None
+    """What lay between the launcher and the kernel."""
+    confined: dict[str, str] = {}
+    """Restriction -> `applied`, or why not."""
+    wall_s: float | None = None
+    """Seconds that it took."""

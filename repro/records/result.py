@@ -13,169 +13,231 @@ from repro.records.verdict import Ratio, Summary, Verdict
 class Baseline(Record):
     """The times of one torch baseline."""
 
-    time_ms: Summary = Field(description="Device time of one call with a cold L2 cache.")
-    latency_ms: Summary | None = Field(None, description="From a waiting host to a finished result.")
-    hot_ms: float | None = Field(None, description="Calls back to back on the same inputs, ms.")
+    time_ms: Summary
+    """Device time of one call with a cold L2 cache."""
+    latency_ms: Summary | None = None
+    """From a waiting host to a finished result."""
+    hot_ms: float | None = None
+    """Calls back to back on the same inputs, ms."""
 
 
 class Samples(Record):
     """Samples of timed calls of one kind, ms; lists of equal length."""
 
-    device_ms: list[float] = Field(description="By the GPU's events.")
-    host_ms: list[float] = Field(default_factory=list, description="By the host's clock, launch included.")
-    wall_ms: list[float] = Field(
-        default_factory=list, description="By the judge's clock, with all that it cannot tell apart."
-    )
-    seal_ms: list[float] = Field(default_factory=list, description="Of the commitment to the output.")
+    device_ms: list[float]
+    """By the GPU's events."""
+    host_ms: list[float] = []
+    """By the host's clock, launch included."""
+    wall_ms: list[float] = []
+    """By the judge's clock, with all that it cannot tell apart."""
+    seal_ms: list[float] = []
+    """Of the commitment to the output."""
 
 
 class Series(Record):
     """All samples of one implementation."""
 
-    gated: Samples = Field(description="Calls whose launch was hidden; `time_ms` is of them.")
-    open: Samples | None = Field(None, description="Calls from a waiting host; `latency_ms` is of them.")
-    other: Samples | None = Field(None, description="Calls on inputs other than the published ones.")
-    hot_ms: float | None = Field(None, description="Calls back to back on the same inputs, ms.")
-    reported_ms: dict[str, float] = Field(
-        default_factory=dict, description="Number of a gated sample -> the reported time, where the judge's own counts."
-    )
+    gated: Samples
+    """Calls whose launch was hidden; `time_ms` is of them."""
+    open: Samples | None = None
+    """Calls from a waiting host; `latency_ms` is of them."""
+    other: Samples | None = None
+    """Calls on inputs other than the published ones."""
+    hot_ms: float | None = None
+    """Calls back to back on the same inputs, ms."""
+    reported_ms: dict[str, float] = {}
+    """Number of a gated sample -> the reported time, where the judge's own counts."""
 
 
 class PowerLimit(Record):
     """How often timed calls waited because the GPU was at its power limit."""
 
-    rests: int = Field(description="Number of waits.")
-    rested_s: float = Field(description="Seconds waited.")
+    rests: int
+    """Number of waits."""
+    rested_s: float
+    """Seconds waited."""
 
 
 class Discarded(Record):
     """A measurement that was discarded, kept whole."""
 
-    solution: str = Field(description="The solution beside which it was taken.")
-    code: Text = Field(description="A reason code, or `alone`.")
-    detail: str = Field(description="Why it was discarded.")
-    launched_late: list[str] = Field(default_factory=list, description="Implementations with visible launches.")
-    samples_ms: dict[str, Series] = Field(default_factory=dict, description="Its samples.")
+    solution: str
+    """The solution beside which it was taken."""
+    code: Text
+    """A reason code, or `alone`."""
+    detail: str
+    """Why it was discarded."""
+    launched_late: list[str] = []
+    """Implementations with visible launches."""
+    samples_ms: dict[str, Series] = {}
+    """Its samples."""
 
 
 class Timing(Record):
     """Facts about the timing of a job. Milliseconds by implementation are medians over its calls."""
 
-    status: str = Field("not_timed", description="`converged`, `not_converged`, `not_timed`, or why nothing was timed.")
-    left_out: dict[str, str] = Field(default_factory=dict, description="Baseline -> why it was not timed.")
-    baseline_classes: dict[str, str] = Field(default_factory=dict, description="Baseline -> its precision class.")
-    compile_s: dict[str, float] = Field(default_factory=dict, description="Baseline -> seconds of its first calls.")
-    compile_ahead_s: dict[str, float] = Field(
-        default_factory=dict, description="Baseline -> seconds of its compilation beside the trials."
-    )
-    inputs: str = Field("", description="Which inputs the timed calls saw.")
-    other_inputs: list[str] = Field(default_factory=list, description="Input cases of the calls with other inputs.")
-    memory_kept: bool | None = Field(None, description="Whether outputs stayed allocated between calls.")
-    launch_ms: dict[str, float] = Field(default_factory=dict, description="Time until a call was launched.")
-    overhead_ms: dict[str, float] = Field(
-        default_factory=dict, description="Time by the judge's clock that the device time does not explain."
-    )
-    seal_ms: dict[str, float] = Field(default_factory=dict, description="Time of the commitment to the output.")
+    status: str = "not_timed"
+    """`converged`, `not_converged`, `not_timed`, or why nothing was timed."""
+    left_out: dict[str, str] = {}
+    """Baseline -> why it was not timed."""
+    baseline_classes: dict[str, str] = {}
+    """Baseline -> its precision class."""
+    compile_s: dict[str, float] = {}
+    """Baseline -> seconds of its first calls."""
+    compile_ahead_s: dict[str, float] = {}
+    """Baseline -> seconds of its compilation beside the trials."""
+    inputs: str = ""
+    """Which inputs the timed calls saw."""
+    other_inputs: list[str] = []
+    """Input cases of the calls with other inputs."""
+    memory_kept: bool | None = None
+    """Whether outputs stayed allocated between calls."""
+    launch_ms: dict[str, float] = {}
+    """Time until a call was launched."""
+    overhead_ms: dict[str, float] = {}
+    """Time by the judge's clock that the device time does not explain."""
+    seal_ms: dict[str, float] = {}
+    """Time of the commitment to the output."""
     launches_not_hidden: list[str] = Field(
-        default_factory=list, validation_alias=AliasChoices("launches_not_hidden", "launches_outlast_gate"),
-        description="Implementations with visible launches.",
-    )  # fmt: skip
-    launched_late: list[str] = Field(
-        default_factory=list, description="Implementations whose launch took longer than the calls before it."
+        [], validation_alias=AliasChoices("launches_not_hidden", "launches_outlast_gate")
     )
-    gate_us: float | None = Field(None, description="Microseconds for which a gate held the GPU, in older bundles.")
-    power_limit: PowerLimit | None = Field(None, description="Waits for the GPU's power limit.")
-    inputs_made_again: int | None = Field(None, description="How often inputs were made again on a busy GPU.")
-    aa: Ratio | None = Field(None, description="The A/A control: eager over eager in another process.")
-    alone: dict[str, float] = Field(
-        default_factory=dict, description="Baseline -> its time beside the solutions over its time alone."
-    )
-    alone_behind_long_gate: float | None = Field(
-        None, description="Largest of these behind a longer gate, in older bundles."
-    )
-    timed_again: str | None = Field(None, description="Why everything was timed again.")
-    discarded: list[Discarded] = Field(default_factory=list, description="Measurements that were discarded.")
-    clock: str = Field("", description="What the clock of the times is.")
+    """Implementations with visible launches."""
+    launched_late: list[str] = []
+    """Implementations whose launch took longer than the calls before it."""
+    gate_us: float | None = None
+    """Microseconds for which a gate held the GPU, in older bundles."""
+    power_limit: PowerLimit | None = None
+    """Waits for the GPU's power limit."""
+    inputs_made_again: int | None = None
+    """How often inputs were made again on a busy GPU."""
+    aa: Ratio | None = None
+    """The A/A control: eager over eager in another process."""
+    alone: dict[str, float] = {}
+    """Baseline -> its time beside the solutions over its time alone."""
+    alone_behind_long_gate: float | None = None
+    """Largest of these behind a longer gate, in older bundles."""
+    timed_again: str | None = None
+    """Why everything was timed again."""
+    discarded: list[Discarded] = []
+    """Measurements that were discarded."""
+    clock: str = ""
+    """What the clock of the times is."""
 
 
 class Ceilings(Record):
     """What this GPU was measured to reach, in the same job."""
 
-    copy_tb_s: Positive = Field(description="Copies, TB/s read and written together.")
-    read_tb_s: Positive | None = Field(None, description="Reads, TB/s.")
-    write_tb_s: Positive | None = Field(None, description="Writes, TB/s.")
-    bf16_tflop_s: Positive | None = Field(None, description="Matrix products in bfloat16, TFLOP/s.")
-    fp16_tflop_s: Positive | None = Field(None, description="Matrix products in float16, TFLOP/s.")
-    tf32_tflop_s: Positive | None = Field(None, description="Matrix products in TF32, TFLOP/s.")
-    fp32_tflop_s: Positive | None = Field(None, description="Matrix products in float32, TFLOP/s.")
-    cached: bool | None = Field(None, description="Whether a measurement of this GPU was used again.")
-    measured_at: str | None = Field(None, description="When it was measured, UTC.")
-    limits: dict[str, Amount | None] = Field(default_factory=dict, description="Clock (MHz) and power (W) limits.")
-    clocks: dict[str, Amount | None] = Field(default_factory=dict, description="Clocks during the measurement, MHz.")
+    copy_tb_s: Positive
+    """Copies, TB/s read and written together."""
+    read_tb_s: Positive | None = None
+    """Reads, TB/s."""
+    write_tb_s: Positive | None = None
+    """Writes, TB/s."""
+    bf16_tflop_s: Positive | None = None
+    """Matrix products in bfloat16, TFLOP/s."""
+    fp16_tflop_s: Positive | None = None
+    """Matrix products in float16, TFLOP/s."""
+    tf32_tflop_s: Positive | None = None
+    """Matrix products in TF32, TFLOP/s."""
+    fp32_tflop_s: Positive | None = None
+    """Matrix products in float32, TFLOP/s."""
+    cached: bool | None = None
+    """Whether a measurement of this GPU was used again."""
+    measured_at: str | None = None
+    """When it was measured, UTC."""
+    limits: dict[str, Amount | None] = {}
+    """Clock (MHz) and power (W) limits."""
+    clocks: dict[str, Amount | None] = {}
+    """Clocks during the measurement, MHz."""
 
 
 class Trial(Record):
     """One input case with its seed, which was secret while the solution ran."""
 
-    kind: str = Field(description="Kind of the input case.")
-    seed: int = Field(description="Seed of the generator.")
+    kind: str
+    """Kind of the input case."""
+    seed: int
+    """Seed of the generator."""
 
 
 class Sizes(Record):
     """The sizes at which a problem was judged."""
 
-    stamp: str = Field(description="In words: `full`, `smoke`, or with the constants that `--set` changed.")
-    overrides: dict[str, Any] = Field(default_factory=dict, description="Constant of the problem file -> its value.")
+    stamp: str
+    """In words: `full`, `smoke`, or with the constants that `--set` changed."""
+    overrides: dict[str, Any] = {}
+    """Constant of the problem file -> its value."""
 
 
 class Parity(Record):
     """Times by the published protocol, which verifies nothing."""
 
-    times_ms: dict[str, Number | None] = Field(default_factory=dict, description="Variant -> mean time, ms.")
-    reasons: dict[str, str] = Field(default_factory=dict, description="Variant -> why it has no time.")
-    protocol: dict[str, Any] = Field(default_factory=dict, description="How it measures.")
-    grad: bool | None = Field(None, description="Whether gradients were on.")
-    measurement: bool = Field(False, description="Whether the times are measurements.")
-    wall_s: float | None = Field(None, description="Seconds that it took.")
+    times_ms: dict[str, Number | None] = {}
+    """Variant -> mean time, ms."""
+    reasons: dict[str, str] = {}
+    """Variant -> why it has no time."""
+    protocol: dict[str, Any] = {}
+    """How it measures."""
+    grad: bool | None = None
+    """Whether gradients were on."""
+    measurement: bool = False
+    """Whether the times are measurements."""
+    wall_s: float | None = None
+    """Seconds that it took."""
 
 
 class Spread(Record):
     """The median of samples with their extremes."""
 
-    median: Amount = Field(description="Median.")
-    min: Amount = Field(description="Lowest.")
-    max: Amount = Field(description="Highest.")
+    median: Amount
+    """Median."""
+    min: Amount
+    """Lowest."""
+    max: Amount
+    """Highest."""
 
 
 class Window(Record):
     """Samples of a part of a row in short."""
 
-    samples: int = Field(0, description="How many.")
-    sm_mhz: Spread | None = Field(None, description="SM clock, MHz.")
-    memory_mhz: Spread | None = Field(None, description="Memory clock, MHz.")
-    power_w: Spread | None = Field(None, description="Power, W.")
-    temperature_c: Spread | None = Field(None, description="Temperature, °C.")
-    reasons: dict[str, float] = Field({}, description="Clock event reason -> share of samples.")
-    deltas: dict[str, Any] = Field({}, description="Counter -> what it grew by.")
+    samples: int = 0
+    """How many."""
+    sm_mhz: Spread | None = None
+    """SM clock, MHz."""
+    memory_mhz: Spread | None = None
+    """Memory clock, MHz."""
+    power_w: Spread | None = None
+    """Power, W."""
+    temperature_c: Spread | None = None
+    """Temperature, °C."""
+    reasons: dict[str, float] = {}
+    """Clock event reason -> share of samples."""
+    deltas: dict[str, Any] = {}
+    """Counter -> what it grew by."""
 
 
 class _Telemetry(Record):
     """What readers need of a row's telemetry."""
 
-    file: str | None = Field(None, description="The series' name in the bundle.")
-    windows: dict[str, Window | None] | None = Field(None, description="Part of the job -> its samples in short.")
-    sampler: dict[str, Any] = Field({}, description="How samples were taken.")
-    marks: list[dict[str, Any]] = Field([], description="When the job's parts began.")
+    file: str | None = None
+    """The series' name in the bundle."""
+    windows: dict[str, Window | None] | None = None
+    """Part of the job -> its samples in short."""
+    sampler: dict[str, Any] = {}
+    """How samples were taken."""
+    marks: list[dict[str, Any]] = []
+    """When the job's parts began."""
 
 
 class Observed(Record):
     """What every job observes of itself and its GPU."""
 
-    dynamic: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="`before`, `warm`, `timed`, `after` -> the GPU's state, as in a fingerprint."
-    )
-    telemetry: dict[str, Any] | None = Field(None, description="The sampler's marks, windows, warnings, and its file.")
-    cell_spent_s: dict[str, float] = Field(default_factory=dict, description="Part of the job -> seconds.")
+    dynamic: dict[str, dict[str, Any]] = {}
+    """`before`, `warm`, `timed`, `after` -> the GPU's state, as in a fingerprint."""
+    telemetry: dict[str, Any] | None = None
+    """The sampler's marks, windows, warnings, and its file."""
+    cell_spent_s: dict[str, float] = {}
+    """Part of the job -> seconds."""
 
     @field_validator("telemetry", mode="before")
     @classmethod
@@ -191,25 +253,40 @@ class Observed(Record):
 class JudgeResult(Observed):
     """The result of an `evaluate` job."""
 
-    results: list[Verdict] = Field(description="One verdict a solution.")
-    baselines: dict[str, Baseline] = Field(default_factory=dict, description="Torch baseline -> its times.")
-    samples_ms: dict[str, Series] = Field(default_factory=dict, description="Implementation -> its samples, ms.")
-    timing: Timing = Field(default_factory=Timing, description="Facts about the timing.")
-    ceilings: Ceilings | None = Field(None, description="What this GPU was measured to reach; null on the CPU.")
-    trials: list[Trial] = Field(default_factory=list, description="Input cases with their seeds.")
-    trials_left_out: dict[str, str] = Field(
-        default_factory=dict, description="Kind of input case -> why it is not one."
-    )
-    margin: Number | None = Field(None, description="The fixture's margin: best cheat over worst honest kernel.")
-    margins: dict[str, Number] = Field(default_factory=dict, description="The same by precision class.")
-    sizes: Sizes | None = Field(None, description="The sizes at which the problem was judged.")
-    parity: Parity | None = Field(None, description="Times by the published protocol, with `--parity`.")
-    no_measurement: str = Field("", description="Why times that were taken are no measurement; readers add it.")
-    spent_s: dict[str, float] = Field(default_factory=dict, description="Part of the judging -> seconds.")
-    trials_spent_s: dict[str, float] = Field(default_factory=dict, description="Kind of input case -> seconds.")
-    trials_parts_spent_s: dict[str, float] = Field(default_factory=dict, description="Part of the trials -> seconds.")
-    timing_spent_s: dict[str, float] = Field(default_factory=dict, description="Part of the timing -> seconds.")
-    wall_s: float | None = Field(None, description="Seconds of the judging.")
+    results: list[Verdict]
+    """One verdict a solution."""
+    baselines: dict[str, Baseline] = {}
+    """Torch baseline -> its times."""
+    samples_ms: dict[str, Series] = {}
+    """Implementation -> its samples, ms."""
+    timing: Timing = Timing()
+    """Facts about the timing."""
+    ceilings: Ceilings | None = None
+    """What this GPU was measured to reach; null on the CPU."""
+    trials: list[Trial] = []
+    """Input cases with their seeds."""
+    trials_left_out: dict[str, str] = {}
+    """Kind of input case -> why it is not one."""
+    margin: Number | None = None
+    """The fixture's margin: best cheat over worst honest kernel."""
+    margins: dict[str, Number] = {}
+    """The same by precision class."""
+    sizes: Sizes | None = None
+    """The sizes at which the problem was judged."""
+    parity: Parity | None = None
+    """Times by the published protocol, with `--parity`."""
+    no_measurement: str = ""
+    """Why times that were taken are no measurement; readers add it."""
+    spent_s: dict[str, float] = {}
+    """Part of the judging -> seconds."""
+    trials_spent_s: dict[str, float] = {}
+    """Kind of input case -> seconds."""
+    trials_parts_spent_s: dict[str, float] = {}
+    """Part of the trials -> seconds."""
+    timing_spent_s: dict[str, float] = {}
+    """Part of the timing -> seconds."""
+    wall_s: float | None = None
+    """Seconds of the judging."""
 
     @property
     def parity_ms(self) -> dict[str, float | None]:

@@ -17,13 +17,16 @@ Status = Literal["done", "failed", "unmet", "lost", "interrupted"]
 class Input(Record):
     """One text that went into a row: kept in the bundle, or with the reason why not."""
 
-    name: str = Field(description="File name in the job's folder, or the problem's path.")
-    sha256: Sha256 = Field(description="Hash of the text.")
-    kept: Text | None = Field(None, description="Its name in the bundle.")
-    not_kept: Text | None = Field(None, description="Why it is not in the bundle.")
-    withheld: Literal[True] | None = Field(
-        None, description="A judged text that must not be copied: its hash is in the content."
-    )
+    name: str
+    """File name in the job's folder, or the problem's path."""
+    sha256: Sha256
+    """Hash of the text."""
+    kept: Text | None = None
+    """Its name in the bundle."""
+    not_kept: Text | None = None
+    """Why it is not in the bundle."""
+    withheld: Literal[True] | None = None
+    """A judged text that must not be copied: its hash is in the content."""
 
     @model_validator(mode="after")
     def _kept_or_not(self) -> Self:
@@ -35,11 +38,16 @@ class Input(Record):
 class Sitting(Record):
     """The agent's sitting that wrote a row's solution."""
 
-    job: str = Field(description="The sitting's job.")
-    status: str = Field(description="How it ended.")
-    detail: str = Field(description="The same in words.")
-    solution: bool = Field(description="Whether it left a solution.")
-    record: str = Field(description="Its record's name in the bundle.")
+    job: str
+    """The sitting's job."""
+    status: str
+    """How it ended."""
+    detail: str
+    """The same in words."""
+    solution: bool
+    """Whether it left a solution."""
+    record: str
+    """Its record's name in the bundle."""
 
 
 def _kind_of(result: Any) -> str:
@@ -60,42 +68,57 @@ Result = Annotated[
 class Planned(Record):
     """A planned row: its id, and what describes it."""
 
-    row: Text = Field(description="An id of the manifest's plan.")
-    problem: str = Field("", description="The problem's id.")
-    file: str | None = Field(None, description="The solution's file name.")
-    arm: str | None = Field(None, description="Arm of the agent study.")
-    control: bool = Field(False, description="Whether it is a negative control, which must be wrong.")
-    torch_control: bool = Field(False, description="Whether it is torch itself as a solution.")
-    repeat: int = Field(0, description="Number of the repeat, from 0.")
-    agent: Sitting | None = Field(None, description="The agent's sitting that wrote the solution.")
-    number: int | None = Field(None, description="Leading number of an artifact's folder.")
-    rounds: dict[str, float | None] | None = Field(
-        None, description="Only in rows of `benchmark --rounds`: round -> its published time, ms."
-    )
-    profile: Literal[True] | None = Field(
-        None, description="Only in rows of `benchmark --profile`, whose result has `profiles` and no verdict."
-    )
-    missing: list[str] = Field(default_factory=list, description="Files that an artifact's folder lacks.")
-    cases: list[str] | None = Field(None, description="Cases of the self-test that were judged together.")
+    row: Text
+    """An id of the manifest's plan."""
+    problem: str = ""
+    """The problem's id."""
+    file: str | None = None
+    """The solution's file name."""
+    arm: str | None = None
+    """Arm of the agent study."""
+    control: bool = False
+    """Whether it is a negative control, which must be wrong."""
+    torch_control: bool = False
+    """Whether it is torch itself as a solution."""
+    repeat: int = 0
+    """Number of the repeat, from 0."""
+    agent: Sitting | None = None
+    """The agent's sitting that wrote the solution."""
+    number: int | None = None
+    """Leading number of an artifact's folder."""
+    rounds: dict[str, float | None] | None = None
+    """Only in rows of `benchmark --rounds`: round -> its published time, ms."""
+    profile: Literal[True] | None = None
+    """Only in rows of `benchmark --profile`, whose result has `profiles` and no verdict."""
+    missing: list[str] = []
+    """Files that an artifact's folder lacks."""
+    cases: list[str] | None = None
+    """Cases of the self-test that were judged together."""
 
 
 class Row(Planned):
     """One planned row and its outcome. The last line of an id counts."""
 
-    content: ShortHash = Field(description="Hash of the texts that were judged.")
-    inputs: list[Input] | None = Field(
-        None, description="Every text that went in, since schema 2: kept in the bundle, or with the reason why not."
-    )
-    status: Status = Field(description="`done`: judged; anything else has its reason in `error`.")
-    error: str = Field(description="Why the row is not done; empty if it is.")
-    wall_s: float = Field(ge=0, description="Seconds from the start of the job to its end.")
-    ended: Time | None = Field(None, description="When it ended, UTC.")
-    node: Text | None = Field(None, description="Hash of the machine, if the engine has several.")
-    fingerprint_id: Text | None = Field(
-        description="Names the file in fingerprints/; null if the job ended before it had one."
-    )
-    gpu_uuid_hash: Text | None = Field(None, description="Hash of the UUID of the GPU that the job used.")
-    result: Result | None = Field(description="What the judge measured: results, baselines, samples, trials, timing.")
+    content: ShortHash
+    """Hash of the texts that were judged."""
+    inputs: list[Input] | None = None
+    """Every text that went in, since schema 2: kept in the bundle, or with the reason why not."""
+    status: Status
+    """`done`: judged; anything else has its reason in `error`."""
+    error: str
+    """Why the row is not done; empty if it is."""
+    wall_s: float = Field(ge=0)
+    """Seconds from the start of the job to its end."""
+    ended: Time | None = None
+    """When it ended, UTC."""
+    node: Text | None = None
+    """Hash of the machine, if the engine has several."""
+    fingerprint_id: Text | None
+    """Names the file in fingerprints/; null if the job ended before it had one."""
+    gpu_uuid_hash: Text | None = None
+    """Hash of the UUID of the GPU that the job used."""
+    result: Result | None
+    """What the judge measured: results, baselines, samples, trials, timing."""
 
     @property
     def judged(self) -> JudgeResult | None:

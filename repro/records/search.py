@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from repro.records.base import Number, Record
@@ -86,86 +86,126 @@ class Diagnosis:
 class Gain(Ratio):
     """The speedup of one program over another. n: samples of each."""
 
-    n: int = Field(description="Samples of each.")
+    n: int
+    """Samples of each."""
 
 
 class Judged(Record):
     """What a search keeps of a verdict. outputs: a digest, see judging.check."""
 
-    verdict: VerdictWord = Field(description="The word.")
-    reasons: list[str] = Field(description="Code and detail.")
-    precision_class: PrecisionClass | None = Field(None, description="As in a verdict.")
-    rel_l2: Number | None = Field(None, description="As in a verdict.")
-    labels: list[str] = Field(default_factory=list, description="As in a verdict.")
-    outputs: str = Field("", description="Digest of the outputs; see `judging.check`.")
+    verdict: VerdictWord
+    """The word."""
+    reasons: list[str]
+    """Code and detail."""
+    precision_class: PrecisionClass | None = None
+    """As in a verdict."""
+    rel_l2: Number | None = None
+    """As in a verdict."""
+    labels: list[str] = []
+    """As in a verdict."""
+    outputs: str = ""
+    """Digest of the outputs; see `judging.check`."""
 
 
 class Median(Record):
     """A time, ms."""
 
-    median: float = Field(description="Milliseconds.")
+    median: float
+    """Milliseconds."""
 
 
 class Timed(Record):
     """What a search keeps of a program's times. samples_ms: device times of gated calls."""
 
-    verdict: VerdictWord = Field(description="The word.")
-    reasons: list[str] = Field(description="Code and detail.")
-    time_ms: Median | None = Field(description="Of gated calls.")
-    floor_ms: float | None = Field(description="As in a verdict.")
-    measurement: bool = Field(description="As in a verdict.")
-    samples_ms: list[float] = Field(description="Device times of gated calls.")
+    verdict: VerdictWord
+    """The word."""
+    reasons: list[str]
+    """Code and detail."""
+    time_ms: Median | None
+    """Of gated calls."""
+    floor_ms: float | None
+    """As in a verdict."""
+    measurement: bool
+    """As in a verdict."""
+    samples_ms: list[float]
+    """Device times of gated calls."""
 
 
 class Contest(Record):
     """Programs timed beside each other, and the medians of the baselines."""
 
-    programs: dict[str, Timed] = Field(description="By id.")
-    baselines_ms: dict[str, float] = Field(description="Medians by name.")
-    clock: str = Field(description="As in `timing`.")
-    timed_again: str | None = Field(None, description="As in `timing`.")
+    programs: dict[str, Timed]
+    """By id."""
+    baselines_ms: dict[str, float]
+    """Medians by name."""
+    clock: str
+    """As in `timing`."""
+    timed_again: str | None = None
+    """As in `timing`."""
 
 
 class Profiled(Record):
     """Hardware counters of the input kernel, as in Profile."""
 
-    state: str = Field(description="As in a profile.")
-    why: str = Field(description="Why there are no counters.")
-    totals: Counters = Field(description="Over all launches.")
+    state: str
+    """As in a profile."""
+    why: str
+    """Why there are no counters."""
+    totals: Counters
+    """Over all launches."""
 
 
 class Proposed(Record):
     """Candidates of a proposer. One with a model adds money and tokens, its calls, and why it gave no more."""
 
-    proposals: list[Proposal] = Field(description="Candidates.")
-    spent: dict[str, float] = Field(description="Money and tokens.")
-    calls: list[dict[str, object]] = Field(default_factory=list, description="Of a model.")
-    reflexions: dict[str, str] = Field(default_factory=dict, description="Program to text.")
-    failed: str = Field("", description="Why there are no more.")
+    proposals: list[Proposal]
+    """Candidates."""
+    spent: dict[str, float]
+    """Money and tokens."""
+    calls: list[dict[str, object]] = []
+    """Of a model."""
+    reflexions: dict[str, str] = {}
+    """Program to text."""
+    failed: str = ""
+    """Why there are no more."""
 
 
 class Confirmed(Record):
     """What the final confirmation says of a kernel, as in Verdict; None for what it does not say."""
 
-    verdict: VerdictWord = Field(description="As in a verdict, like all below.")
-    reasons: list[Reason] = Field(description="The same.")
-    precision_class: PrecisionClass | None = Field(description="The same.")
-    rel_l2: Number | None = Field(description="The same.")
-    time_ms: Summary | None = Field(description="The same.")
-    speedup_all: dict[str, Speedup] | None = Field(description="The same.")
-    floor_ms: float | None = Field(description="The same.")
-    floor_fraction: float | None = Field(description="The same.")
-    measurement: bool | None = Field(description="The same.")
-    labels: list[str] | None = Field(description="The same.")
+    verdict: VerdictWord
+    """As in a verdict, like all below."""
+    reasons: list[Reason]
+    """The same."""
+    precision_class: PrecisionClass | None
+    """The same."""
+    rel_l2: Number | None
+    """The same."""
+    time_ms: Summary | None
+    """The same."""
+    speedup_all: dict[str, Speedup] | None
+    """The same."""
+    floor_ms: float | None
+    """The same."""
+    floor_fraction: float | None
+    """The same."""
+    measurement: bool | None
+    """The same."""
+    labels: list[str] | None
+    """The same."""
 
 
 class Confirmation(Record):
     """The final confirmation of the input kernel and the best, or why it failed."""
 
-    input: Confirmed | None = Field(None, description="The input kernel.")
-    best: Confirmed | None = Field(None, description="The best program.")
-    baselines_ms: dict[str, float] = Field(default_factory=dict, description="Medians by name.")
-    error: str = Field("", description="Why it failed.")
+    input: Confirmed | None = None
+    """The input kernel."""
+    best: Confirmed | None = None
+    """The best program."""
+    baselines_ms: dict[str, float] = {}
+    """Medians by name."""
+    error: str = ""
+    """Why it failed."""
 
     @property
     def ratio(self) -> float | None:
@@ -177,47 +217,68 @@ class Confirmation(Record):
 class Line(Record):
     """A line of a journal: the answer to a request with its seconds by part, or a decision."""
 
-    n: int = Field(description="Number of the line.")
-    kind: str = Field(description="Of request or decision.")
-    request: object = Field(None, description="What was asked.")
-    result: object = Field(None, description="The answer.")
-    spent_s: dict[str, float] = Field(default_factory=dict, description="Seconds by part.")
-    facts: object = Field(None, description="The decision.")
+    n: int
+    """Number of the line."""
+    kind: str
+    """Of request or decision."""
+    request: object = None
+    """What was asked."""
+    result: object = None
+    """The answer."""
+    spent_s: dict[str, float] = {}
+    """Seconds by part."""
+    facts: object = None
+    """The decision."""
 
 
 class Start(Record):
     """Of the decision to begin, beside the options. entry: of the input kernel."""
 
-    schema_version: int = Field(description="Of the journal.")
-    entry: str = Field(description="Of the input kernel.")
+    schema_version: int
+    """Of the journal."""
+    entry: str
+    """Of the input kernel."""
 
 
 class Round(Record):
     """The decision which programs a round expands."""
 
-    round: int = Field(description="From 1.")
-    beam: list[str] = Field(description="Programs.")
-    diagnoses: dict[str, Diagnosis] = Field(description="By program.")
+    round: int
+    """From 1."""
+    beam: list[str]
+    """Programs."""
+    diagnoses: dict[str, Diagnosis]
+    """By program."""
 
 
 class Selected(Record):
     """The outcome of a round."""
 
-    round: int = Field(description="From 1.")
-    proposed: int = Field(description="How many.")
-    finalists: list[str] = Field(description="Judged in full.")
-    best: str = Field(description="The fastest so far.")
-    best_ms: float | None = Field(description="Its time.")
-    gain: Gain | None = Field(description="Over the input kernel.")
-    accepted: list[str] = Field(description="Faster than their parent.")
+    round: int
+    """From 1."""
+    proposed: int
+    """How many."""
+    finalists: list[str]
+    """Judged in full."""
+    best: str
+    """The fastest so far."""
+    best_ms: float | None
+    """Its time."""
+    gain: Gain | None
+    """Over the input kernel."""
+    accepted: list[str]
+    """Faster than their parent."""
 
 
 class Stopped(Record):
     """The end of a run."""
 
-    why: str = Field(description="The reason.")
-    best: str = Field(description="Program.")
-    rounds: int = Field(description="How many.")
+    why: str
+    """The reason."""
+    best: str
+    """Program."""
+    rounds: int
+    """How many."""
 
 
 OPTIONS = TypeAdapter(Options)
