@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import itertools
 import json
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from repro.engines import resources
 from repro.engines.resources import Lease
-from repro.engines.session import Session
-from repro.errors import EngineError, EngineGone, JobLost, PrerequisiteError
+from repro.engines.session import Process, Session, deadline
+from repro.errors import EngineGone, JobLost, PrerequisiteError
 from repro.records.job import ENDED, JOBS, Job, Outcome, explained
-from repro.system import jsonio, removal
+from repro.system import jsonio
 
 Progress = Callable[[str], None]
 # Name, version and isolation of an engine, as a bundle's manifest keeps them.
@@ -53,7 +50,7 @@ class Slots:
         return len(self.gpus) or max(1, self.cpus if self.many else min(wanted, self.cpus))
 
 
-class Engine(abc.ABC):
+class Engine:
     """Runs jobs: `capacity`, `submit`, `session` and `close` are all that a caller needs.
 
     Jobs that are submitted together share a process and a container; submit them one by one to separate them. `submit`
@@ -110,19 +107,32 @@ class Engine(abc.ABC):
                 if pending.pop(outcome.job, None) is not None:
                     yield outcome
 
-    @abc.abstractmethod
     def _attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
         """Run jobs in one process or container, which is ended too if the generator is closed early.
 
         Raises EngineGone if the engine itself no longer answers.
         """
+        with self._process("job", jobs, progress) as process:
+            with deadline(timeout_s, process.kill) as late:
+                yield from follow(process.lines(), progress, process.outcomes)
+                ending = process.ending()
+            return f"timed out after {timeout_s:.0f} s and was killed" if late.is_set() else ending
 
-    def session(self, job: Job, progress: Progress) -> AbstractContextManager[Session]:
+    @contextlib.contextmanager
+    def session(self, job: Job, progress: Progress) -> Iterator[Session]:
         """Open a judge's session in a process or container of its own, with a GPU of its own if this engine has any.
 
         job: of the verb `session`; its `timeout_s` bounds each request. Open and close it in one thread: the process
         ends with the thread that started it. Raises EngineError, and PrerequisiteError if it cannot be opened.
         """
+        with self._process("session", [job], progress) as process:
+            session = Session(process, job.timeout_s + START_ALLOWANCE_S, progress)
+            yield session
+            session.close()
+
+    def _process(self, verb: str, jobs: list[Job], progress: Progress) -> AbstractContextManager[Process]:
+        """Start `repro VERB` on a folder with the files of some jobs, with a GPU if this engine has any; end it with
+        the block."""
         raise PrerequisiteError(f"no session runs on the engine {self.name}", "", "Use --engine local or docker.")
 
     def look(self, program: str) -> str:
@@ -132,7 +142,7 @@ class Engine(abc.ABC):
         """
         raise PrerequisiteError(f"no program runs on the engine {self.name}", "", "Use --engine local or docker.")
 
-    def close(self, *, now: bool = False) -> None:  # noqa: B027
+    def close(self, *, now: bool = False) -> None:
         """End what other threads run, and start nothing more.
 
         Jobs are killed. now: everything of this run is killed and
@@ -179,21 +189,3 @@ def outcomes(text: str) -> list[Outcome]:
         with contextlib.suppress(ValueError, TypeError):
             complete.append(Outcome.from_json(json.loads(line)))
     return complete
-
-
-@contextlib.contextmanager
-def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Make a folder that is removed after the block, whatever untrusted code left there. Raises EngineError."""
-    try:
-        root = Path(tempfile.mkdtemp(prefix=prefix))
-    except OSError as error:
-        raise no_folder(error) from error
-    try:
-        yield root
-    finally:
-        removal.remove(root)
-
-
-def no_folder(error: OSError) -> EngineError:
-    """Return the error of a temporary folder that could not be made."""
-    return EngineError("cannot make a temporary folder", error.strerror or str(error), "Free disk space.")

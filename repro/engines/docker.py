@@ -30,10 +30,10 @@ from docker.types import DeviceRequest, Mount
 from repro import config
 from repro.engines import resources
 from repro.engines.archive import pack
-from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, Slots, follow, inbox, known_gpus
+from repro.engines.base import Engine, Progress, Slots, inbox, known_gpus
 from repro.engines.docker_errors import LABEL_GPU, LABEL_OWNER, LABEL_ROLE, LABEL_RUN, guard, quietly
 from repro.engines.resources import Lease
-from repro.engines.session import Session
+from repro.engines.session import Process
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import jsonio
@@ -167,11 +167,6 @@ class DockerEngine(Engine):
     def capacity(self) -> Slots:
         return Slots(known_gpus(self.gpus), self._cpus, self.memory)
 
-    def _attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
-        with resources.hold(self.gpus, progress, self.stopping) as lease, guard():
-            self._clear(lease)
-            return (yield from self._run(jobs, lease, timeout_s, progress))
-
     def _clear(self, lease: Lease) -> None:
         """Remove containers that still use the GPU of a lease, because the process that held it has died."""
         if lease.gpu is None:
@@ -209,27 +204,18 @@ class DockerEngine(Engine):
         quietly(lambda: containers.extend(self.client.containers.list(all=True, filters=filters, ignore_removed=True)))
         return containers
 
-    def _run(self, jobs: list[Job], lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
-        with self._container(jobs, lease) as container:
-            self._start(container)
-            return (yield from self._watch(container, timeout_s, progress))
-
     @contextlib.contextmanager
-    def session(self, job: Job, progress: Progress) -> Iterator[Session]:
+    def _process(self, verb: str, jobs: list[Job], progress: Progress) -> Iterator[Process]:
         with resources.hold(self.gpus, progress, self.stopping) as lease, guard():
             self._clear(lease)
             # its standard input ends with this process, and so does the session
-            serves = {"command": ["session", _JOB_FOLDER], "detach": False, "stdin_open": True}
-            with self._container([job], lease, **serves) as container, _Serving(container) as process:
-                self._start(container)
-                session = Session(process, job.timeout_s + START_ALLOWANCE_S, progress)
-                yield session
-                session.close()
-
-    def _start(self, container: Any) -> None:
-        container.start()
-        if self.stopping.is_set():  # `close` may have looked for containers before this one ran
-            quietly(container.kill)
+            serves = {"detach": False, "stdin_open": True} if verb == "session" else {}
+            with self._container(jobs, lease, command=[verb, _JOB_FOLDER], **serves) as container:
+                with _Serving(container) if serves else contextlib.nullcontext(_Contained(container)) as process:
+                    container.start()
+                    if self.stopping.is_set():  # `close` may have looked for containers before this one ran
+                        quietly(container.kill)
+                    yield process
 
     @contextlib.contextmanager
     def _container(self, jobs: list[Job], lease: Lease, **changed: Any) -> Iterator[Any]:
@@ -259,7 +245,6 @@ class DockerEngine(Engine):
         requests_ = [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])] if gpu is not None else []
         return {
             "image": self.image.id,
-            "command": ["job", _JOB_FOLDER],
             "name": name,
             "labels": labels | {LABEL_ROLE: "job", LABEL_GPU: lease.gpu or ""},
             "environment": environment,
@@ -282,32 +267,54 @@ class DockerEngine(Engine):
             "detach": True,
         }
 
-    def _watch(self, container: Any, timeout_s: float, progress: Progress) -> Attempt:
-        """Follow a container to its end."""
-        late = threading.Event()
 
-        def expire() -> None:
-            late.set()
-            quietly(container.kill)
-
-        timer = threading.Timer(timeout_s, expire)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield from follow(_lines(container), progress, lambda: _read(container, f"{_JOB_FOLDER}/{OUTCOMES}"))
-            ending = _ending(container)
-        finally:
-            timer.cancel()
-        return f"timed out after {timeout_s:.0f} s; its container was killed" if late.is_set() else ending
-
-
-class _Serving:
-    """The process of a session, in its container."""
+class _Contained:
+    """The process of a job, in its container."""
 
     def __init__(self, container: Any) -> None:
         self.container = container
+
+    def lines(self) -> Iterator[str]:
+        pending = b""
+        with guard():
+            for data in self.container.logs(stream=True, follow=True, stdout=True, stderr=False):
+                *lines, pending = (pending + data).split(b"\n")
+                yield from (line.decode(errors="replace") for line in lines)
+
+    def send(self, line: str) -> None:
+        raise OSError("a job takes no requests")
+
+    def kill(self) -> None:
+        quietly(self.container.kill)
+
+    def outcomes(self) -> str:
+        try:
+            parts, _ = self.container.get_archive(f"{_JOB_FOLDER}/{OUTCOMES}")
+        except NotFound:
+            return ""
+        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
+            member = archive.extractfile(archive.getmembers()[0])
+            return member.read().decode(errors="replace") if member is not None else ""
+
+    def ending(self) -> str:
+        with guard():
+            code = int(self.container.wait()["StatusCode"])
+            if code == 0:
+                return ""
+            self.container.reload()
+            if self.container.attrs["State"].get("OOMKilled"):
+                return "the container ran out of memory"
+            tail = self.container.logs(stdout=False, stderr=True, tail=1).decode(errors="replace").strip()
+        return f"the container ended with exit code {code}" + (f": {tail}" if tail else "")
+
+
+class _Serving(_Contained):
+    """The process of a session, in its container."""
+
+    def __init__(self, container: Any) -> None:
+        super().__init__(container)
         self.socket = container.attach_socket(params={"stdin": 1, "stream": 1})
-        self.output = self._output()
+        self.output = super().lines()
 
     def __enter__(self) -> _Serving:
         return self
@@ -319,53 +326,11 @@ class _Serving:
                 pass
         quietly(getattr(self.socket, "_response", self.socket).close)  # with which the SDK keeps the connection
 
-    def send(self, line: str) -> None:
-        getattr(self.socket, "_sock", self.socket).sendall(line.encode())
-
     def lines(self) -> Iterator[str]:
         return self.output
 
-    def _output(self) -> Iterator[str]:
-        with guard():
-            yield from _lines(self.container)
-
-    def kill(self) -> None:
-        quietly(self.container.kill)
-
-    def ending(self) -> str:
-        with guard():
-            return _ending(self.container)
-
-
-def _ending(container: Any) -> str:
-    """Wait for a container's end; return how it ended: "" if well."""
-    code = int(container.wait()["StatusCode"])
-    if code == 0:
-        return ""
-    container.reload()
-    if container.attrs["State"].get("OOMKilled"):
-        return "the container ran out of memory"
-    tail = container.logs(stdout=False, stderr=True, tail=1).decode(errors="replace").strip()
-    return f"the container ended with exit code {code}" + (f": {tail}" if tail else "")
-
-
-def _lines(container: Any) -> Iterator[str]:
-    """Yield the lines that a container prints, until it ends."""
-    pending = b""
-    for data in container.logs(stream=True, follow=True, stdout=True, stderr=False):
-        *lines, pending = (pending + data).split(b"\n")
-        yield from (line.decode(errors="replace") for line in lines)
-
-
-def _read(container: Any, path: str) -> str:
-    """Return a file of a container as text; empty if it does not exist."""
-    try:
-        parts, _ = container.get_archive(path)
-    except NotFound:
-        return ""
-    with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
-        member = archive.extractfile(archive.getmembers()[0])
-        return member.read().decode(errors="replace") if member is not None else ""
+    def send(self, line: str) -> None:
+        getattr(self.socket, "_sock", self.socket).sendall(line.encode())
 
 
 def _removes(call: Callable[[], Any]) -> bool:

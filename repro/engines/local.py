@@ -17,20 +17,9 @@ from pathlib import Path
 
 from repro import config
 from repro.engines import resources
-from repro.engines.base import (
-    START_ALLOWANCE_S,
-    Attempt,
-    Engine,
-    Progress,
-    Slots,
-    follow,
-    inbox,
-    known_gpus,
-    no_folder,
-    temporary_folder,
-)
+from repro.engines.base import Engine, Progress, Slots, inbox, known_gpus
 from repro.engines.resources import Lease
-from repro.engines.session import Session
+from repro.engines.session import Process
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import removal, signals
@@ -69,41 +58,45 @@ class LocalEngine(Engine):
         # without a container, a solution that fills the memory or the disk would harm the job beside it
         return Slots(known_gpus(self.gpus), len(os.sched_getaffinity(0)))
 
-    def _attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
-        with self._folder(jobs, progress) as (folder, lease):
-            return (yield from self._serve(folder, lease, timeout_s, progress))
-
     @contextlib.contextmanager
-    def session(self, job: Job, progress: Progress) -> Iterator[Session]:
-        with self._folder([job], progress) as (folder, lease):
-            child = self._start("session", folder, lease, serves=True)
+    def _process(self, verb: str, jobs: list[Job], progress: Progress) -> Iterator[Process]:
+        with self._folder(jobs, progress) as (folder, lease):
+            child = self._start(verb, folder, lease)
             try:
-                session = Session(_Serving(child, folder), job.timeout_s + START_ALLOWANCE_S, progress)
-                yield session
-                session.close()
+                yield _Child(child, folder)
             finally:
-                self._end(child)
+                _kill(child)
+                self._children.discard(child)
+                for stream in (child.stdin, child.stdout):
+                    if stream is not None:
+                        with contextlib.suppress(OSError):  # an unsent request
+                            stream.close()
 
     @contextlib.contextmanager
     def _folder(self, jobs: list[Job], progress: Progress) -> Iterator[tuple[Path, Lease]]:
         """Make a folder with the files of some jobs, and hold a GPU for them."""
-        with temporary_folder(f"{_FOLDER}{owner()}-") as root:
+        root = None
+        try:
+            root = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{owner()}-"))
             folder, scratch = root / "job", root / "tmp"
-            try:
-                # only the job's process may read its files; workers of any user write their temporary files beside them
-                folder.mkdir(0o700)
-                scratch.mkdir()
-                scratch.chmod(0o1777)
-                root.chmod(0o711)
-            except OSError as error:
-                raise no_folder(error) from error
+            # only the job's process may read its files; workers of any user write their temporary files beside them
+            folder.mkdir(0o700)
+            scratch.mkdir()
+            scratch.chmod(0o1777)
+            root.chmod(0o711)
+            for name, content in inbox(jobs).items():
+                (folder / name).write_bytes(content)
+        except OSError as error:
+            if root is not None:
+                removal.remove(root)
+            raise EngineError(
+                "cannot write temporary files", error.strerror or str(error), "Free disk space."
+            ) from error
+        try:
             with resources.hold(self.gpus, progress, self.stopping) as lease:
-                try:
-                    for name, content in inbox(jobs).items():
-                        (folder / name).write_bytes(content)
-                except OSError as error:
-                    raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
                 yield folder, lease
+        finally:
+            removal.remove(root)
 
     def look(self, program: str) -> str:
         command = [sys.executable, "-P", "-c", program]
@@ -119,7 +112,7 @@ class LocalEngine(Engine):
         if now:
             kill(descendants(os.getpid())[1:])
 
-    def _start(self, verb: str, folder: Path, lease: Lease, *, serves: bool = False) -> subprocess.Popen[str]:
+    def _start(self, verb: str, folder: Path, lease: Lease) -> subprocess.Popen[str]:
         """Start a process of a job's folder, with standard input if it serves requests.
 
         Temporary files lie beside the job's folder, so that they are removed with it in every case: if this process is
@@ -129,7 +122,7 @@ class LocalEngine(Engine):
         with (folder / "stderr").open("wb") as stderr, resources.confined(lease.cpus):
             child = subprocess.Popen(
                 [*config.COMMAND, verb, str(folder), str(folder.parent)],
-                stdin=subprocess.PIPE if serves else subprocess.DEVNULL,
+                stdin=subprocess.PIPE if verb == "session" else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=environment,
@@ -142,34 +135,6 @@ class LocalEngine(Engine):
             _kill(child)
         return child
 
-    def _end(self, child: subprocess.Popen[str]) -> None:
-        _kill(child)
-        self._children.discard(child)
-        for stream in (child.stdin, child.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):  # an unsent request
-                    stream.close()
-
-    def _serve(self, folder: Path, lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
-        """Run the job process to its end."""
-        file = folder / OUTCOMES
-        child = self._start("job", folder, lease)
-        late = threading.Event()
-
-        def expire() -> None:
-            late.set()
-            _kill(child)
-
-        timer = threading.Timer(timeout_s, expire)
-        timer.start()
-        try:
-            yield from follow(_lines(child), progress, lambda: file.read_text() if file.exists() else "")
-            child.wait()
-        finally:
-            timer.cancel()
-            self._end(child)
-        return f"timed out after {timeout_s:.0f} s and was killed" if late.is_set() else _ending(child, folder)
-
 
 def sweep() -> list[str]:
     """Remove folders of jobs whose engine was killed, on this machine. Return their paths."""
@@ -180,8 +145,8 @@ def sweep() -> list[str]:
     return [str(folder) for folder in left]
 
 
-class _Serving:
-    """The process of a session."""
+class _Child:
+    """The process of a job or a session."""
 
     def __init__(self, child: subprocess.Popen[str], folder: Path) -> None:
         self.child, self.folder = child, folder
@@ -192,31 +157,25 @@ class _Serving:
         self.child.stdin.flush()
 
     def lines(self) -> Iterator[str]:
-        return _lines(self.child)
+        assert self.child.stdout is not None
+        return (line.rstrip("\n") for line in self.child.stdout)
 
     def kill(self) -> None:
         _kill(self.child)
 
+    def outcomes(self) -> str:
+        file = self.folder / OUTCOMES
+        return file.read_text() if file.exists() else ""
+
     def ending(self) -> str:
-        self.child.wait()
-        return _ending(self.child, self.folder)
-
-
-def _lines(child: subprocess.Popen[str]) -> Iterator[str]:
-    assert child.stdout is not None
-    return (line.rstrip("\n") for line in child.stdout)
-
-
-def _ending(child: subprocess.Popen[str], folder: Path) -> str:
-    """Return how a process ended: "" if well."""
-    code = child.returncode
-    if code == 0:
-        return ""
-    tail = (folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-    if shutil.disk_usage(folder).free < _FULL_BYTES:  # the process could not write its reason then
-        tail = [f"No space left in {folder.parent}"]
-    how = f"signal {signals.name(-code)}" if code < 0 else f"exit code {code}"
-    return f"the job's process ended with {how}" + (f": {tail[0]}" if tail else "")
+        code = self.child.wait()
+        if code == 0:
+            return ""
+        tail = (self.folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
+        if shutil.disk_usage(self.folder).free < _FULL_BYTES:  # the process could not write its reason then
+            tail = [f"No space left in {self.folder.parent}"]
+        how = f"signal {signals.name(-code)}" if code < 0 else f"exit code {code}"
+        return f"the job's process ended with {how}" + (f": {tail[0]}" if tail else "")
 
 
 def _kill(child: subprocess.Popen[str]) -> None:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +66,28 @@ class Process(Protocol):
         """End it and its workers at once. Safe to call from another thread."""
 
     def ending(self) -> str:
-        """Return how it ended, after its last line."""
+        """Return how it ended, after its last line: "" if well."""
+
+    def outcomes(self) -> str:
+        """Return the text of its outcomes file; empty if there is none."""
+
+
+@contextlib.contextmanager
+def deadline(seconds: float, kill: Callable[[], None]) -> Iterator[threading.Event]:
+    """Kill if the block takes too long; the event is then set."""
+    late = threading.Event()
+
+    def expire() -> None:
+        late.set()
+        kill()
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
 
 
 class Session:
@@ -100,17 +122,11 @@ class Session:
 
     def close(self) -> None:
         """Have the session end, and wait until its process has ended; kill it if that takes too long."""
-        timer = threading.Timer(_CLOSE_TIMEOUT_S, self._process.kill)
-        timer.start()
-        try:
+        with contextlib.suppress(OSError), deadline(_CLOSE_TIMEOUT_S, self._process.kill):  # OSError: it has ended
             self._send(Close(op="close"))
             for line in self._lines:
                 if not line.startswith(ANSWER):
                     self._progress(line)
-        except OSError:  # it has ended
-            return
-        finally:
-            timer.cancel()
 
     def _ask(self, request: Record, form: type[A]) -> A:
         try:
@@ -126,28 +142,19 @@ class Session:
 
     def _answer(self, form: type[R]) -> R:
         """Return the next answer; lines before it are progress."""
-        late = threading.Event()
-
-        def expire() -> None:
-            late.set()
-            self._process.kill()
-
-        timer = threading.Timer(self._timeout_s, expire)
-        timer.start()
         try:
-            for line in self._lines:
-                if not line.startswith(ANSWER):
-                    self._progress(line)
-                    continue
-                answer = json.loads(line.removeprefix(ANSWER))
-                if "error" in answer:
-                    refused = Refused.model_validate(answer)
-                    raise (PrerequisiteError if refused.status == "unmet" else EngineError)(refused.error)
-                return form.model_validate(answer)
+            with deadline(self._timeout_s, self._process.kill) as late:
+                for line in self._lines:
+                    if not line.startswith(ANSWER):
+                        self._progress(line)
+                        continue
+                    answer = json.loads(line.removeprefix(ANSWER))
+                    if "error" in answer:
+                        refused = Refused.model_validate(answer)
+                        raise (PrerequisiteError if refused.status == "unmet" else EngineError)(refused.error)
+                    return form.model_validate(answer)
         except ValidationError as error:
             raise EngineError("the answer of the judge's session is damaged", "; ".join(faults(error))) from error
-        finally:
-            timer.cancel()
         if late.is_set():
             raise EngineError(f"the session did not answer within {self._timeout_s:.0f} s and was killed")
         self._ended()

@@ -844,7 +844,7 @@ def test_container_that_outlives_its_bound_is_killed(image: None, judge_tool: To
     engine = docker.DockerEngine(gpus="none", device="cpu")
     with contextlib.closing(engine.client):
         outcomes, ending = attempt(engine, [_hanging_job(judge_tool.results, engine)], 8.0)
-    assert not outcomes and ending == "timed out after 8 s; its container was killed"
+    assert not outcomes and ending == "timed out after 8 s and was killed"
     assert not ask_docker("ps", "--all", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
     assert not ask_docker("volume", "ls", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
 

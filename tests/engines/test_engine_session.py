@@ -141,10 +141,10 @@ def test_a_session_that_cannot_be_opened_says_why(engine: LocalEngine, tool: Too
 def test_an_engine_without_sessions_says_so() -> None:
     class Other(Engine):
         name, device = "other", "cpu"
-        _attempt = None  # type: ignore[assignment]
 
     with pytest.raises(PrerequisiteError, match="no session runs on the engine other"):
-        Other().session(Job("x", "session"), lambda _: None)
+        with Other().session(Job("x", "session"), lambda _: None):
+            pytest.fail("it was opened")
 
 
 @pytest.mark.slow
