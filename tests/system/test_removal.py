@@ -79,24 +79,6 @@ def test_links_are_removed_and_what_they_name_stays(room: Path) -> None:
     assert (room / "kept" / "file").read_text() == "x" and (room / "kept" / "inner").is_dir()
 
 
-def test_a_folder_moved_during_removal_is_left_alone(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that another process moves while it is emptied has another one above it, which stays as it is."""
-    (room / "kept" / "inner").mkdir(parents=True)
-    nest(room / "gone", 3)
-    real = removal._empty
-
-    def empty(folder: int) -> list[str]:
-        found = real(folder)
-        if not found:  # at the bottom
-            deep = room / "gone" / ("a" * 20) / ("a" * 20)
-            deep.rename(room / "kept" / ("a" * 20))
-        return found
-
-    monkeypatch.setattr(removal, "_empty", empty)
-    removal.remove(room / "gone")
-    assert (room / "kept" / "inner").is_dir() and (room / "gone").is_dir()
-
-
 def _as_user(work: str, folder: Path) -> None:
     """Does some work in a folder as a user without rights, where this is root."""
     become = f"uids.become({uids.LAST_UID}); " if os.geteuid() == 0 else ""
