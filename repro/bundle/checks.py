@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from pydantic import ValidationError
-
 from repro import fingerprint
-from repro.bundle import seal
+from repro.bundle import seal, statement
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import Archive
@@ -16,9 +14,7 @@ from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSIO
 from repro.fingerprint import gpu
 from repro.fingerprint.telemetry import WINDOWS
 from repro.records import reading
-from repro.records.base import faults
 from repro.records.row import Row
-from repro.records.statement import Statement
 from repro.system import foreign, jsonio
 from repro.system.jsonio import Json
 
@@ -65,11 +61,6 @@ def _study_schema(bundle: Evidence) -> list[str]:
             except ValueError as error:
                 wrong.append(f"{name}: {error}")
     return wrong
-
-
-def _statement_schema(bundle: Evidence) -> list[str]:
-    _closed(bundle, "statement")
-    return _by_schema("statement", {STATEMENT: bundle.statement or {}})
 
 
 def _closed(bundle: Evidence, what: str) -> None:
@@ -212,18 +203,11 @@ def _inputs(bundle: Evidence, row: Row) -> Iterator[str]:
 def _statement(bundle: Evidence) -> list[str]:
     """The statement's subjects are the bundle's files, and its dependencies hold every input of a row."""
     _closed(bundle, "statement")
-    try:
-        stored = Statement.model_validate(bundle.statement)
-    except ValidationError as error:
-        return [f"{STATEMENT} cannot be read: {'; '.join(faults(error))}"]
-    subjects = {entry.name: entry.digest.get("sha256") for entry in stored.subject}
-    digests = {entry.digest.get("sha256") for entry in stored.predicate.definition.resolved}
-    files = {name: known for name, known in bundle.files.items() if name != STATEMENT}
-    wrong = [f"{n} is not the subject that it was" for n in sorted(files) if subjects.get(n) != files[n]]
-    wrong += [f"its subject {n} is no file of the bundle" for n in sorted(subjects.keys() - files.keys())]
-    needed = ((name, given) for name, row in bundle.records.items() for given in row.inputs or [])
-    return wrong + [f"row {name}: {given.name} is not among the dependencies" for name, given in needed
-                    if given.sha256 not in digests]  # fmt: skip
+    stored, inputs = bundle.statement or {}, {name: row.inputs or [] for name, row in bundle.records.items()}
+    due = statement.build(bundle.manifest, inputs, {n: known for n, known in bundle.files.items() if n != STATEMENT})
+    wrong = [f"its {name} is not the bundle's" for name in due if name != "predicate" and stored[name] != due[name]]
+    kept, needed = (each["predicate"]["buildDefinition"]["resolvedDependencies"] for each in (stored, due))
+    return wrong + [f"{text['name']} is not among the dependencies" for text in needed if text not in kept]
 
 
 def _claims(bundle: Evidence) -> list[str]:
@@ -294,7 +278,6 @@ ABOUT_FILES: dict[str, Check] = {
     "schema of fingerprints": lambda bundle: _by_schema(
         "fingerprint", {f"{FINGERPRINTS}/{name}.json": value for name, value in bundle.fingerprints.items()}
     ),
-    "schema of the statement": _statement_schema,
     "text of the manifest": _manifest_text,
     "bundle id": _bundle_id,
     "hashes": _hashes,

@@ -79,7 +79,7 @@ def close(folder: Path, manifest: Json, inputs: Mapping[str, Iterable[Input]], f
     inputs: row -> its inputs. files: name -> hash of every file but manifest and statement.
     """
     files.pop(STATEMENT, None)
-    text = jsonio.render(statement.build(manifest, inputs, files).to_json())
+    text = jsonio.render(statement.build(manifest, inputs, files))
     jsonio.replace(folder / STATEMENT, text)
     manifest["files"] = dict(sorted((files | {STATEMENT: sha256(text)}).items()))
     manifest["bundle_id"] = bundle_id(manifest)

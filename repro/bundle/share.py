@@ -26,12 +26,11 @@ from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import ARCHIVE
 from repro.bundle.write import CLAIMS, DRAWN, FINGERPRINTS, INPUTS, ROWS, SOLUTIONS, plan_digest
-from repro.fingerprint import classes, series
+from repro.fingerprint import classes
 from repro.records import reading
 from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.base import Record
 from repro.records.fingerprint import Fingerprint
-from repro.records.fixture import PUBLISHED
 from repro.records.manifest import Manifest, Packed, Shared, SharedCopy
 from repro.records.result import Discarded
 from repro.records.row import Input
@@ -42,7 +41,6 @@ from repro.system.jsonio import Json
 LEFT_OUT = "left out of the shared copy"
 _NOT_LISTED = "files of this kind may hold identities"
 _HASHES = "left out of the copy, which keeps its hash"
-_BRIEF = "left out of a brief copy"
 # Files of a packed bundle that are copied beside the archive, where the bundle has them.
 _BESIDE = (MANIFEST, "report.md")
 
@@ -184,17 +182,17 @@ def _record_of(name: str) -> type[Record] | None:
 
 
 def share(
-    paths: list[Path], output: Path | None = None, *, hide: Iterable[str] = (), texts: bool = True, brief: bool = False
+    paths: list[Path], output: Path | None = None, *, hide: Iterable[str] = (), texts: bool = True
 ) -> list[SharedCopy]:
     """Copy bundles, each to `<output>/<name>`, without identities.
 
     output: a folder, else `shared` beside each bundle. hide: names that must not be in it besides this user's and
-    host's. texts: whether with what was judged. brief: without telemetry and most of what no report shows.
-    Raises UsageError for a path without a closed bundle or a target that exists, BundleError for a changed bundle.
+    host's. texts: whether with what was judged. Raises UsageError for a path without a closed bundle or a target that
+    exists, BundleError for a changed bundle.
     """
     bundles = [verify.unchanged(path, "shared") for path in paths]
     kept = _Filter(hide)
-    return [_Copy(bundle, kept, texts=texts, brief=brief).write(output) for bundle in bundles]
+    return [_Copy(bundle, kept, texts=texts).write(output) for bundle in bundles]
 
 
 def pack(paths: list[Path], output: Path | None = None) -> list[Packed]:
@@ -223,7 +221,6 @@ class _Copy:
     bundle: Evidence
     filter: _Filter
     texts: bool
-    brief: bool
     kept: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -266,9 +263,7 @@ class _Copy:
         folder = name.partition("/")[0]
         if DRAWN.fullmatch(name):
             return name, "`repro report` draws it again"
-        if _SERIES.fullmatch(name):
-            return folder, _BRIEF if self.brief else ""
-        if _record_of(name):
+        if _SERIES.fullmatch(name) or _record_of(name):
             return new, ""
         if not _TEXTS.fullmatch(name):
             return new, _NOT_LISTED
@@ -324,14 +319,14 @@ class _Copy:
             if result["verdict"] == "error":  # what a solution said of itself
                 result["reasons"] = [reason | {"detail": LEFT_OUT} for reason in result["reasons"]]
         if not row.get("inputs"):
-            return self._shortened(row)
+            return row
         for given, was in zip(row["inputs"], data["inputs"], strict=True):
             if "kept" in given and was["kept"] not in self.kept:
                 del given["kept"]
                 given |= {"not_kept": _HASHES, "withheld": True}
         judged = [given for given in row["inputs"] if "kept" in given or "withheld" in given]
         row["content"] = seal.content((given["name"], given["sha256"]) for given in judged)
-        return self._shortened(row)
+        return row
 
     def _manifest(self) -> Json:
         was = Manifest.model_validate(self.bundle.manifest)
@@ -350,70 +345,3 @@ class _Copy:
         )
         manifest["shared"] = told.to_json()
         return manifest
-
-    def _shortened(self, row: Json) -> Json:
-        """Return the row as a brief copy has it, where this is one."""
-        result = row.get("result")
-        if not self.brief or not result:
-            return row
-        if "problem_sha256" in result:
-            self.left_out["limits and distances of fixtures"] = _BRIEF
-            return row | {"result": _brief_fixture(result)}
-        if row.get("cases") is not None:
-            self.left_out["times, samples, distances and memory of cases"] = _BRIEF
-            return row | {"result": _brief_cases(result) | _throttling(result)}
-        self.left_out["times of calls by the host's clocks"] = _BRIEF
-        return row | {"result": _brief_samples(result) | _throttling(result)}
-
-
-# What a brief copy of a fixture leaves out beside the trials, and what it keeps of the trial with published inputs.
-_NOT_BRIEF = ("neighbour", "telemetry", "dynamic", "trials_left_out", "reference_timing", "build_s", "cell_spent_s")
-_BRIEF_TRIAL = ("stress", "seed", "weights_sha256", "sensitivity", "cheats")
-# What a brief copy of a self-test keeps of a row and of its timing, and what it leaves out of a verdict.
-_BRIEF_CASES, _BRIEF_TIMING = ("results", "timing", "margin", "wall_s", "sizes"), ("status", "aa", "clock")
-_NOT_BRIEF_VERDICT = ("distances", "speedup_all", "memory", "neighbour", "time_ms", "latency_ms", "hot_ms")
-# Of each call, by the host's clocks. The judge alone reads them.
-HOST_CLOCKS = ("host_ms", "wall_ms", "seal_ms")
-
-
-def _only(value: Json, names: Iterable[str]) -> Json:
-    return {name: value[name] for name in names if name in value}
-
-
-def _without(value: Json, names: Iterable[str]) -> Json:
-    return {name: inner for name, inner in value.items() if name not in set(names)}
-
-
-def _brief_fixture(result: Json) -> Json:
-    """Keep of a fixture what an audit shows."""
-    trials = {}
-    shown = next((kind for kind in PUBLISHED if kind in result["trials"]), None)
-    if shown is not None:
-        trial = _only(result["trials"][shown], _BRIEF_TRIAL)
-        cheats = {name: cheat for name, cheat in trial.get("cheats", {}).items() if "legacy" in cheat}
-        trials = {shown: trial | {"cheats": cheats}}
-    return _without(result, _NOT_BRIEF) | {"trials": trials}
-
-
-def _brief_cases(result: Json) -> Json:
-    """Keep of a self-test the verdicts, speedups and A/A controls."""
-    kept = _only(result, _BRIEF_CASES)
-    if "timing" in kept:
-        kept["timing"] = _only(kept["timing"], _BRIEF_TIMING)
-    return kept | {"results": [_without(case, _NOT_BRIEF_VERDICT) for case in kept.get("results", [])]}
-
-
-def _brief_samples(result: Json) -> Json:
-    """Keep everything but telemetry and the host's clocks."""
-    kept = _without(result, ("telemetry",))
-    for samples in kept.get("samples_ms", {}).values():
-        samples |= {name: _without(calls, HOST_CLOCKS) for name, calls in samples.items() if isinstance(calls, dict)}
-    return kept
-
-
-def _throttling(result: Json) -> Json:
-    """Return what makes a row's times no measurement: for what share of its timed samples the GPU was slowed."""
-    observed = result.get("telemetry")
-    if observed is None or not series.throttled(observed):
-        return {}
-    return {"telemetry": {"windows": {"timing": {"reasons": observed["windows"]["timing"]["reasons"]}}}}

@@ -26,9 +26,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--hide", action="append", default=[], metavar="NAME", help="replace this name too (repeatable)"
     )
     parser.add_argument(
-        "--without", action="append", choices=("texts", "details"), default=[],
-        help="texts: keep the hashes of what was judged, not its text. details: leave out the report, telemetry, "
-        "host's clocks and self-test samples; of fixtures keep what `repro problems --audit` shows (repeatable)",
+        "--without", action="append", choices=("texts",), default=[],
+        help="texts: keep the hashes of what was judged, not its text",
     )  # fmt: skip
     arguments.json_option(parser, "write a record of each copy")
 
@@ -56,8 +55,7 @@ def _pack(args: argparse.Namespace) -> int:
 def _share(args: argparse.Namespace) -> int:
     from repro.bundle import share
 
-    copies = share.share(args.bundle, args.output, hide=args.hide, texts="texts" not in args.without,
-                         brief="details" in args.without)  # fmt: skip
+    copies = share.share(args.bundle, args.output, hide=args.hide, texts="texts" not in args.without)
     screen = Screen.of(args)
     for copy in copies:
         counts = ", ".join(f"{n} {kind}" for kind, n in copy.shared.identities.items()) or "none"

@@ -17,7 +17,6 @@ from repro.records.base import Record
 from repro.records.fingerprint import Fingerprint
 from repro.records.manifest import Manifest
 from repro.records.row import Row
-from repro.records.statement import Statement
 from repro.system import foreign
 
 R = TypeVar("R", bound=Record)
@@ -25,7 +24,7 @@ R = TypeVar("R", bound=Record)
 
 # File of a bundle, or part of one -> its record.
 FILES: dict[str, type[Record]] = {
-    "manifest": Manifest, "row": Row, "fingerprint": Fingerprint, "statement": Statement, "agent-config": AgentConfig,
+    "manifest": Manifest, "row": Row, "fingerprint": Fingerprint, "agent-config": AgentConfig,
     "agent-record": AgentRecord,
 }  # fmt: skip
 

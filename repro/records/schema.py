@@ -14,7 +14,6 @@ from repro.records.manifest import Manifest
 from repro.records.profile import ProfileResult
 from repro.records.result import JudgeResult
 from repro.records.row import Row
-from repro.records.statement import Statement
 
 # Files of a bundle and results of jobs: the record of each, and what it is called.
 RECORDS: dict[str, tuple[type[Record], str]] = {
@@ -24,7 +23,6 @@ RECORDS: dict[str, tuple[type[Record], str]] = {
     "fixture": (FixtureRecord, "`result` of a row of `fixtures`, and the file below fixtures/"),
     "profile-result": (ProfileResult, "`result` of a row of `benchmark --profile`"),
     "fingerprint": (Fingerprint, "one file of fingerprints/"),
-    "statement": (Statement, "statement.json of a bundle"),
     "agent-config": (AgentConfig, "`parameters.study` of a manifest: the agents of a study"),
     "agent-record": (AgentRecord, "job.json of an agent's sitting, below agents/ in a bundle"),
     "comparison": (Comparison, "`compare A B --json`"),
