@@ -10,8 +10,8 @@ does not make this a bf16 kernel; the measured class does not ask how the digits
 import torch
 import triton
 import triton.language as tl
+from frames.gelu_softmax import gelu_softmax
 from frames.L2_99 import Frame
-from frames.softmax import softmax_kernel
 
 
 @triton.jit
@@ -24,11 +24,11 @@ def split3(x):
 
 
 @triton.jit
-def linear_gelu_kernel(
-    x_ptr, weight_ptr, bias_ptr, out_ptr, M, N, K,
+def linear_kernel(
+    x_ptr, weight_ptr, out_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """out (M, N) = gelu(x (M, K) weight (N, K)^T + bias). Grid: (row blocks, column blocks)."""
+    """out (M, N) = x (M, K) weight (N, K)^T. Grid: (row blocks, column blocks)."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
@@ -45,10 +45,7 @@ def linear_gelu_kernel(
         small = tl.dot(x1, w0, small)
         small = tl.dot(x0, w1, small)
         acc = tl.dot(x0, w0, acc)
-    acc += small
-    acc += tl.load(bias_ptr + n, mask=n < N, other=0.0)[None, :]
-    acc = 0.5 * acc * (1.0 + tl.erf(acc * 0.7071067811865476))
-    tl.store(out_ptr + m[:, None] * N + n[None, :], acc, mask=(m < M)[:, None] & (n < N)[None, :])
+    tl.store(out_ptr + m[:, None] * N + n[None, :], acc + small, mask=(m < M)[:, None] & (n < N)[None, :])
 
 
 class ModelNew(Frame):
@@ -58,8 +55,7 @@ class ModelNew(Frame):
         x = x.contiguous()
         (M, K), N = x.shape, self.linear.out_features
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
-        linear_gelu_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64))](
-            x, self.linear.weight, self.linear.bias, out, M, N, K, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, num_stages=2
+        linear_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64))](
+            x, self.linear.weight, out, M, N, K, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, num_stages=2
         )
-        softmax_kernel[(M,)](out, N, BLOCK=triton.next_power_of_2(N), num_warps=8)
-        return out
+        return gelu_softmax(out, self.linear.bias)

@@ -10,6 +10,7 @@ dimensions in memory is the kernel's choice (torch's own convolutions return suc
 import torch
 import triton
 import triton.language as tl
+from frames.depthwise import result_of, taps
 from frames.L1_82 import Frame
 
 
@@ -24,15 +25,11 @@ def depthwise_kernel(
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)[:, None]
     channel = tl.program_id(2) * BLOCK_C + tl.arange(0, BLOCK_C)[None, :]
     inside = (col < out_width) & (channel < channels)
-    plane = (image * channels + channel) * height * width
-    acc = tl.zeros((COLS, BLOCK_C), dtype=tl.float32)
-    for ky in tl.static_range(KERNEL):
-        y = row * stride - padding + ky
-        for kx in tl.static_range(KERNEL):
-            x = col * stride - padding + kx
-            valid = inside & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-            tap = tl.load(weight_ptr + (channel * KERNEL + ky) * KERNEL + kx, mask=channel < channels, other=0.0)
-            acc += tap * tl.load(x_ptr + plane + y * width + x, mask=valid, other=0.0)
+    acc = taps(
+        x_ptr + (image * channels + channel) * height * width,
+        weight_ptr + tl.minimum(channel, channels - 1) * KERNEL * KERNEL,
+        row, col, inside, height, width, stride, padding, (COLS, BLOCK_C), KERNEL,
+    )  # fmt: skip
     at = ((image * out_height + row) * out_width + col) * channels + channel
     tl.store(out_ptr + at, acc, mask=inside)
 
@@ -44,14 +41,9 @@ class ModelNew(Frame):
         x = x.contiguous()
         conv = self.conv2d
         kernel, stride, padding = conv.kernel_size[0], conv.stride[0], conv.padding[0]
-        batch, channels, height, width = x.shape
-        out_height, out_width = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
-        last = torch.empty((batch, out_height, out_width, channels), device=x.device, dtype=x.dtype)
-        grid = (batch * out_height, triton.cdiv(out_width, 64), triton.cdiv(channels, 16))
-        depthwise_kernel[grid](
-            x, conv.weight, last, channels, height, width, out_height, out_width, stride, padding,
-            KERNEL=kernel, BLOCK_C=16, COLS=64,
-        )  # fmt: skip
-        if conv.bias is not None:
-            last.add_(conv.bias)
-        return last.permute(0, 3, 1, 2)
+        out = result_of(x, kernel, stride, padding).to(memory_format=torch.channels_last)
+        (batch, channels), (rows, cols) = x.shape[:2], out.shape[2:]
+        depthwise_kernel[(batch * rows, triton.cdiv(cols, 64), triton.cdiv(channels, 16))](
+            x, conv.weight, out, *x.shape[1:], rows, cols, stride, padding, KERNEL=kernel, BLOCK_C=16, COLS=64
+        )
+        return out if conv.bias is None else out.add_(conv.bias[:, None, None])

@@ -8,20 +8,18 @@ that a caller may keep a result for one more call only.
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """x over the root of its mean square over dimension 1; valid until the call after the next."""
 
-    def __init__(self, num_features: int, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.eps = eps
+    def __init__(self, *sizes: float) -> None:
+        super().__init__(*sizes)
         self.buffers_, self.turn = [], 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.buffers_ or self.buffers_[0].shape != x.shape:
             self.buffers_ = [torch.empty_like(x), torch.empty_like(x)]
         self.turn = 1 - self.turn
-        scale = torch.sqrt(torch.mean(x * x, dim=1, keepdim=True) + self.eps)
-        return torch.div(x, scale, out=self.buffers_[self.turn])
+        return self.buffers_[self.turn].copy_(self.right(x))

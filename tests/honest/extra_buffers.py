@@ -10,7 +10,7 @@ of it. With them the sums of a group are a matrix product.
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L2_37 import Frame
 
 
 @triton.jit
@@ -37,14 +37,11 @@ def apply_kernel(
     tl.store(out_ptr + index, y, mask=index < count)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """GroupNorm(swish(linear(x)) + bias)."""
 
     def __init__(self, in_features: int, out_features: int, num_groups: int, bias_shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
-        self.bias = nn.Parameter(torch.randn(bias_shape))
-        self.group_norm = nn.GroupNorm(num_groups, out_features)
+        super().__init__(in_features, out_features, num_groups, bias_shape)
         group_of = torch.arange(out_features, dtype=torch.int32) // (out_features // num_groups)
         members = torch.nn.functional.one_hot(group_of.long(), num_groups).float() / (out_features // num_groups)
         self.register_buffer("group_of", group_of, persistent=False)

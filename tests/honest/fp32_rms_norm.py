@@ -7,19 +7,12 @@ Honest: every output is computed in this call from this call's input, in the pre
 """
 
 import torch
-import triton
 from frames.L1_36 import Frame
-from frames.rms_norm import rms_norm_kernel
+from frames.rms_norm import rms_norm
 
 
 class ModelNew(Frame):
     """x over the root of its mean square over dimension 1."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x.contiguous()
-        out = torch.empty_like(x)
-        batch, channels = x.shape[:2]
-        pixels = x[0, 0].numel()
-        grid = (triton.cdiv(pixels, 128), batch)
-        rms_norm_kernel[grid](x, out, channels, pixels, self.eps, CHANNELS=triton.next_power_of_2(channels), BLOCK=128)
-        return out
+        return rms_norm(x.contiguous(), torch.empty_like(x), self.eps)

@@ -9,32 +9,28 @@ whose inputs move pays for captures.
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 MOST = 16
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """x over the root of its mean square over dimension 1."""
 
-    def __init__(self, num_features: int, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.eps = eps
+    def __init__(self, *sizes: float) -> None:
+        super().__init__(*sizes)
         self.graphs: dict[tuple[object, ...], tuple[torch.cuda.CUDAGraph, torch.Tensor]] = {}
-
-    def compute(self, x: torch.Tensor) -> torch.Tensor:
-        return x / torch.sqrt(torch.mean(x * x, dim=1, keepdim=True) + self.eps)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         key = (x.data_ptr(), x.shape)
         if key not in self.graphs:
             if len(self.graphs) >= MOST:
                 self.graphs.pop(next(iter(self.graphs)))
-            self.compute(x)
+            self.right(x)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                out = self.compute(x)
+                out = self.right(x)
             self.graphs[key] = graph, out
         graph, out = self.graphs[key]
         graph.replay()

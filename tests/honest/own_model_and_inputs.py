@@ -10,6 +10,7 @@ it. A judge that makes its own inputs has no use for get_inputs here.
 import torch
 import triton
 import triton.language as tl
+from frames.depthwise import result_of, taps
 from frames.L1_82 import Frame
 from torch import nn
 
@@ -52,34 +53,25 @@ def depthwise_kernel(
 ):  # fmt: skip
     """BLOCK outputs in the order of their memory. Grid: (blocks,)."""
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    col = index % out_width
-    row = index // out_width % out_height
+    inside = index < count
     plane = index // out_width // out_height
-    acc = tl.zeros((BLOCK,), dtype=tl.float32)
-    for ky in tl.static_range(KERNEL):
-        y = row * stride - padding + ky
-        for kx in tl.static_range(KERNEL):
-            x = col * stride - padding + kx
-            valid = (index < count) & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-            tap = tl.load(weight_ptr + (plane % channels * KERNEL + ky) * KERNEL + kx)
-            acc += tap * tl.load(x_ptr + (plane * height + y) * width + x, mask=valid, other=0.0)
-    tl.store(out_ptr + index, acc, mask=index < count)
+    acc = taps(
+        x_ptr + plane * height * width, weight_ptr + plane % channels * KERNEL * KERNEL,
+        index // out_width % out_height, index % out_width, inside, height, width, stride, padding, (BLOCK,), KERNEL,
+    )  # fmt: skip
+    tl.store(out_ptr + index, acc, mask=inside)
 
 
 class ModelNew(Frame):
     """nn.Conv2d with one group a channel under the name `conv2d`; only its parameters are used."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x.contiguous()
-        conv = self.conv2d
+        x, conv = x.contiguous(), self.conv2d
         kernel, stride, padding = conv.kernel_size[0], conv.stride[0], conv.padding[0]
-        batch, channels, height, width = x.shape
-        out_height, out_width = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
-        out = torch.empty((batch, channels, out_height, out_width), device=x.device, dtype=x.dtype)
+        out = result_of(x, kernel, stride, padding)
         depthwise_kernel[(triton.cdiv(out.numel(), 1024),)](
-            x, conv.weight, out, out.numel(), channels, height, width, out_height, out_width, stride, padding,
-            KERNEL=kernel, BLOCK=1024,
-        )  # fmt: skip
+            x, conv.weight, out, out.numel(), *x.shape[1:], *out.shape[2:], stride, padding, KERNEL=kernel, BLOCK=1024
+        )
         return out if conv.bias is None else out.add_(conv.bias[:, None, None])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch import nn
+from frames.L3_43 import Frame
 
 
 @triton.jit
@@ -28,19 +28,11 @@ def causal_softmax_kernel(scores_ptr, length, BLOCK: tl.constexpr):
     tl.store(at, x / tl.sum(x, axis=0), mask=column < length)
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """One projection to q, k and v, causal attention, output projection; dropouts are idle in evaluation."""
 
-    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
-        super().__init__()
-        self.c_attn = nn.Linear(n_embd, 3 * n_embd)
-        self.c_proj = nn.Linear(n_embd, n_embd)
-        self.attn_dropout = nn.Dropout(attn_pdrop)
-        self.resid_dropout = nn.Dropout(resid_pdrop)
-        mask = torch.tril(torch.ones(max_seqlen, max_seqlen))
-        self.register_buffer("bias", mask.view(1, 1, max_seqlen, max_seqlen))
-        self.n_head = n_head
-        self.n_embd = n_embd
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
         self._prepared: tuple[torch.Tensor, torch.Tensor] | None = None
         self.c_attn.register_load_state_dict_post_hook(lambda *_: self.forget())
 

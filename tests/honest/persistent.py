@@ -12,6 +12,8 @@ import torch
 import triton
 import triton.language as tl
 from frames.L2_37 import Frame
+from frames.linear import product_tile, unchanged
+from frames.swish_norm import swish_norm
 
 
 @triton.jit
@@ -25,19 +27,8 @@ def persistent_kernel(
     for tile in range(tl.program_id(0), tl.cdiv(M, BLOCK_M) * groups, tl.num_programs(0)):
         m = tile // groups * BLOCK_M + tl.arange(0, BLOCK_M)
         n = tile % groups * GROUP + offset
-        acc = tl.zeros((BLOCK_M, WIDE), dtype=tl.float32)
-        for start in range(0, K, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)
-            x = tl.load(x_ptr + m[:, None] * K + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0.0)
-            w = tl.load(weight_ptr + n[:, None] * K + k[None, :], mask=known[:, None] & (k < K)[None, :], other=0.0)
-            acc = tl.dot(x, tl.trans(w), acc, input_precision="ieee")
-        y = acc + tl.load(bias_ptr + n, mask=known, other=0.0)[None, :]
-        y = y * tl.sigmoid(y) + tl.load(extra_ptr + n, mask=known, other=0.0)[None, :]
-        y = tl.where(known[None, :], y, 0.0)
-        y = tl.where(known[None, :], y - (tl.sum(y, axis=1) / GROUP)[:, None], 0.0)
-        y *= (1.0 / tl.sqrt(tl.sum(y * y, axis=1) / GROUP + eps))[:, None]
-        gamma = tl.load(gamma_ptr + n, mask=known, other=0.0)[None, :]
-        y = y * gamma + tl.load(beta_ptr + n, mask=known, other=0.0)[None, :]
+        acc = product_tile(x_ptr, weight_ptr, m, n, M, N, K, 0, K, BLOCK_M, WIDE, BLOCK_K, "ieee", unchanged)
+        y = swish_norm(acc, bias_ptr, extra_ptr, gamma_ptr, beta_ptr, n, known, eps, GROUP)
         at = m[:, None].to(tl.int64) * N + n[None, :]
         tl.store(out_ptr + at, y, mask=(m < M)[:, None] & known[None, :])
 

@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 from frames.L1_36 import Frame
+from frames.rms_norm import rms_norm
 
 
 @triton.jit
@@ -22,21 +23,6 @@ def whole_tile_kernel(x_ptr, out_ptr, pixels, eps, BLOCK: tl.constexpr):
     tl.store(out_ptr + at, x * (1.0 / tl.sqrt(tl.sum(x * x, axis=0) / 64 + eps))[None, :])
 
 
-@triton.jit
-def any_shape_kernel(x_ptr, out_ptr, channels, pixels, eps, BLOCK: tl.constexpr):
-    """Any number of channels, read twice. Grid: (pixel blocks, batch)."""
-    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    first = tl.program_id(1).to(tl.int64) * channels * pixels
-    squares = tl.zeros((BLOCK,), dtype=tl.float32)
-    for channel in range(channels):
-        x = tl.load(x_ptr + first + channel * pixels + pixel, mask=pixel < pixels, other=0.0)
-        squares += x * x
-    scale = 1.0 / tl.sqrt(squares / channels + eps)
-    for channel in range(channels):
-        x = tl.load(x_ptr + first + channel * pixels + pixel, mask=pixel < pixels, other=0.0)
-        tl.store(out_ptr + first + channel * pixels + pixel, x * scale, mask=pixel < pixels)
-
-
 class ModelNew(Frame):
     """x over the root of its mean square over dimension 1."""
 
@@ -46,9 +32,7 @@ class ModelNew(Frame):
         batch, channels = x.shape[:2]
         pixels = x[0, 0].numel()
         block = 128 if pixels % 128 == 0 else 16
-        grid = (triton.cdiv(pixels, block), batch)
-        if channels == 64 and pixels % block == 0:
-            whole_tile_kernel[grid](x, out, pixels, self.eps, BLOCK=block)
-        else:
-            any_shape_kernel[grid](x, out, channels, pixels, self.eps, BLOCK=block)
+        if channels != 64 or pixels % block:
+            return rms_norm(x, out, self.eps)
+        whole_tile_kernel[(pixels // block, batch)](x, out, pixels, self.eps, BLOCK=block)
         return out

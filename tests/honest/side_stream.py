@@ -10,30 +10,24 @@ knows both streams, so that no memory is handed out again too early.
 """
 
 import torch
-import triton
 from frames.L1_36 import Frame
-from frames.rms_norm import rms_norm_kernel
+from frames.rms_norm import rms_norm
 
 
 class ModelNew(Frame):
-    _side = None
-
     """x over the root of its mean square over dimension 1."""
+
+    _side = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()
         out = torch.empty_like(x)
-        batch, channels = x.shape[:2]
-        pixels = x[0, 0].numel()
         if self._side is None:
             self._side = torch.cuda.Stream(device=x.device)
         caller = torch.cuda.current_stream(x.device)
         self._side.wait_stream(caller)
         with torch.cuda.stream(self._side):
-            grid = (triton.cdiv(pixels, 128), batch)
-            rms_norm_kernel[grid](
-                x, out, channels, pixels, self.eps, CHANNELS=triton.next_power_of_2(channels), BLOCK=128
-            )
+            rms_norm(x, out, self.eps)
         caller.wait_stream(self._side)
         x.record_stream(self._side)
         out.record_stream(self._side)

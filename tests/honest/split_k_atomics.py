@@ -11,8 +11,9 @@ beside the verdict on a GPU); the error is that of fp32 sums all the same. Every
 import torch
 import triton
 import triton.language as tl
-from frames.gelu_softmax import gelu_softmax_kernel
+from frames.gelu_softmax import gelu_softmax
 from frames.L2_99 import Frame
+from frames.linear import product_tile, unchanged
 
 SPLITS = 4
 
@@ -27,12 +28,7 @@ def split_linear_kernel(
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     first = tl.program_id(2) * chunk
     end = tl.minimum(first + chunk, K)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(first, end, BLOCK_K):
-        k = start + tl.arange(0, BLOCK_K)
-        x = tl.load(x_ptr + m[:, None] * K + k[None, :], mask=(m < M)[:, None] & (k < end)[None, :], other=0.0)
-        w = tl.load(weight_ptr + n[:, None] * K + k[None, :], mask=(n < N)[:, None] & (k < end)[None, :], other=0.0)
-        acc = tl.dot(x, tl.trans(w), acc, input_precision="ieee")
+    acc = product_tile(x_ptr, weight_ptr, m, n, M, N, K, first, end, BLOCK_M, BLOCK_N, BLOCK_K, "ieee", unchanged)
     tl.atomic_add(sums_ptr + m[:, None] * N + n[None, :], acc, mask=(m < M)[:, None] & (n < N)[None, :])
 
 
@@ -43,10 +39,8 @@ class ModelNew(Frame):
         x = x.contiguous()
         (M, K), N = x.shape, self.linear.out_features
         sums = torch.zeros((M, N), device=x.device, dtype=torch.float32)
-        out = torch.empty_like(sums)
         chunk = triton.cdiv(K, SPLITS * 32) * 32
         split_linear_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64), triton.cdiv(K, chunk))](
             x, self.linear.weight, sums, M, N, K, chunk, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32
         )
-        gelu_softmax_kernel[(M,)](sums, self.linear.bias, out, N, BLOCK=triton.next_power_of_2(N), num_warps=8)
-        return out
+        return gelu_softmax(sums, self.linear.bias)

@@ -10,6 +10,7 @@ rounding to bf16 two calls may differ by one unit in the last place, as with man
 import torch
 import triton
 import triton.language as tl
+from frames.vector_product import part_of_rows
 
 ROWS, BLOCK_K, CHUNK = 4, 1024, 16384
 
@@ -19,14 +20,8 @@ def split_kernel(a_ptr, b_ptr, sums_ptr, M, K, CHUNK: tl.constexpr, ROWS: tl.con
     """sums[rows] += a[rows, chunk] b[chunk]. Grid: (row groups, chunks)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     first = tl.program_id(1) * CHUNK
-    total = tl.zeros((ROWS, BLOCK_K), dtype=tl.float32)
-    for start in range(0, CHUNK, BLOCK_K):
-        k = first + start + tl.arange(0, BLOCK_K)
-        b = tl.load(b_ptr + k, mask=k < K, other=0.0).to(tl.float32)
-        inside = (row < M)[:, None] & (k < K)[None, :]
-        a = tl.load(a_ptr + row.to(tl.int64)[:, None] * K + k[None, :], mask=inside, other=0.0).to(tl.float32)
-        total += a * b[None, :]
-    tl.atomic_add(sums_ptr + row, tl.sum(total, axis=1), mask=row < M)
+    total = part_of_rows(a_ptr, b_ptr, row, first, first + CHUNK, M, K, ROWS, BLOCK_K)
+    tl.atomic_add(sums_ptr + row, total, mask=row < M)
 
 
 def kernel_function(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:

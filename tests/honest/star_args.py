@@ -13,23 +13,12 @@ import torch
 import triton
 import triton.language as tl
 from frames.L2_34 import Frame
+from frames.layer_norm import layer_norm_kernel
 
 
 @triton.jit
-def norm_gelu_kernel(y_ptr, gamma_ptr, beta_ptr, out_ptr, rows, width, eps, factor, ROWS: tl.constexpr,
-                     BLOCK: tl.constexpr):  # fmt: skip
-    """out = gelu(layer_norm(y)) * factor for ROWS rows of `width` values. Grid: (row blocks,)."""
-    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
-    column = tl.arange(0, BLOCK)[None, :]
-    inside = (row < rows) & (column < width)
-    at = row.to(tl.int64) * width + column
-    y = tl.load(y_ptr + at, mask=inside, other=0.0)
-    y = tl.where(inside, y - (tl.sum(y, axis=1) / width)[:, None], 0.0)
-    y *= (1.0 / tl.sqrt(tl.sum(y * y, axis=1) / width + eps))[:, None]
-    gamma = tl.load(gamma_ptr + column, mask=column < width, other=0.0)
-    y = y * gamma + tl.load(beta_ptr + column, mask=column < width, other=0.0)
-    y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476)) * factor
-    tl.store(out_ptr + at, y, mask=inside)
+def gelu(x):
+    return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
 
 
 def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
@@ -58,5 +47,6 @@ class ModelNew(Frame):
         width = y.shape[-1]
         rows = y.numel() // width
         arguments = (y, norm.weight, norm.bias, out, rows, width, norm.eps, self.scaling_factor)
-        launch(norm_gelu_kernel, triton.cdiv(rows, 32), *arguments, ROWS=32, BLOCK=triton.next_power_of_2(width))
+        options = {"ROWS": 32, "BLOCK": triton.next_power_of_2(width), "TAIL": gelu}
+        launch(layer_norm_kernel, triton.cdiv(rows, 32), *arguments, **options)
         return out

@@ -11,22 +11,18 @@ import torch
 import triton
 import triton.language as tl
 from frames.L2_99 import Frame
+from frames.linear import product_tile, unchanged
 
 
 @triton.jit
-def linear_kernel(
+def turned_kernel(
     x_ptr, weight_ptr, bias_ptr, out_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """out (N, M) = gelu(weight (N, K) x (M, K)^T + bias). Grid: (row blocks, column blocks)."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    for start in range(0, K, BLOCK_K):
-        k = start + tl.arange(0, BLOCK_K)
-        x = tl.load(x_ptr + m[:, None] * K + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0.0)
-        w = tl.load(weight_ptr + n[:, None] * K + k[None, :], mask=(n < N)[:, None] & (k < K)[None, :], other=0.0)
-        acc = tl.dot(w, tl.trans(x), acc, input_precision="ieee")
+    acc = product_tile(weight_ptr, x_ptr, n, m, N, M, K, 0, K, BLOCK_N, BLOCK_M, BLOCK_K, "ieee", unchanged)
     acc += tl.load(bias_ptr + n, mask=n < N, other=0.0)[:, None]
     acc = 0.5 * acc * (1.0 + tl.erf(acc * 0.7071067811865476))
     tl.store(out_ptr + n[:, None] * M + m[None, :], acc, mask=(n < N)[:, None] & (m < M)[None, :])
@@ -59,7 +55,7 @@ class ModelNew(Frame):
         x = x.contiguous()
         (M, K), N = x.shape, self.linear.out_features
         turned = torch.empty((N, M), device=x.device, dtype=x.dtype)
-        linear_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64))](
+        turned_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64))](
             x, self.linear.weight, self.linear.bias, turned, M, N, K, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32
         )
         column_softmax_kernel[(triton.cdiv(M, 32),)](turned, M, N, BLOCK_M=32, BLOCK_N=64)

@@ -9,25 +9,9 @@ Honest: both halves are waited for on the caller's stream before the output is r
 misses any work. torch.cuda.Event orders the streams; nothing here measures time.
 """
 
-import math
-
 import torch
-import triton
-from frames.product import product_kernel
-from frames.softmax import softmax_kernel
+from frames.attend import attend
 from torch import nn
-
-
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scores: torch.Tensor, out: torch.Tensor) -> None:
-    """Attention of some heads on the current stream; all contiguous, (heads, sequence, depth)."""
-    heads, queries, depth = q.shape
-    keys = k.shape[1]
-    tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
-    grid = (triton.cdiv(queries, 64), triton.cdiv(keys, 64), heads)
-    product_kernel[grid](q, k, scores, queries, keys, depth, 1, depth, 1.0 / math.sqrt(depth), **tile)
-    softmax_kernel[(heads * queries,)](scores, keys, BLOCK=triton.next_power_of_2(keys))
-    grid = (triton.cdiv(queries, 64), triton.cdiv(depth, 64), heads)
-    product_kernel[grid](scores, v, out, queries, depth, keys, depth, 1, 1.0, **tile)
 
 
 class ModelNew(nn.Module):

@@ -6,19 +6,14 @@ Honest: what is kept is how to read the memory at an address, never what was rea
 """
 
 import torch
-from torch import nn
+from frames.L1_82 import Frame
 
 
-class ModelNew(nn.Module):
+class ModelNew(Frame):
     """A depthwise convolution of an input that is seen through a kept view."""
 
-    def __init__(
-        self, in_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, bias: bool = False
-    ) -> None:
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
         self.views: dict[tuple[object, ...], torch.Tensor] = {}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,7 @@ Honest: every slot that the second kernel reads was written by the first one in 
 import torch
 import triton
 import triton.language as tl
+from frames.vector_product import part_of_rows
 
 ROWS, BLOCK_K = 4, 1024
 MAX_SPLITS = 64
@@ -22,14 +23,8 @@ def partial_kernel(a_ptr, b_ptr, partial_ptr, M, K, chunk, ROWS: tl.constexpr, B
     """partial[split, rows] = a[rows, chunk of split] b[chunk of split]. Grid: (row groups, splits)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     first = tl.program_id(1) * chunk
-    total = tl.zeros((ROWS, BLOCK_K), dtype=tl.float32)
-    for start in range(first, tl.minimum(first + chunk, K), BLOCK_K):
-        k = start + tl.arange(0, BLOCK_K)
-        b = tl.load(b_ptr + k, mask=k < K, other=0.0).to(tl.float32)
-        inside = (row < M)[:, None] & (k < K)[None, :]
-        a = tl.load(a_ptr + row.to(tl.int64)[:, None] * K + k[None, :], mask=inside, other=0.0).to(tl.float32)
-        total += a * b[None, :]
-    tl.store(partial_ptr + tl.program_id(1) * M + row, tl.sum(total, axis=1), mask=row < M)
+    total = part_of_rows(a_ptr, b_ptr, row, first, tl.minimum(first + chunk, K), M, K, ROWS, BLOCK_K)
+    tl.store(partial_ptr + tl.program_id(1) * M + row, total, mask=row < M)
 
 
 @triton.jit
