@@ -62,6 +62,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
 def _bundles(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 2 where a bundle fails `repro verify`: the report is drawn all the same, and says so."""
+    from repro.report import document, terminal
     from repro.report import output as reports
 
     screen = Screen.of(args)
@@ -70,10 +71,8 @@ def _bundles(args: argparse.Namespace, progress: Progress) -> int:
     if args.output is not None:
         drawn = iter([reports.beside(bundles, chosen, args.artifacts, args.output)])
     else:
-        drawn = (reports.into(bundle, chosen, args.artifacts, forks=True) for bundle in bundles)
+        drawn = (reports.into(bundle, chosen, args.artifacts) for bundle in bundles)
     for whole, files in drawn:
-        from repro.report import document, terminal  # `output` has imported most of it while processes started
-
         if args.output is None:
             terminal.draw(whole, screen, tables=screen.verbose)
         terminal.last(whole, screen, files)

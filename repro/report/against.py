@@ -9,7 +9,7 @@ from repro.analysis.records import Source
 from repro.records import wording
 from repro.records.verdict import Verdict
 from repro.report import elements
-from repro.report.elements import Cell, Quantity, Table
+from repro.report.elements import Cell, Table
 
 
 def sentences(source: Source) -> list[str]:
@@ -45,10 +45,10 @@ def table(verdicts: Sequence[Verdict]) -> Table:
 
 def _cells(verdict: Verdict) -> list[Cell]:
     against, time = verdict.against, verdict.time_ms if verdict.measurement else None
-    ratio = against and against.ratio and against.ci95 and Quantity(value=against.ratio, ci95=against.ci95)
+    ratio = elements.quantity(against.ratio, against.ci95) if against else None
     return [
         verdict.problem, verdict.solution, wording.word(verdict), verdict.precision_class,
-        Quantity(value=time.median, ci95=time.ci95) if time else None, verdict.sizes,
-        against.solution if against and ratio else None, ratio or None, against.word if against else None,
+        elements.quantity(time.median, time.ci95) if time else None, verdict.sizes,
+        against.solution if against and ratio else None, ratio, against.word if against else None,
         "; ".join(filter(None, [wording.why(verdict), against.why if against else ""])),
     ]  # fmt: skip

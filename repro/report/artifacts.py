@@ -7,10 +7,9 @@ from pathlib import Path
 
 from repro.analysis.records import Source, medians
 from repro.artifacts import layout, trace
-from repro.records.benchmark import Round
 from repro.records.row import Row
 from repro.report import elements
-from repro.report.elements import Cell, Convergence, Figure, Head, Item, Quantity, Section
+from repro.report.elements import Cell, Convergence, Figure, Head, Item, Section
 from repro.studies import artifact_study
 
 KERNELS = {"input_kernel": "input kernel", "optimized": "optimised kernel"}
@@ -53,11 +52,6 @@ def _number(row: Row) -> str:
     return row.problem.partition("_")[0]
 
 
-def _over_input(each: Round) -> Quantity | None:
-    ratio = each.over_input
-    return Quantity(value=ratio.ratio, ci95=ratio.ci95) if ratio else None
-
-
 def parity(sources: list[Source]) -> Section:
     """The published protocol's times beside ours, where `--parity` took them: one line an artifact."""
     rows: list[list[Cell]] = []
@@ -93,7 +87,8 @@ def rounds(sources: list[Source]) -> Section:
             rows += [
                 [row.problem, source.letter, str(each.round) if each.round else "input", each.why or each.verdict,
                  each.time_ms.median if each.time_ms else None, each.published_protocol_ms, each.published_ms,
-                 _over_input(each), "best so far" if each.best else None]
+                 elements.quantity(ratio.ratio, ratio.ci95) if (ratio := each.over_input) else None,
+                 "best so far" if each.best else None]
                 for each in artifact_study.rounds(row)
             ]  # fmt: skip
     columns = ["problem", "bundle", ("round", "text", 0), ("verdict", "verdict"), ("ms", "ms", 1),

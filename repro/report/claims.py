@@ -8,9 +8,9 @@ from repro.analysis import claims
 from repro.analysis import published as figures
 from repro.analysis.records import VERBS, Source, grouped
 from repro.records import wording
-from repro.records.claim import Claim, ClaimOutcome, ClaimVerdict, JudgedClaim, JudgedClaims
+from repro.records.claim import Claim, ClaimOutcome, JudgedClaim, JudgedClaims
 from repro.report import elements
-from repro.report.elements import Cell, Figure, Forest, ForestRow, Head, Item, Point, Quantity, Section, Table
+from repro.report.elements import Cell, Figure, ForestRow, Head, Item, Point, Section, Table
 
 _Pair = tuple[JudgedClaim, ClaimOutcome]
 _MEANING = (
@@ -53,7 +53,7 @@ def section(found: JudgedClaims) -> Section:
             "Only families with a tested claim are listed."
         )
     named = _named(pairs)
-    return elements.section("claims", "Claims", text=text, figures=[_forest(pairs, named)],
+    return elements.section("claims", "Claims", text=text, figures=_forest(pairs, named),
                             tables=[_families(pairs), _every(pairs, named)])  # fmt: skip
 
 
@@ -83,10 +83,6 @@ def _named(pairs: list[_Pair]) -> dict[str, str]:
     return {stack: f"{at} ({'pinned' if pinned[stack] else 'off-pin'})" for at, stack in enumerate(pinned, 1)}
 
 
-def _quantity(side: ClaimVerdict) -> Quantity | None:
-    return None if side.measured is None or side.ci95 is None else Quantity(value=side.measured, ci95=side.ci95)
-
-
 def _every(pairs: list[_Pair], named: dict[str, str]) -> Table:
     several = len(named) > 1
     columns: list[Head] = [
@@ -106,7 +102,8 @@ def _every(pairs: list[_Pair], named: dict[str, str]) -> Table:
         row: list[Cell] = [claim.id, named[claims.where(outcome)] if several else None, outcome.published,
                            outcome.unit, f"{outcome.low:.4g} to {outcome.high:.4g}"]  # fmt: skip
         for side in claims.SIDES:
-            row += [_quantity(outcome.side(side)), wording.CLAIM[side][outcome.side(side).verdict]]
+            found = outcome.side(side)
+            row += [elements.quantity(found.measured, found.ci95), wording.CLAIM[side][found.verdict]]
         rows.append([*row, claims.why(outcome)])
     legend = "; ".join(f"{name} is {stack}" if several else stack for stack, name in named.items())
     return elements.table("claims", f"Published figures that were tested: {legend}", columns, rows)
@@ -117,24 +114,21 @@ def label(claim: str) -> str:
     return re.sub(r"/(\d+)_[^/]*", r" \1", claim.removeprefix("artifact-")).replace("/", " ")
 
 
-def _forest(pairs: list[_Pair], named: dict[str, str]) -> Figure:
+def _forest(pairs: list[_Pair], named: dict[str, str]) -> list[Figure]:
     """Return measured over published of every claim that was judged."""
     rows: dict[str, ForestRow] = {}
     for claim, outcome in pairs:
         judged, value = outcome.as_judged, outcome.published
         if judged.measured and judged.ci95 and value and judged.ci95[0] > 0:
-            low, high = (edge / value for edge in judged.ci95)
-            point = Point(series=claims.where(outcome), value=judged.measured / value, low=low, high=high)
+            ends = [edge / value for edge in judged.ci95]
+            point = Point(series=claims.where(outcome), value=judged.measured / value, ci95=ends)
             points = rows[claim.id].points if claim.id in rows else []
             band = [max(outcome.low / value, 0.01), outcome.high / value]
             rows[claim.id] = ForestRow(label=label(claim.id), points=[*points, point], band=band)
-    spoken = "; ".join(f"{row.label} " + ", ".join(f"{p.value:.3g}" for p in row.points) for row in rows.values())
     series = {stack: f"{name}: {stack}" for stack, name in named.items()}
-    return Figure(
-        id="forest-claims", kind="forest", title="Judged over published, with the tolerance of each claim",
-        alt=f"Judged over published with 95 % intervals, logarithmic; 1 is as published: {spoken or 'none'}.",
-        data=Forest(rows=list(rows.values()), series=series, line=1.0, x="judged / published"),
-    )  # fmt: skip
+    return elements.forest("forest-claims", "Judged over published, with the tolerance of each claim",
+                           "Judged over published with 95 % intervals, logarithmic; 1 is as published",
+                           [*rows.values()], series, "judged / published")  # fmt: skip
 
 
 # -- the short of it, which `compare --claims` prints

@@ -93,8 +93,7 @@ def _variant(row: ComparedRow) -> str:
 
 
 def _quantity(of: Figure | ComparedSpeedup | ComparedTime) -> Quantity | None:
-    value = of.value if isinstance(of, Figure) else of.ratio
-    return None if value is None or of.ci95 is None else Quantity(value=value, ci95=of.ci95)
+    return elements.quantity(of.value if isinstance(of, Figure) else of.ratio, of.ci95)
 
 
 def _speedups(compared: list[ComparedRow]) -> Table:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from repro.artifacts.trace import Facts
 from repro.records.base import Amount, Drawn, Number, Pair
+from repro.records.result import Spread
 from repro.records.verdict import Speedup
 
 
@@ -21,21 +22,13 @@ class Quantity(Drawn):
     unconfirmed: bool = False
 
 
-class Spread(Drawn):
-    """The median of samples with their extremes."""
-
-    median: Amount
-    min: Amount
-    max: Amount
-
-
 Cell = str | Amount | Quantity | Spread | None
-# Title of a column of text; title and kind of `_NUMBERS`, "code", "verdict" or BAR; or these and its rank.
+# Title of a column of text; title and kind of `_NUMBERS`, "code" or "verdict"; or these and its rank.
 Head = str | tuple[str | int, ...]
 
 
 class Column(Drawn):
-    """A column. kind: how a cell of it is written; low, high: the ends of the axis of bars.
+    """A column. kind: how a cell of it is written.
 
     rank: a narrow terminal leaves out the columns of the highest rank first; 0 is always shown.
     """
@@ -43,8 +36,6 @@ class Column(Drawn):
     title: str
     kind: str
     rank: int
-    low: float = 1.0
-    high: float = 1.0
 
 
 class Table(Drawn):
@@ -55,21 +46,11 @@ class Table(Drawn):
     columns: list[Column]
     rows: list[list[Cell]]
 
-    @property
-    def in_text(self) -> tuple[list[Column], list[list[Cell]]]:
-        """Columns and rows without bars: what a renderer of text prints."""
-        kept = [at for at, head in enumerate(self.columns) if head.kind != BAR]
-        return [self.columns[at] for at in kept], [[row[at] for at in kept] for row in self.rows]
 
-
-class Point(Drawn):
+class Point(Quantity):
     """A ratio with its interval in a row of a forest."""
 
     series: str
-    value: float
-    low: float
-    high: float
-    unconfirmed: bool = False
 
 
 class ForestRow(Drawn):
@@ -228,6 +209,11 @@ def count(number: int, one: str) -> str:
     return f"{number} {one}{'' if number == 1 else 's'}"
 
 
+def quantity(value: float | None, ci95: list[float] | None) -> Quantity | None:
+    """A value with its interval as a cell; None where it lacks either."""
+    return None if value is None or ci95 is None else Quantity(value=value, ci95=ci95)
+
+
 def speedup(ratio: Speedup | None) -> Quantity | None:
     """A speedup of a verdict as a cell."""
     if ratio is None:
@@ -236,11 +222,21 @@ def speedup(ratio: Speedup | None) -> Quantity | None:
     return Quantity(value=ratio.ratio, ci95=ratio.ci95, **unconfirmed)
 
 
+def forest(name: str, title: str, lead: str, rows: list[ForestRow], series: dict[str, str], x: str) -> list[Figure]:
+    """Ratios with intervals beside 1 as a figure, if there are any. lead: what its words begin with."""
+    words = "; ".join(f"{row.label} {', '.join(_spoken(point, len(series)) for point in row.points)}" for row in rows)
+    data = Forest(rows=rows, series=series, line=1.0, x=x)
+    return [Figure(id=name, kind="forest", title=title, alt=f"{lead}: {words}.", data=data)] * bool(rows)
+
+
+def _spoken(point: Point, series: int) -> str:
+    """`1.20x`, with its series where there are several."""
+    return f"{point.series} " * (series > 1) + f"{point.value:.3g}x" + " (unconfirmed)" * point.unconfirmed
+
+
 # -- cells as text
 
 EMPTY = "–"
-# A speedup with its interval, drawn against 1. Its number stands in a column of its own: text leaves the bar out.
-BAR = "bar"
 # kind -> how a number of it is written, and what stands behind it
 _NUMBERS = {
     "ms": ("{:.4g}", ""),
@@ -309,7 +305,7 @@ def written(kind: str, cell: Cell) -> str:
 
 def key(kind: str, cell: Cell) -> str:
     """What a cell sorts by: a number's digits, else the empty string, which means its text."""
-    if (kind not in _NUMBERS and kind != BAR) or cell is None or cell == "":
+    if kind not in _NUMBERS or cell is None or cell == "":
         return ""
     number = cell.median if isinstance(cell, Spread) else cell.value if isinstance(cell, Quantity) else cell
     return repr(float(number))

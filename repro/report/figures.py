@@ -6,17 +6,12 @@ a page may set it for a dark screen.
 
 from __future__ import annotations
 
-import contextlib
 import html
 import io
 import math
-import multiprocessing
-import os
 import re
-import signal
 import textwrap
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from repro.artifacts.trace import Facts
@@ -48,13 +43,6 @@ TICKS = (
 )
 
 
-def processes() -> ProcessPoolExecutor:
-    """Start processes that draw figures: until the first figure is there, they import matplotlib."""
-    pool = ProcessPoolExecutor(min(4, len(os.sched_getaffinity(0))), multiprocessing.get_context("fork"), _ready)
-    pool.submit(int)  # the first task starts all of them
-    return pool
-
-
 def _plotting() -> Any:
     """Return matplotlib with all that a figure needs. Raises PrerequisiteError if it is not installed."""
     try:
@@ -67,16 +55,9 @@ def _plotting() -> Any:
     return matplotlib
 
 
-def _ready() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the command, and they end with it
-    with contextlib.suppress(PrerequisiteError):  # the first figure raises it again
-        _plotting()
-
-
-def every(figures: list[elements.Figure], pool: ProcessPoolExecutor | None) -> dict[str, str]:
+def every(figures: list[elements.Figure]) -> dict[str, str]:
     """Return figure id -> its SVG. Raises PrerequisiteError without matplotlib."""
-    drawn = (pool.map if pool else map)(svg, figures)
-    return {figure.id: text for figure, text in zip(figures, drawn, strict=True)}
+    return {figure.id: svg(figure) for figure in figures}
 
 
 def svg(figure: elements.Figure) -> str:
@@ -204,13 +185,13 @@ def _series(axes: Axes, number: int, name: str, points: list[tuple[float, Point]
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     for hollow in (False, True):
         mine = [(y, p) for y, p in points if p.unconfirmed == hollow]
-        errors = [[p.value - p.low for _, p in mine], [p.high - p.value for _, p in mine]]
+        errors = [[p.value - p.ci95[0] for _, p in mine], [p.ci95[1] - p.value for _, p in mine]]
         axes.errorbar([p.value for _, p in mine], [y for y, _ in mine], xerr=errors, fmt=marker, color=colour,
                       markersize=5, capsize=3, markerfacecolor=PAPER if hollow else colour, linewidth=1.4,
                       label="" if hollow else textwrap.fill(name, LEGEND))  # fmt: skip
     for y, point in points if numbered else ():
         text = elements.written("ratio", point.value) + " ?" * point.unconfirmed
-        axes.annotate(text, (point.high, y), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(text, (point.ci95[1], y), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8)
 
 
 # -- the convergence of a trace

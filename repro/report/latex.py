@@ -26,14 +26,13 @@ def escape(text: object) -> str:
 
 def columns(table: Table) -> str:
     """The column types: numbers to the right, long text in paragraphs that share the line."""
-    heads, rows = table.in_text
     longest = [
-        max([len(head.title), *(len(elements.written(head.kind, row[at])) for row in rows)])
-        for at, head in enumerate(heads)
+        max([len(head.title), *(len(elements.written(head.kind, row[at])) for row in table.rows)])
+        for at, head in enumerate(table.columns)
     ]
     wide = sum(length > NARROW for length in longest)
     kinds = []
-    for head, length in zip(heads, longest, strict=True):
+    for head, length in zip(table.columns, longest, strict=True):
         if length > NARROW:
             kinds.append(rf"p{{{0.6 / wide:.2f}\linewidth}}")
         else:

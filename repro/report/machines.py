@@ -17,7 +17,7 @@ from repro.records.result import Window
 from repro.records.row import Row
 from repro.records.verdict import Ratio
 from repro.report import elements
-from repro.report.elements import Cell, Section, Spread, Table
+from repro.report.elements import Cell, Section, Table
 
 # A unit counts as disturbed if so few of its 95 % intervals hold 1 by chance less often than this.
 _UNLIKELY = 0.01
@@ -220,7 +220,7 @@ def _sampled(source: Source, name: str, window: Window, timed: bool) -> list[Cel
     reasons = ", ".join(f"{why} {share:.0%}" for why, share in window.reasons.items())
     why = timed and series.throttled({"windows": {"timing": window.to_json()}})
     return [name, source.letter, "timed" if timed else "whole row", window.samples,
-            *(Spread(median=s.median, min=s.min, max=s.max) if s else None for s in spreads),
+            *spreads,
             joules, slowed, reasons or "none",
             "throttled" if why else "not throttled" if timed else None]  # fmt: skip
 

@@ -65,10 +65,9 @@ def _escaped(text: str) -> str:
 
 def table(of: Table) -> str:
     """Return a table without its caption."""
-    columns, rows = of.in_text
-    heads = [_escaped(head.title) for head in columns]
-    kinds = [head.kind for head in columns]
-    told = [[_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True)] for row in rows]
+    heads = [_escaped(head.title) for head in of.columns]
+    kinds = [head.kind for head in of.columns]
+    told = [[_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True)] for row in of.rows]
     padded = tabulate(told, headers=heads, tablefmt="github", disable_numparse=True)
     if len(padded.partition("\n")[0]) <= PADDED_COLUMNS:
         return padded

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from repro import config
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
-from repro.report import elements, figures
+from repro.report import document, elements, figures, latex, markdown, page
+from repro.report.document import Document
 from repro.report.elements import Table
 from repro.system import jsonio
-
-if TYPE_CHECKING:
-    from repro.report.document import Document
 
 FORMATS = ("md", "html", "tex", "svg", "csv")
 # Without a word: figures are in the page already.
@@ -35,7 +31,7 @@ def formats(asked: str) -> list[str]:
 
 def table_csv(table: Table) -> str:
     """A table as CSV: whole numbers as measured; an interval and a spread have columns of their own."""
-    columns, rows = table.in_text
+    columns, rows = table.columns, table.rows
     parts = [
         list(dict.fromkeys(name for row in rows for name in elements.values(row[at]))) for at in range(len(columns))
     ]
@@ -47,16 +43,10 @@ def table_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def _document(
-    bundles: list[Bundle], artifacts: Path, chosen: list[str], *, forks: bool
-) -> tuple[Document, dict[str, str]]:
+def _document(bundles: list[Bundle], artifacts: Path, chosen: list[str]) -> tuple[Document, dict[str, str]]:
     """Return the document, and file -> content of every format; `svg` is a file a figure, `csv` a file a table."""
-    pictured = bool({"html", "svg"} & set(chosen))
-    with figures.processes() if pictured and forks else contextlib.nullcontext() as pool:
-        from repro.report import document, latex, markdown, page  # half a second, in which the processes get ready
-
-        whole = document.build(bundles, artifacts)
-        pictures = figures.every(whole.figures, pool) if pictured else {}
+    whole = document.build(bundles, artifacts)
+    pictures = figures.every(whole.figures) if {"html", "svg"} & set(chosen) else {}
     found = {"report.json": jsonio.dumps(whole.to_json(), indent=1) + "\n"}
     for name in chosen:
         match name:
@@ -73,16 +63,13 @@ def _document(
     return whole, found
 
 
-def into(
-    bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_DIR, *, forks: bool = False
-) -> tuple[Document, list[Path]]:
+def into(bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_DIR) -> tuple[Document, list[Path]]:
     """Writes report.json, report.md and what else was asked for into a bundle, which is closed again.
 
-    forks: whether forks of this process may draw figures, which an engine's threads forbid.
     Returns the document and the files. Raises UsageError where the bundle is still being written, PrerequisiteError
     where a format needs what is not installed.
     """
-    whole, drawn = _document([bundle], artifacts, ["md", *(name for name in chosen if name != "md")], forks=forks)
+    whole, drawn = _document([bundle], artifacts, ["md", *(name for name in chosen if name != "md")])
     for name, content in drawn.items():
         bundle.file(name, content.encode())
     bundle.finish(bundle.manifest["status"])
@@ -98,7 +85,7 @@ def beside(bundles: list[Bundle], chosen: list[str], artifacts: Path, folder: Pa
     """Writes one document of all bundles into a folder: report.json, and every format drawn from it. The bundles stay
     as they are. Raises UsageError where the folder cannot be written, PrerequisiteError as `into`.
     """
-    whole, drawn = _document(bundles, artifacts, chosen, forks=True)
+    whole, drawn = _document(bundles, artifacts, chosen)
     try:
         for name, content in drawn.items():
             jsonio.replace(folder / name, content.encode())

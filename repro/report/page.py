@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from importlib import resources
@@ -13,7 +12,7 @@ from typing import Any
 from repro.errors import PrerequisiteError
 from repro.report import elements, figures, summary
 from repro.report.document import Document
-from repro.report.elements import Column, Quantity, Section
+from repro.report.elements import Section
 
 _SHORT = 14  # characters of a name that does not wrap
 TEMPLATES = resources.files("repro.report") / "templates"
@@ -44,7 +43,7 @@ def render(document: Document, drawn: Mapping[str, str] | None = None) -> str:
     Raises PrerequisiteError without jinja2, or without matplotlib where a figure must be drawn.
     """
     style, script = ((TEMPLATES / name).read_text() for name in ("report.css", "report.js"))
-    drawn = figures.every(document.figures, None) if drawn is None else drawn
+    drawn = figures.every(document.figures) if drawn is None else drawn
     opens = {summary.id_and_name(code.problem)[0]: f"kernel-{at}"
              for section in document.sections for at, code in reversed([*enumerate(section.codes, 1)])}  # fmt: skip
     text: str = template("report.html.j2", autoescape=True).render(
@@ -59,33 +58,10 @@ def render(document: Document, drawn: Mapping[str, str] | None = None) -> str:
         signs=elements.SIGNS,
         point=elements.point,
         interval=elements.interval,
-        bar=_bar,
-        ticks=_ticks,
         contents=_contents,
         opens=opens,
     )
     return text
-
-
-def _ticks(column: Column) -> list[tuple[float, str]]:
-    """The axis of a column of bars: at most five powers of two, each with its place in per cent."""
-    first, last = round(math.log2(column.low)), round(math.log2(column.high))
-    step = math.ceil((last - first) / 4)
-    return [(100 * (at - first) / (last - first), f"{2.0**at:g}x") for at in range(first, last + 1)
-            if at % step == 0]  # fmt: skip
-
-
-def _bar(cell: Quantity, column: Column) -> dict[str, str | float]:
-    """Where a speedup's bar, its interval and 1x lie on the column's logarithmic axis, in per cent."""
-    low, high = math.log(column.low), math.log(column.high)
-
-    def at(value: float) -> float:
-        return round(100 * (math.log(value) - low) / (high - low), 2)
-
-    value, (least, most), one = at(cell.value), cell.ci95, at(1.0)
-    tone = "open" if cell.unconfirmed or least <= 1 <= most else "good" if least > 1 else "bad"
-    return {"x": min(value, one), "width": round(abs(value - one), 2), "low": at(least), "high": at(most), "one": one,
-            "tone": tone}  # fmt: skip
 
 
 def _contents(section: Section) -> str:

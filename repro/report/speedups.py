@@ -12,7 +12,7 @@ from repro.judge.timing import intervals
 from repro.problems import catalogue
 from repro.records import wording
 from repro.report import elements, sources
-from repro.report.elements import Cell, Figure, Forest, ForestRow, Head, Point, Quantity, Section
+from repro.report.elements import Cell, Figure, ForestRow, Head, Point, Quantity, Section
 from repro.report.sources import Solution
 
 _BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
@@ -148,23 +148,13 @@ def _forest(source: Source, solutions: _ByKey) -> list[Figure]:
         each = mine.get(source.letter)
         if each and each.timed and each.verdict:
             speeds = {name: elements.speedup(each.verdict.speedup.get(over)) for over, name in _BASELINES.items()}
-            points = [Point(series=name, value=speed.value, low=speed.ci95[0], high=speed.ci95[1],
-                            unconfirmed=speed.unconfirmed) for name, speed in speeds.items() if speed]  # fmt: skip
-            rows.append(ForestRow(label=_label(each), points=points, band=None))
+            points = [Point(series=name, **speed.to_json()) for name, speed in speeds.items() if speed]
+            rows += [ForestRow(label=_label(each), points=points, band=None)] * bool(points)
     shown = {point.series for row in rows for point in row.points}
-    lines = (f"{row.label} {', '.join(_spoken(point) for point in row.points)}" for row in rows)
-    return [Figure(
-        id=f"speedups-{source.verb}-{source.letter}",
-        kind="forest",
-        title=f"Speedups of {source.letter}: {source.machine}, {sources.stack(source)}",
-        alt=f"Speedups with 95 % intervals, logarithmic: {'; '.join(lines)}.",
-        data=Forest(rows=rows, series={name: f"over {name}" for name in _BASELINES.values() if name in shown}, line=1.0,
-                    x="speedup"),
-    )] * bool(shown)  # fmt: skip
-
-
-def _spoken(point: Point) -> str:
-    return f"{point.value:.3g}x{' (unconfirmed)' * point.unconfirmed} over {point.series}"
+    title = f"Speedups of {source.letter}: {source.machine}, {sources.stack(source)}"
+    series = {name: f"over {name}" for name in _BASELINES.values() if name in shown}
+    return elements.forest(f"speedups-{source.verb}-{source.letter}", title,
+                           "Speedups with 95 % intervals, logarithmic", rows, series, "speedup")  # fmt: skip
 
 
 # -- roofline

@@ -18,11 +18,13 @@ from repro.records import reading, wording
 from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.row import Row
 from repro.report import elements
-from repro.report.elements import Cell, Head, Quantity, Section, Table
+from repro.report.elements import Cell, Head, Section, Table
 
 _OVER = "eager"
 _PUBLISHED_ARMS = ("baseline", "with_kb")
 _TOKENS = ("input", "output", "cache_read", "cache_write")
+# Calls of the knowledge base, as this machine counted them.
+_USES = {"calls": "calls", "hits": "hits", "errors": "errors", "denied": "calls over budget"}
 _THREATS = (
     "One machine and one stretch of time: intervals say how problems and repeats scatter, not how machines or dates "
     "do.",
@@ -196,8 +198,7 @@ def _section(study: Study, prefix: str) -> Section:
     if study.timed:
         tables += [_problems(study, prefix), _fast(study, prefix)]
     if study.design:
-        tables += [_costs(study, study.design, prefix), _knowledge(study, study.design, prefix)]
-        tables.append(_every(study, prefix))
+        tables += [_costs(study, study.design, prefix), _every(study, prefix)]
     return elements.section(f"{prefix}study", "Agent study", text=_text(study), tables=tables)
 
 
@@ -224,20 +225,18 @@ def _text(study: Study) -> list[str]:
         lines.append(_NO_TF32)
     if not study.timed:
         lines.append("No speedup is shown: this run's times are not a measurement. Its verdicts are.")
-    lines += [spoken(pair) for pair in study.comparisons if pair.base not in study.controls]
     lines += [*_left_out(study), *_of_published()]
     return lines + [f"Threat that remains: {threat}" for threat in (_THREATS if study.design else _THREATS_OF_FOLDERS)]
 
 
 def _of_published() -> list[str]:
     seen = published()
-    pair = statistics.paired(seen, *_PUBLISHED_ARMS)
     machine = next(claim.machine for claim in figures.load() if claim.study == "agent")
     means = [statistics.arm(seen, arm).overall.fail_is_1 or 0.0 for arm in _PUBLISHED_ARMS]
     return [
         f"Published ({machine}, another machine, one run an arm, graded by the agent itself): {means[0]:.2f}x and "
-        f"{means[1]:.2f}x. {spoken(pair)}"
-    ] if pair else []  # fmt: skip
+        f"{means[1]:.2f}x."
+    ]  # fmt: skip
 
 
 def _of_agent(study: Study, design: AgentConfig) -> list[str]:
@@ -252,21 +251,6 @@ def _of_agent(study: Study, design: AgentConfig) -> list[str]:
     if study.unfinished:
         lines.append(f"Unfinished cells, in no number here: {', '.join(study.unfinished)}.")
     return lines
-
-
-def spoken(pair: Paired) -> str:
-    """A paired comparison in a sentence."""
-    text = f"{pair.other} over {pair.base}: {pair.ratio:.3g}x on {elements.count(pair.n, 'problem')}"
-    if pair.ci95 is None or pair.t_ci95 is None:
-        return text + "; one problem has no interval."
-    low, high = pair.ci95
-    test = pair.sign_flip
-    text += f", 95 % interval {low:.2f} to {high:.2f} by bootstrap and {pair.t_ci95[0]:.2f} to "
-    text += f"{pair.t_ci95[1]:.2f} by Student's t, sign-flip p {test.p:.3f}{'' if test.exact else ' (sampled)'}"
-    text += f", {pair.up} up and {pair.down} down. With {pair.n} problems that scatter so (standard deviation "
-    text += f"of the log {pair.sd:.2f}) a ratio of {pair.detectable:.2f} would be found in 80 % of studies"
-    verdict = "lies" if low > 1 or high < 1 else "does not lie"
-    return f"{text}. The interval {verdict} to one side of 1."
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -326,15 +310,16 @@ def _problems(study: Study, prefix: str) -> Table:
 
 def _comparisons(study: Study, prefix: str) -> Table:
     columns = ["comparison", ("problems", "integer", 2), ("ratio", "ratio", 0), ("Student's t", "text", 3),
-               ("sign-flip p", "quantity", 1), ("detectable", "ratio", 1)]  # fmt: skip
+               ("sign-flip p", "quantity", 1), ("up", "integer", 4), ("down", "integer", 4),
+               ("detectable", "ratio", 1)]  # fmt: skip
     rows: list[list[Cell]] = []
     theirs = statistics.paired(published(), *_PUBLISHED_ARMS)
     for pair in [*study.comparisons, theirs]:
         if pair:
             name = f"{pair.other} over {_named(pair.base, study)}" + (", published" if pair is theirs else "")
-            ratio = Quantity(value=pair.ratio, ci95=pair.ci95) if pair.ci95 else pair.ratio
+            ratio = elements.quantity(pair.ratio, pair.ci95) or pair.ratio
             t = "{:.3g} to {:.3g}".format(*pair.t_ci95) if pair.t_ci95 else None
-            rows.append([name, pair.n, ratio, t, pair.sign_flip.p, pair.detectable])
+            rows.append([name, pair.n, ratio, t, pair.sign_flip.p, pair.up, pair.down, pair.detectable])
     caption = "Arms paired by problem, with 95 % intervals"
     return elements.table(f"{prefix}study-comparisons", caption, columns, rows)
 
@@ -348,35 +333,26 @@ def _fast(study: Study, prefix: str) -> Table:
 
 def _costs(study: Study, design: AgentConfig, prefix: str) -> Table:
     columns = ["arm", ("turns", "integer"), *((kind.replace("_", " "), "integer") for kind in _TOKENS),
-               ("USD", "quantity"), ("USD of attempts thrown away", "quantity"), ("agents' s", "seconds")]  # fmt: skip
+               ("USD", "quantity"), ("USD of attempts thrown away", "quantity"), ("agents' s", "seconds"),
+               *((f"knowledge {title}", "integer") for title in _USES.values()), "knowledge calls by tool"]  # fmt: skip
     rows: list[list[Cell]] = []
     for name, arm in study.arms.items():
         meters = [sitting.meter for sitting in arm.finished]
-        tokens = (sum(meter.tokens.get(kind, 0) for meter in meters) for kind in _TOKENS)
-        seconds = sum(sitting.attempts[-1].wall_s for sitting in arm.finished)
-        rows.append([name, sum(meter.turns for meter in meters), *tokens, arm.usd, arm.discarded_usd, seconds])
+        calls = Counter[str]()
+        for sitting in arm.finished:
+            calls.update({tool: use.calls for tool, use in sitting.consulted.items()})
+        rows.append([
+            name, sum(meter.turns for meter in meters),
+            *(sum(meter.tokens.get(kind, 0) for meter in meters) for kind in _TOKENS), arm.usd, arm.discarded_usd,
+            sum(sitting.attempts[-1].wall_s for sitting in arm.finished),
+            *(sum(getattr(meter.kb, kind) for meter in meters) for kind in _USES), _listed(dict(sorted(calls.items()))),
+        ])  # fmt: skip
     as_of = design.prices.get("as_of", "")
     priced = f"prices of {as_of}" if as_of else "no price table"
     caption = f"Tokens as the provider counted them, and money by {priced}; empty where a price is not known"
     if design.scripted:
         caption += ". Scripted: no model was paid"
     return elements.table(f"{prefix}study-costs", caption, columns, rows)
-
-
-def _knowledge(study: Study, design: AgentConfig, prefix: str) -> Table:
-    columns = ["arm", "knowledge", ("calls", "integer"), ("hits", "integer"), ("errors", "integer"),
-               ("over budget", "integer"), "by tool"]  # fmt: skip
-    rows: list[list[Cell]] = []
-    for name, arm in study.arms.items():
-        calls = Counter[str]()
-        for sitting in arm.finished:
-            calls.update({tool: use.calls for tool, use in sitting.consulted.items()})
-        uses = [sitting.meter.kb for sitting in arm.finished]
-        counts = (sum(getattr(use, kind) for use in uses) for kind in ("calls", "hits", "errors", "denied"))
-        rows.append([name, design.knowledge[name], *counts, _listed(dict(sorted(calls.items())))])
-    return elements.table(
-        f"{prefix}study-knowledge", "Calls of the knowledge base, as this machine saw them", columns, rows
-    )
 
 
 def _every(study: Study, prefix: str) -> Table:

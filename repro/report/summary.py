@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -21,12 +20,10 @@ from repro.records.row import Row
 from repro.records.verdict import CaseOutcome, Verdict
 from repro.report import against, artifacts, correctness, elements, sources, study
 from repro.report.elements import (
-    BAR,
     Banner,
     Card,
     Cell,
     Figure,
-    Forest,
     ForestRow,
     Item,
     Kind,
@@ -573,7 +570,7 @@ def _table(of: list[Source], lines: list[_Line], published: list[Claim]) -> Tabl
     several = len({line.solution for line in lines if line.solution}) > 1
     columns = [("problem", "text", 0), ("name", "text", 5), ("solution", "text", 0), ("bundle", "text", 0),
                ("measured", "ratio", 0), ("over", "text", 0), ("over best torch", "ratio", 1),
-               ("drawn from 1x", BAR), ("ms", "ms", 2), (_published_title(lines, published), "text", 5),
+               ("ms", "ms", 2), (_published_title(lines, published), "text", 5),
                ("published protocol here", "ratio", 7), ("reproduced as published", "verdict", 8),
                ("holds as judged", "verdict", 6), ("verdict", "verdict", 0), ("KernelBench", "text", 4),
                ("remark", "text", 9), ("relative L2 error", "scientific", 2), ("precision", "text", 1)]  # fmt: skip
@@ -585,10 +582,7 @@ def _table(of: list[Source], lines: list[_Line], published: list[Claim]) -> Tabl
         machines = ", ".join(dict.fromkeys(_hardware(line.source) for line in lines if line.measured))
         caption = "Speedup of every solution" + (f" over {overs[0]}" if len(overs) == 1 else "")
         caption += f", measured on {machines}, with its 95 % interval"
-    table = elements.table("summary", caption, columns, rows)
-    low, high = _scale([best for line in lines if (best := line.best)])
-    heads = [head.model_copy(update={"low": low, "high": high}) if head.kind == BAR else head for head in table.columns]
-    return table.model_copy(update={"columns": heads})
+    return elements.table("summary", caption, columns, rows)
 
 
 def _cells(line: _Line, overs: list[str], *, several: bool, lettered: bool) -> list[Cell]:
@@ -598,7 +592,7 @@ def _cells(line: _Line, overs: list[str], *, several: bool, lettered: bool) -> l
     return [
         *id_and_name(line.problem), line.solution if several or not line.group.name else None,
         line.source.letter if lettered else None, measured,
-        _BASELINES[_OVER[line.source.verb]] if len(overs) > 1 and measured else None, line.best, line.best,
+        _BASELINES[_OVER[line.source.verb]] if len(overs) > 1 and measured else None, line.best,
         ms.value if ms else None, line.published if overs else None, line.protocol, line.reproduced, line.holds,
         line.verdict, line.kernelbench, line.remark, rel_l2, precision,
     ]  # fmt: skip
@@ -613,13 +607,6 @@ def _published_title(lines: list[_Line], published: list[Claim]) -> str:
 
 def _hardware(source: Source) -> str:
     return source.machine.removeprefix("NVIDIA ")
-
-
-def _scale(ratios: list[Quantity]) -> tuple[float, float]:
-    """The ends of the bars' logarithmic axis: powers of two on both sides of 1."""
-    high = max([2.0, *(ratio.ci95[1] for ratio in ratios)])
-    low = min([0.5, *(ratio.ci95[0] for ratio in ratios)])
-    return 2.0 ** math.floor(math.log2(low)), 2.0 ** math.ceil(math.log2(high))
 
 
 def _text(lines: list[_Line], published: list[Claim]) -> list[str]:
@@ -667,35 +654,21 @@ def _of_measured(lines: list[_Line]) -> list[str]:
 def _figure(of: list[Source], lines: list[_Line]) -> list[Figure]:
     """Speedup over the best torch baseline of every solution, as points with intervals. A torch control is itself such
     a baseline and has no point."""
-    lines = [line for line in lines if line.best and not line.group.torch_control]
-    several = len({line.solution for line in lines if line.solution}) > 1
-    points: dict[str, list[Point]] = {}
-    for line in lines:
-        best = line.best
-        assert best is not None
-        label = _named(line.problem) + (f" {line.solution}" if several and line.solution else "")
-        low, high = best.ci95
-        points.setdefault(label, []).append(Point(series=line.source.letter, value=best.value, low=low, high=high,
-                                                  unconfirmed=best.unconfirmed))  # fmt: skip
-    alt = "; ".join(
-        f"{label} " + ", ".join(_spoken(p, several=len(of) > 1) for p in mine) for label, mine in points.items()
-    )
+    lines = [line for line in lines if not line.group.torch_control]
+    several = len({line.solution for line in lines if line.best and line.solution}) > 1
+    points = records.grouped(
+        (_named(line.problem) + f" {line.solution}" * bool(several and line.solution),
+         Point(series=line.source.letter, **best.to_json()))
+        for line in lines if (best := line.best)
+    )  # fmt: skip
+    shown = {point.series for mine in points.values() for point in mine}
     legend = {
         source.letter: f"{source.letter}: {source.verb}, {source.machine}, {sources.stack(source)}"
-        for source in of
-        if any(line.source is source for line in lines)
-    }
+        for source in of if source.letter in shown
+    }  # fmt: skip
     rows = [ForestRow(label=label, points=mine, band=None) for label, mine in points.items()]
-    return [Figure(
-        id="forest", kind="forest", title="Speedup over the best torch baseline",
-        alt=f"Speedup over the best torch baseline of the same precision, with its 95 % interval: {alt}.",
-        data=Forest(rows=rows, series=legend, line=1.0, x=""),
-    )] * bool(rows)  # fmt: skip
-
-
-def _spoken(point: Point, *, several: bool) -> str:
-    unconfirmed = " (unconfirmed)" if point.unconfirmed else ""
-    return f"{point.value:.3g}x{unconfirmed}" + (f" in {point.series}" if several else "")
+    lead = "Speedup over the best torch baseline of the same precision, with its 95 % interval"
+    return elements.forest("forest", "Speedup over the best torch baseline", lead, rows, legend, "")
 
 
 def _why(source: Source) -> Iterator[Item]:

@@ -12,7 +12,7 @@ from repro.records.claim import JudgedClaims
 from repro.records.comparison import Comparison
 from repro.report import claims, comparison, elements, output
 from repro.report.document import Document
-from repro.report.elements import BAR, Section, Table
+from repro.report.elements import Section, Table
 from repro.report.sources import Described
 from repro.system.screen import BAD, FEW, GOOD, MANY, OPEN, Column, Screen
 
@@ -75,13 +75,11 @@ def section(part: Section, screen: Screen, *, titled: bool = True) -> None:
 
 
 def table(part: Table, screen: Screen) -> None:
-    """A table, without bars, which repeat the number beside them."""
-    kept = [at for at, head in enumerate(part.columns) if head.kind != BAR]
-    heads = [part.columns[at] for at in kept]
+    """A table."""
     # a verdict may be a whole sentence
     columns = [
         Column(head.title, head.rank, number=elements.numeric(head.kind), least=24 if head.kind == "verdict" else 16)
-        for head in heads
+        for head in part.columns
     ]
     verdict = next((at for at, head in enumerate(part.columns) if head.kind == "verdict"), None)
     rows = part.rows
@@ -90,8 +88,8 @@ def table(part: Table, screen: Screen) -> None:
         rows = sorted(rows, key=lambda row: worst.index(elements.tone(row[verdict] or "correct")) if verdict else 0)[
             :FEW
         ]
-    cells = [[_cell(head.kind, elements.written(head.kind, row[at])) for at, head in zip(kept, heads, strict=True)]
-             for row in rows]  # fmt: skip
+    cells = [[_cell(head.kind, elements.written(head.kind, cell))
+              for head, cell in zip(part.columns, row, strict=True)] for row in rows]  # fmt: skip
     screen.table(columns, cells, part.caption)
     if left := len(part.rows) - len(rows):
         screen.line(f"{left} more are in the report; -v shows all here.", "dim")

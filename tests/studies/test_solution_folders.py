@@ -303,7 +303,7 @@ def test_arms_are_paired_by_problem_and_held_against_the_controls(tmp_path: Path
     assert gain.n == 10 and gain.ratio == pytest.approx(1.172, abs=5e-3) and gain.detectable and gain.detectable > 1.3
     assert pairs["tf32_compile", "with_kb"].ratio == pytest.approx(2.114 / 3.3, rel=5e-3)
     text = markdown.render(document.build([bundle]))
-    there = ("tf32 (no custom kernel)", "with_kb over tf32_compile (no custom kernel)", "would be found in 80 %",
+    there = ("tf32 (no custom kernel)", "with_kb over tf32_compile (no custom kernel)", "80 % of such studies",
              "fast_p", "Published (1x NVIDIA L4", wording.FROM_FOLDER, "How the solutions came about")  # fmt: skip
     for words in there:
         assert words in text, words

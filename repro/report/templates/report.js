@@ -35,7 +35,7 @@
       button.type = "button";
       button.textContent = head.firstChild.textContent;
       button.addEventListener("click", function () { sort(table, heads, at); });
-      head.replaceChild(button, head.firstChild); // the axis of a column of bars stays behind it
+      head.replaceChild(button, head.firstChild);
     });
   }
 
