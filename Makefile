@@ -111,6 +111,7 @@ image: $(VENV)/.host
 	  $(if $(CLAUDE_CODE),--build-arg CLAUDE_CODE=$(CLAUDE_CODE)) \
 	  --build-arg GIT_SHA=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
 	  --build-arg GIT_DIRTY=$(shell git diff --quiet HEAD -- 2>/dev/null && echo false || echo true) \
+	  --label repro.code=$(shell $(PY) -c 'from repro.engines.node import code; print(code())') \
 	  $(DOCKER_BUILD_FLAGS) .
 
 # What a job needs before it can run: the environment, and in containers the image.

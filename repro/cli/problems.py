@@ -1,22 +1,27 @@
-"""`repro problems`: the problems and suites, and with `--audit` what each problem of a suite can tell."""
+"""`repro problems`: the problems and suites, one problem, and with `--audit` what each problem of a suite can tell."""
 
 from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from repro import config
+from repro.bundle.write import Bundle
 from repro.cli import arguments, output
 from repro.errors import ReproError, UsageError
+from repro.problems.catalogue import Problem
 from repro.runs.progress import Progress
-from repro.system.screen import MANY, Column, Screen
+from repro.system.screen import MANY, Column, Screen, shortest
 
-TEXT = "list the problems and suites, or audit what each problem can tell"
+TEXT = "list the problems and suites, show one, or audit what each can tell"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("--suite", default="", help="list this suite with traffic, arithmetic, memory and status")
+    parser.add_argument("id", nargs="?", default="", metavar="ID", help="show this problem: an id, or a file")
+    parser.add_argument("--suite", default="", help="list this suite with traffic, arithmetic and status")
     parser.add_argument(
         "--audit", action="store_true",
         help="measure which problems of a suite (default: kernelbench) cannot tell a cheat from an honest kernel",
@@ -33,6 +38,8 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
         return _audit(args, progress)
     if args.json or args.output or args.problem or args.resume:
         raise UsageError("--json, --output, --problem and --resume go with --audit")
+    if args.id:
+        return _one(args)
     return _suite(args, progress) if args.suite else _shipped(args)
 
 
@@ -51,37 +58,28 @@ def _shipped(args: argparse.Namespace) -> int:
 
 
 def _suite(args: argparse.Namespace, progress: Progress) -> int:
-    """One suite: traffic, arithmetic and memory by runs on the meta device, and what the fixtures on disk say.
-
-    A problem that does not ship is first run at a reduced size, to see whether its batch can be split.
-    """
-    import torch
-
+    """One suite: traffic and arithmetic by runs on the meta device, and what the fixtures on disk say."""
     from repro.fixtures import store
-    from repro.problems import catalogue, derive, sizes
+    from repro.problems import catalogue, sizes
 
-    device = "cuda" if args.device == "auto" else args.device
-    size = "full" if args.size == "auto" else args.size
-    torch.set_num_threads(1)
+    size, device = _size_and_device(args)
     rows: list[list[str]] = []
     reasons: dict[str, str] = {}
     found = catalogue.suite(args.suite, size=size)
     screen = Screen.of(args)
     columns = (Column("id", whole=True), Column("name"), Column("GB", number=True), Column("GFLOP", number=True),
-               Column("memory GB", number=True), Column("status", 1))  # fmt: skip
+               Column("status", 1))  # fmt: skip
     try:
         with progress.live(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the problem's own code
             for number, problem in enumerate(found, 1):
                 progress.at(number, len(found))
                 progress.step(problem.key)
-                taken: tuple[str, ...] = ("–", "–", "–")
+                taken: tuple[str, ...] = ("–", "–")
                 status = store.status(args.results, problem, device)
                 try:
-                    known = problem
-                    if not catalogue.is_shipped(problem):
-                        known = derive.complete(sizes.settle(problem, {}, known=False))
-                    taken = sizes.listed(known, device)
+                    settled = sizes.settle(problem, {}, known=catalogue.is_shipped(problem))
+                    taken = sizes.listed(sizes.measure(settled))
                 except Exception as error:  # whatever the problem's own code does, the others are listed
                     status = "not judged"
                     reasons[problem.key] = str(error) if isinstance(error, ReproError) else repr(error)
@@ -90,9 +88,71 @@ def _suite(args: argparse.Namespace, progress: Progress) -> int:
         screen.table(columns, rows)
         for key, reason in reasons.items():
             screen.item(f"{key}: not judged: {reason}")
-    screen.line("GB: inputs, weights and outputs once. Memory: what judging takes at least.", "dim")
+    screen.line("GB: inputs, weights and outputs once. `repro problems ID` shows more of one.", "dim")
     screen.last(f"{len(rows)} problems of {args.suite}", f"{size} size on {device}")
     return 0
+
+
+def _size_and_device(args: argparse.Namespace) -> tuple[str, str]:
+    """What is listed without being asked for is the published size on a GPU."""
+    import torch
+
+    torch.set_num_threads(1)
+    return "full" if args.size == "auto" else args.size, "cuda" if args.device == "auto" else args.device
+
+
+def _one(args: argparse.Namespace) -> int:
+    """One problem: its source, inputs and outputs, what a call takes, its floor, and the classes that are judged."""
+    from repro.fixtures import store
+    from repro.problems import catalogue, constants, derive, meta, plan, sizes
+
+    size, device = _size_and_device(args)
+    problem = catalogue.resolve(args.id, size=size)
+    if not catalogue.is_shipped(problem):
+        problem = derive.complete(sizes.settle(problem, {}, known=False))
+    planned, taken = plan.plan(problem), sizes.measure(problem)
+    init = problem.init_inputs(planned.module)
+    host, gpu = sizes.needed_bytes(problem, taken, device)
+    gigabytes, gflop = sizes.listed(taken)
+    rows = [["constants", constants.listed(problem.overrides) or "as in the file"]]
+    rows += [[f"input {i + 1}", _shaped(*planned.spec[i])] for i in planned.tensors]
+    outputs = meta.leaves(meta.output_spec(planned, plan.Weights(init, {})))
+    rows += [[f"output {at}", _shaped(leaf["shape"], leaf["dtype"])] for at, (_, leaf) in enumerate(outputs, 1)]
+    rows += [["weights", f"{taken.weights:,} numbers"], ["one call", f"{gigabytes} GB, {gflop} GFLOP"],
+             ["memory of judging", f"{sizes.gigabytes(gpu or host)} at least"],
+             *_floors(problem),
+             ["fixture", store.status(args.results, problem, device)]]  # fmt: skip
+    screen = Screen.of(args)
+    if not screen.quiet:
+        print("".join(c if c.isprintable() or c == "\n" else " " for c in problem.source.decode(errors="replace")))
+    screen.table((Column(problem.key, whole=True), Column(problem.name)), rows)
+    screen.last(shortest(problem.path), f"{size} size on {device}")
+    return 0
+
+
+def _shaped(shape: Sequence[int], dtype: object) -> str:
+    return f"{' x '.join(map(str, shape)) or 'a number'} {str(dtype).removeprefix('torch.')}"
+
+
+def _floors(problem: Problem) -> Iterator[list[str]]:
+    """The least time of one call in every class: on this machine's GPU, or on that of the published run."""
+    import torch
+
+    from repro.analysis import records
+    from repro.judge.timing import roofline
+    from repro.records.result import JudgeResult
+
+    if torch.cuda.is_available():
+        ceilings, where = roofline.measure(torch.device("cuda")), "this GPU"
+    else:
+        if not (published := sorted((config.ARTIFACTS_DIR / "results").glob("*/*-run"))):
+            return
+        of = records.read(Bundle.open(published[0]))
+        results = [row.result for row in of.done if isinstance(row.result, JudgeResult)]
+        ceilings, where = next(result.ceilings for result in results if result.ceilings), of.machine
+    least = {klass: roofline.floor_ms(problem, klass, ceilings.to_json()) for klass in ("fp32", "tf32", "bf16")}
+    if problem.work:
+        yield ["floor", ", ".join(f"{klass} {ms:.3g} ms" for klass, ms in least.items()) + f" on {where}"]
 
 
 def _audit(args: argparse.Namespace, progress: Progress) -> int:

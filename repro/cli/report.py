@@ -1,4 +1,4 @@
-"""`repro report`: draw bundles, show what a run does now, or draw the traces of a folder of kernels."""
+"""`repro report`: draw or list bundles, show what a run does now, or draw the traces of a folder of kernels."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 from rich.text import Text
 
 from repro import config
+from repro.bundle.seal import MANIFEST
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
 from repro.cli.ending import complain
-from repro.errors import UsageError
+from repro.errors import ReproError, UsageError
 from repro.runs.progress import Progress
-from repro.system.screen import BAD, Column, Screen, shortest
+from repro.system.screen import BAD, SEPARATOR, Column, Screen, shortest
 
 TEXT = "draw bundles as markdown, one HTML file, LaTeX, or show what a run does now"
 # Rows without a result that --live lists, and how many of the newest searches it names.
@@ -27,8 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
         "bundle", type=Path, nargs="*",
-        help="bundles to draw (default: the newest), or a folder in the published layout: the convergence of its "
-        "traces as SVG",
+        help="bundles to draw (default: the newest); or a folder of bundles, which is listed; or one in the published "
+        "layout: the convergence of its traces as SVG",
     )  # fmt: skip
     parser.add_argument(
         "--live", action="store_true",
@@ -57,7 +58,26 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
         return _live(args)
     if len(args.bundle) == 1 and layout.holds(args.bundle[0]):
         return _traces(args, args.bundle[0])
+    if len(args.bundle) == 1 and not (args.bundle[0] / MANIFEST).exists():
+        if below := sorted(file.parent for file in args.bundle[0].rglob(MANIFEST)):
+            return _listed(args, below)
     return _bundles(args, progress)
+
+
+def _listed(args: argparse.Namespace, folders: list[Path]) -> int:
+    """Every bundle of a folder with its last line."""
+    from repro.report import document
+
+    screen, rows = Screen.of(args), []
+    for folder in folders:
+        try:
+            said = SEPARATOR.join(document.build([Bundle.open(folder)], args.artifacts).headline.parts)
+        except ReproError as error:
+            said = str(error)
+        rows.append([str(folder.relative_to(args.bundle[0])), said])
+    screen.table((Column("bundle", whole=True), Column("last line")), rows)
+    screen.last(f"{len(rows)} bundles", shortest(args.bundle[0]))
+    return 0
 
 
 def _bundles(args: argparse.Namespace, progress: Progress) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
-from repro.fingerprint import container
-from repro.fingerprint.query import answers
 
 _START = "Start Docker, or name its address in DOCKER_HOST; --engine local needs none."
 _TOOLKIT = "Install the NVIDIA Container Toolkit and run `nvidia-ctk runtime configure`, or use --engine local."
@@ -23,18 +21,17 @@ def engine(setting: Setting) -> Finding:
 
 
 def image(setting: Setting) -> Finding:
-    """Check that the image exists and was built from this checkout's commit."""
+    """Check that the image exists and holds this checkout's code."""
     if setting.wanted == "local" or setting.client[0] is None:
         return skip("no engine is used")
     if setting.image is None:
         needed = setting.wanted == "docker" or not setting.torch
         return (fail if needed else warn)(f"the engine has no image {config.image()!r}", "Run `make image`.")
-    labels = setting.image.labels
-    revision = labels.get("org.opencontainers.image.revision", "unknown")
-    here = answers(container.GIT)["git_commit"].value
-    if here is not None and revision != here:
-        return warn(f"{config.image()} is of commit {revision[:12]}, this tree of {here[:12]}", "Run `make image`.")
-    return ok(f"{config.image()} {setting.image.id[:19]}, commit {revision[:12]}")
+    from repro.engines import docker
+
+    if stale := docker.stale(setting.image):
+        return warn(stale, "Run `make image`.")
+    return ok(f"{config.image()} {setting.image.id[:19]}, of this checkout's code")
 
 
 def toolkit(setting: Setting) -> Finding:

@@ -57,12 +57,13 @@ class Engine:
     may be called from several threads. Each call holds at most one GPU, which no other call holds meanwhile.
 
     device: cuda or cpu. contained: whether jobs run in containers. description: name, version and isolation, for the
-    bundle.
+    bundle. notice: what is wrong with it, though it runs.
     """
 
     name: str
     device: str
     contained = False
+    notice = ""
     description: Description
 
     def capacity(self) -> Slots:

@@ -37,6 +37,7 @@ from repro.engines.session import Process
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import jsonio
+from repro.system.digest import tree_digest
 from repro.system.procfs import alive, owner, place
 
 _JOB_FOLDER = "/job"
@@ -81,6 +82,13 @@ def find_image(client: docker.DockerClient) -> Any:
         return None
 
 
+def stale(image: Any) -> str:
+    """Return how an image's code, by the label that `make image` sets, differs from this; empty if it does not."""
+    here = tree_digest(config.PACKAGE, "*.py")[:12]
+    held = (image.labels or {}).get("repro.code", "unknown")
+    return "" if held == here else f"{config.image()} holds other code of repro ({held}) than this checkout ({here})"
+
+
 def _without_host(name: str) -> str:
     """Return the name of an image without its registry, since a private registry's address reveals where it is from."""
     first, slash, rest = name.partition("/")
@@ -114,6 +122,7 @@ class DockerEngine(Engine):
             raise PrerequisiteError(
                 f"the engine has no image {config.image()!r}", "", "Build it with `make image`."
             ) from None
+        self.notice = stale(self.image)
         self._version = str(info.get("ServerVersion", "?"))
         self.memory = int(info.get("MemTotal", 0))
         runtimes = info.get("Runtimes") or {}

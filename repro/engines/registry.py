@@ -44,14 +44,17 @@ def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> 
         return _ray(gpus=gpus, device=device, address=address or "auto", say=say)
     if address:
         raise UsageError(f"--engine {name} takes no address", "ray alone has one")
-    if name != "auto":
-        return FACTORIES[name](gpus=gpus, device=device)
     try:
-        return FACTORIES["docker"](gpus=gpus, device=device)
+        engine = FACTORIES["docker" if name == "auto" else name](gpus=gpus, device=device)
     except PrerequisiteError as error:
+        if name != "auto":
+            raise
         if not config.in_container():
             say(f"running without containers: {error}")
-    return FACTORIES["local"](gpus=gpus, device=device)
+        return FACTORIES["local"](gpus=gpus, device=device)
+    if engine.notice:
+        say(f"{engine.notice}, and judges by its own: run `make image`, or use --engine local")
+    return engine
 
 
 def require_alike(engine: Engine, rest: str) -> None:

@@ -310,14 +310,9 @@ def needed_bytes(problem: Problem, sizes: Sizes, device: str) -> tuple[int, int]
     return BASE_BYTES + kept + _REFERENCE_BYTES * sizes.weights, BASE_BYTES + max(fixture, judging)
 
 
-def listed(problem: Problem, device: str) -> tuple[str, str, str]:
-    """Return traffic in GB, arithmetic in GFLOP and memory of judging in GB of one problem, as text.
-
-    Raises JudgeError where its Model does not run on the meta device.
-    """
-    taken = measure(problem)
-    host, gpu = needed_bytes(problem, taken, device)
-    return f"{taken.bytes / 1e9:.3g}", f"{taken.flop / 1e9:.3g}", f"{(gpu or host) / 1e9:.3g}"
+def listed(taken: Sizes) -> tuple[str, str]:
+    """Return traffic in GB and arithmetic in GFLOP of one call, as text."""
+    return f"{taken.bytes / 1e9:.3g}", f"{taken.flop / 1e9:.3g}"
 
 
 def free_bytes() -> int:

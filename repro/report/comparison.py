@@ -11,7 +11,6 @@ from repro.records.comparison import (
     ComparedSpeedup,
     ComparedTime,
     Comparison,
-    Figure,
     OnlyIn,
 )
 from repro.report import elements
@@ -92,8 +91,13 @@ def _variant(row: ComparedRow) -> str:
     return row.variant + ("" if all(row.converged) else " *")
 
 
-def _quantity(of: Figure | ComparedSpeedup | ComparedTime) -> Quantity | None:
-    return elements.quantity(of.value if isinstance(of, Figure) else of.ratio, of.ci95)
+def _quantity(of: ComparedSpeedup | ComparedTime) -> Quantity | None:
+    return elements.quantity(of.ratio, of.ci95)
+
+
+def _both(of: ComparedSpeedup | ComparedTime) -> str:
+    """What A and B measured, in one cell: a narrow terminal shows both or neither. Their intervals are in B/A's."""
+    return " → ".join(f"{each.value:.4g}" for each in (of.a, of.b))
 
 
 def _speedups(compared: list[ComparedRow]) -> Table:
@@ -104,21 +108,30 @@ def _speedups(compared: list[ComparedRow]) -> Table:
             if best and best[0] == best[1] and best[0] in row.speedup:
                 continue  # that baseline has a line of its own
             which = (best[0] if best[0] == best[1] else f"{best[0]}, in B {best[1]}") if best else None
-            rows.append([claims.short(row.row), _variant(row), "best" if best else over, which,
-                         _quantity(speedup.a), _quantity(speedup.b), _quantity(speedup), speedup.word])  # fmt: skip
+            rows.append(
+                [
+                    claims.short(row.row),
+                    _variant(row),
+                    "best" if best else over,
+                    which,
+                    _both(speedup),
+                    _quantity(speedup),
+                    speedup.word,
+                ]
+            )
     columns = [("row", "text", 0), ("variant", "text", 0), ("over", "text", 0), ("baseline", "text", 1),
-               ("A, x", "quantity", 3), ("B, x", "quantity", 2), ("B/A", "quantity", 0),
+               ("A → B, x", "text", 2), ("B/A", "quantity", 0),
                ("word", "verdict")]  # fmt: skip
     return elements.table("speedups", "Speedups", columns, rows)
 
 
 def _times(compared: list[ComparedRow]) -> Table:
     rows: list[list[Cell]] = [
-        [claims.short(row.row), _variant(row), _quantity(time.a), _quantity(time.b), _quantity(time), time.word]
+        [claims.short(row.row), _variant(row), _both(time), _quantity(time), time.word]
         for row in compared
         if (time := row.time_ms) is not None
     ]
-    columns = [("row", "text", 0), ("variant", "text", 0), ("A ms", "quantity", 1), ("B ms", "quantity", 1),
+    columns = [("row", "text", 0), ("variant", "text", 0), ("A → B, ms", "text", 1),
                ("B/A", "quantity", 0), ("word", "verdict")]  # fmt: skip
     return elements.table("times", "Times", columns, rows)
 

@@ -92,7 +92,7 @@ def test_rows_are_compared_with_intervals(tool: Tool) -> None:
     assert (second["speedup"]["eager"]["word"], second["speedup"]["compile"]["word"]) == ("SAME", "SLOWER")
     assert second["time_ms"]["word"] == "SAME" and rows["82_conv", "compile"]["time_ms"]["word"] == "FASTER"
     assert found["verdict_changes"] == found["only_a"] == found["only_b"] == found["unmeasured"] == []
-    assert "FASTER" in line_with(done.out, "36 RMSNorm", "optimized", "compile", "1.25 [", "1.667 [", "1.333 [")
+    assert "FASTER" in line_with(done.out, "36 RMSNorm", "optimized", "compile", "1.25 → 1.667", "1.333 [")
     assert "no verdicts changed" in done.out and "Nothing but the machine's state differs." in done.out
 
 

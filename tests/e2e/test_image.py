@@ -214,6 +214,7 @@ import contextlib  # noqa: E402
 import pytest  # noqa: E402 - the image has none
 from conftest import attempt  # noqa: E402
 
+from repro.engines import node  # noqa: E402
 from repro.judge.isolation import uids  # noqa: E402
 from repro.problems import catalogue  # noqa: E402
 from repro.runs.loop import Run  # noqa: E402
@@ -233,6 +234,7 @@ def labels(image):
 def test_image(labels, user):
     """Run by hand it is an ordinary user's: its own, or any other."""
     assert labels["org.opencontainers.image.version"] == repro.__version__
+    assert labels["repro.code"] == node.code(), "the image is older than this checkout: make image"
 
     chosen = ["--user", user] if user else []
     command = ["docker", "run", "--rm", *HARDENED, *chosen, "--entrypoint", "/opt/venv/bin/python", config.image()]

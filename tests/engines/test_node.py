@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import CLEAN_ENV, ROOT
 
-from repro.engines import node, registry
+from repro.engines import docker, node, registry
 from repro.engines.base import Slots
 from repro.engines.local import LocalEngine
 from repro.errors import PrerequisiteError, UsageError
@@ -147,3 +149,13 @@ def test_folders_of_killed_engines_are_removed_by_the_next_one(tmp_path: Path, m
         (folder / "job").mkdir(parents=True)
     LocalEngine(gpus="none", device="cpu")
     assert not dead.exists() and alive.exists() and foreign.exists()
+
+
+def test_an_image_of_other_code_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert docker.stale(SimpleNamespace(labels={"repro.code": node.code()})) == ""
+    old = SimpleNamespace(notice=docker.stale(SimpleNamespace(labels=None)))
+    monkeypatch.setitem(registry.FACTORIES, "docker", lambda **_: old)
+    assert registry.choose("auto", gpus="none", device="cpu", say=print) is old
+    assert re.search(r"repro \(unknown\) than this checkout .*: run `make image`", capsys.readouterr().out)

@@ -242,8 +242,12 @@ def test_verbs_that_run_nothing_fit_the_terminal(
     compared = ["compare", str(bundles("benchmark")[0]), str(benchmark)]
     claimed = ["compare", "--claims", str(benchmark), str(run)]
     doctor = ["doctor", "--device", "cpu", "--engine", "local"]
-    for argv in (["problems"], doctor, ["verify", str(config.ARTIFACTS_DIR)], compared, ["verify", str(run)], claimed):
-        fits(shown(argv, width, monkeypatch, capsys), width)
+    lint, listed = ["verify", str(config.ARTIFACTS_DIR)], ["report", str(config.ARTIFACTS_DIR / "results")]
+    for argv in (["problems"], doctor, lint, compared, ["verify", str(run)], claimed, listed):
+        drawn = shown(argv, width, monkeypatch, capsys)
+        fits(drawn, width)
+        assert not re.search(r"^[\s…]*…\s*$", drawn, re.MULTILINE), argv
+    assert "10 of 10 correct · 7.38x over eager" in " ".join(drawn.split())
 
 
 @pytest.mark.parametrize(
