@@ -20,7 +20,7 @@ small, and times are not a measurement. Only correctness can be checked."""
 #: Longest command of an agent, seconds.
 BASH_S = 600
 DOCS = ("judging.md",)
-#: Fields of a fixture that judging reads. Checksums and sketches of outputs, seeds, cheats and times are withheld.
+#: Fields of a fixture that judging reads. Checksums, seeds, cheats and times are withheld.
 FIXTURE_KEYS = (*Fixture.model_fields, "schema_version", "problem", "size", "generator", "device", "output",
                 "best_cheat")  # fmt: skip
 #: The command `repro` where agents have no search.

@@ -13,18 +13,17 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from repro import config, fingerprint
-from repro.engines.settled import settle
+from repro.engines.settled import Settled, settle
 from repro.errors import ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge.processes import launcher, pool
 from repro.problems import constants
-from repro.problems.catalogue import Problem
 from repro.system import importing, jsonio, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
@@ -58,30 +57,35 @@ def serve(folder: Path, temporary: Path | None = None) -> None:
     jobs = begin(folder, temporary)
     from repro.records.job import ENDED, OUTCOMES
 
-    machine = Machine()
     start_s = stopwatch.age_s(os.getppid())  # the parent is the launcher, the process that was started
     for job in jobs:
-        outcome = _outcome(job, folder, machine, {"start": start_s})
+        outcome = _outcome(job, folder, {"start": start_s})
         jsonio.append(folder / OUTCOMES, outcome.to_json())
         print(ENDED, flush=True)
         start_s = 0.0
 
 
-def _outcome(job: Job, folder: Path, machine: Machine, spent_s: dict[str, float]) -> Outcome:
+def _outcome(job: Job, folder: Path, spent_s: dict[str, float]) -> Outcome:
     """Run one job and observe the machine meanwhile. spent_s: seconds by part before this job."""
     from repro.records.job import Outcome
 
     outcome, watch, observed = Outcome(job.id, "failed"), stopwatch.Clock(), Telemetry(job.device)
     watch.lap("telemetry")
-    with _failures(outcome):
+    try:
         prepare(job)
-        outcome.fingerprint = machine.fingerprint(job, watch)
+        outcome.fingerprint = fingerprint_of(job, watch)
         watch.lap("fingerprint")
         if _audited(job):
             pool.prepare(pool.wanted(job.device, job.dtype, len(job.solutions), job.options), job.device)
             watch.lap("workers begun")
         outcome.result = run(job, folder, lambda line: print(line, flush=True), observed.mark)
         outcome.status = "done"
+    except ReproError as error:
+        outcome.status, outcome.error = "unmet" if error.exit_code == 1 else "failed", str(error)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+        traceback.print_exc()
     watch.lap("job")
     pool.close()
     watch.lap("workers ended")
@@ -93,20 +97,6 @@ def _outcome(job: Job, folder: Path, machine: Machine, spent_s: dict[str, float]
         outcome.result = outcome.result.model_copy(update=seen | {"cell_spent_s": spent_s | watch.laps})
     outcome.wall_s = watch.total()
     return outcome
-
-
-@contextlib.contextmanager
-def _failures(outcome: Outcome) -> Iterator[None]:
-    """Note in an outcome why the block failed."""
-    try:
-        yield
-    except ReproError as error:
-        outcome.status = "unmet" if error.exit_code == 1 else "failed"
-        outcome.error = str(error)
-    except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
-        traceback.print_exc()
 
 
 def _audited(job: Job) -> bool:
@@ -122,25 +112,23 @@ def prepare(job: Job) -> None:
         config.interpret()
 
 
-@dataclass
-class Machine:
-    """The fingerprints of this process's machine, one for each device, taken once."""
+#: The fingerprints of this process's machine, one for each device, taken once.
+_taken: dict[str, Fingerprint] = {}
 
-    taken: dict[str, Fingerprint] = field(default_factory=dict)
 
-    def fingerprint(self, job: Job, watch: stopwatch.Clock) -> Fingerprint:
-        """Return the fingerprint for a job's device. The first time, also import and start torch."""
-        from repro.records.fingerprint import Fingerprint
+def fingerprint_of(job: Job, watch: stopwatch.Clock) -> Fingerprint:
+    """Return the fingerprint for a job's device. The first time, also import and start torch."""
+    from repro.records.fingerprint import Fingerprint
 
-        if job.device not in self.taken:
-            begun = fingerprint.begin(job.device)
-            if job.verb != "fingerprint":  # so that the fingerprint's time does not include these imports
-                _start_torch(job.device)
-                watch.lap("torch")
-            self.taken[job.device] = Fingerprint.written(fingerprint.collect(job.device, begun))
-            if launcher.apart():  # after the fingerprint, which describes new, empty folders for every job
-                config.keep_compiled()
-        return self.taken[job.device]
+    if job.device not in _taken:
+        begun = fingerprint.begin(job.device)
+        if job.verb != "fingerprint":  # so that the fingerprint's time does not include these imports
+            _start_torch(job.device)
+            watch.lap("torch")
+        _taken[job.device] = Fingerprint.written(fingerprint.collect(job.device, begun))
+        if launcher.apart():  # after the fingerprint, which describes new, empty folders for every job
+            config.keep_compiled()
+    return _taken[job.device]
 
 
 def _start_torch(device: str) -> None:
@@ -168,7 +156,7 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
         case "profile":
             return _profile(job, folder, progress)
         case "fixture":
-            return _fixture(job, folder, progress)
+            return cast("Result", fixture_of(job, folder, settle(job, folder), progress))
         case "evaluate":
             return _evaluate(job, folder, progress, mark)
     raise UsageError(f"no verb of jobs {job.verb!r}")
@@ -197,45 +185,29 @@ def _profile(job: Job, folder: Path, progress: Progress) -> Result:
     return ProfileResult.written(counters.measure(problems, _solutions(job, folder), job.device, progress))
 
 
-def _fixture(job: Job, folder: Path, progress: Progress) -> Result:
-    import torch
-
-    from repro.fixtures import calibration
-
-    settled, device = settle(job, folder), torch.device(job.device)
-    if settled.refused is not None:
-        return calibration.refused(settled.problem, device, settled.refused)
-    return calibration.build(settled.fitting(job.device), device, progress)
-
-
-def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> Fixture:
+def fixture_of(job: Job, folder: Path, settled: Settled, progress: Progress) -> Fixture:
     """Return the fixture that a job's folder holds, or measure it. One that is refused judges nothing."""
     import torch
 
     from repro.fixtures import calibration, store
 
+    device = torch.device(job.device)
+    if settled.refused is not None:
+        return calibration.refused(settled.problem, device, settled.refused)
+    problem = settled.fitting(job.device)
     if job.fixture:
         return store.load(folder / job.fixture, problem)
-    return calibration.build(problem, torch.device(job.device), progress)
+    return calibration.build(problem, device, progress)
 
 
 def _evaluate(job: Job, folder: Path, progress: Progress, mark: Progress) -> Result:
     """Judge a job's solutions, and time them by the published protocols where that is asked for."""
-    import torch
-
-    from repro.fixtures import calibration
     from repro.judge import session
     from repro.judge.timing import published_protocol
     from repro.records.result import Sizes
 
     settled, solutions = settle(job, folder), _solutions(job, folder)
-    fixture: Fixture
-    if settled.refused is not None:
-        problem = settled.problem
-        fixture = calibration.refused(problem, torch.device(job.device), settled.refused)
-    else:
-        problem = settled.fitting(job.device)
-        fixture = fixture_of(job, folder, problem, progress)
+    problem, fixture = settled.problem, fixture_of(job, folder, settled, progress)
     judged = session.evaluate(problem, fixture, solutions, job.options, progress, mark)
     sizes = Sizes(stamp=constants.stamp(problem.size, problem.overrides), overrides=problem.overrides)
     more: dict[str, object] = {"sizes": sizes}

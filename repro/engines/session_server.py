@@ -101,14 +101,16 @@ def serve(folder: Path, temporary: Path | None = None) -> int:
 
 def _serve(job: Job, folder: Path, wire: _Wire) -> None:
     jobs.prepare(job)
-    machine = jobs.Machine().fingerprint(job, stopwatch.Clock())
+    machine = jobs.fingerprint_of(job, stopwatch.Clock())
     from repro.judge.session import JudgeSession
     from repro.records.session import Opened
 
     jobs.require_device(job)
-    problem = settle(job, folder).fitting(job.device)
-    fixture = jobs.fixture_of(job, folder, problem, wire.progress)
-    with JudgeSession(problem, fixture, job.options, wire.progress) as session:
+    settled = settle(job, folder)
+    problem = settled.fitting(job.device)
+    with JudgeSession(
+        problem, jobs.fixture_of(job, folder, settled, wire.progress), job.options, wire.progress
+    ) as session:
         wire.answer(Opened(fingerprint=machine, ceilings=session.reached, room=session.room()))
         served = _Served(session, folder)
         for request in wire.requests():

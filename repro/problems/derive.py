@@ -80,7 +80,7 @@ def _double(x: Any) -> Any:
     return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
 
-def _change(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
+def relative_change(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
     """Return the relative L2 distance of two lists of outputs; NaN and infinities count as 0."""
     pairs = [(x.nan_to_num(0.0, 0.0, 0.0), y.nan_to_num(0.0, 0.0, 0.0)) for x, y in zip(a, b, strict=True)]
     norm = math.sqrt(sum(float(x.square().sum()) for x, _ in pairs))
@@ -201,7 +201,7 @@ def signal(reduced: _Reduced) -> bool:
     ours, others = reduced(reduced.draw()), reduced(reduced.draw(_SEED + 1))
     largest = max((float(x.nan_to_num(0.0, 0.0, 0.0).abs().max()) for x in ours if x.numel()), default=0.0)
     able = any(True for _ in reduced.model.parameters())
-    return not able or (largest > _DEAD and _change(ours, others) > _BLIND)
+    return not able or (largest > _DEAD and relative_change(ours, others) > _BLIND)
 
 
 def stress(reduced: _Reduced, *, signal: bool) -> tuple[Stress, bool]:
@@ -220,7 +220,7 @@ def stress(reduced: _Reduced, *, signal: bool) -> tuple[Stress, bool]:
         with contextlib.suppress(JudgeError):
             outputs = [reduced(reduced.draw(_SEED + add, deviation, run)) for add in (0, 1)]
             if all(bool(torch.isfinite(x).all()) for x in outputs[0]):
-                best = max(best, (_change(*outputs), deviation, run > 1), key=lambda tried: tried[0])
+                best = max(best, (relative_change(*outputs), deviation, run > 1), key=lambda tried: tried[0])
         if best[0] >= _ENOUGH:
             break
     return (best[1], best[2]) if best[0] else (1.0, False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from repro import config
 from repro.artifacts import layout, sources
@@ -63,13 +64,26 @@ def _job(run: Run, row: str, artifact: Artifact, files: dict[str, Path]) -> Job:
     return evaluation.job(run, row, problem, submissions, known_as=known)
 
 
+def _row(
+    run: Run, artifact: Artifact, files: dict[str, Path], build: Callable[[str], Job] | None = None, suffix: str = "",
+    **more: Any,
+) -> Row:  # fmt: skip
+    """Return a row of one folder; anything missing or unreadable becomes its error. build: makes its job from its id;
+    by default the job judges the files."""
+    row_id = artifact.name + suffix
+    missing = [str(file.relative_to(artifact.path)) for file in files.values() if not file.exists()]
+    plan = record.Planned(row=row_id, problem=artifact.name, number=artifact.number, missing=missing, **more)
+    job = build or (lambda row_id: _job(run, row_id, artifact, files))
+    return evaluation.row_for(plan, partial(job, row_id), sources.withheld(artifact.path))
+
+
+def _kernels(artifact: Artifact) -> dict[str, Path]:
+    return {name: artifact.path / file for name, file in KERNELS.items()}
+
+
 def row(run: Run, artifact: Artifact) -> Row:
-    """Return the row of one folder; anything missing or unreadable becomes its error."""
-    files = {name: artifact.path / file for name, file in KERNELS.items()}
-    missing = [file.name for file in files.values() if not file.exists()]
-    plan = record.Planned(row=artifact.name, problem=artifact.name, number=artifact.number, missing=missing)
-    build = partial(_job, run, plan.row, artifact, files)
-    return evaluation.row_for(plan, build, sources.withheld(artifact.path))
+    """Return the row of a folder's own kernels."""
+    return _row(run, artifact, _kernels(artifact))
 
 
 def _rounds_row(run: Run, artifact: Artifact) -> Row:
@@ -79,25 +93,16 @@ def _rounds_row(run: Run, artifact: Artifact) -> Row:
     """
     files = {"input_kernel": artifact.path / KERNELS["input_kernel"]}
     files |= {f"round_{r.number}": r.path / KERNEL for r in artifact.rounds}
-    plan = record.Planned(
-        row=f"{artifact.name}{ROUNDS}",
-        problem=artifact.name,
-        number=artifact.number,
-        rounds={"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}},
-        missing=[name for name, file in files.items() if not file.exists()],
-    )
-    beside_eager = run.options.but(modes=["eager"], passes=["control", "hot"])
-    build = partial(_job, replace(run, options=beside_eager), plan.row, artifact, files)
-    return evaluation.row_for(plan, build, sources.withheld(artifact.path))
+    beside_eager = replace(run, options=run.options.but(modes=["eager"], passes=["control", "hot"]))
+    published = {"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}}
+    return _row(beside_eager, artifact, files, suffix=ROUNDS, rounds=published)
 
 
 def _profile_row(run: Run, artifact: Artifact) -> Row:
     """Return the row with the profiles of a folder's kernels, which nothing else depends on."""
-    row_id = f"{artifact.name}{PROFILE}"
-    files = {name: artifact.path / file for name, file in KERNELS.items()}
-    missing = [file.name for file in files.values() if not file.exists()]
+    files = _kernels(artifact)
 
-    def build() -> Job:
+    def build(row_id: str) -> Job:
         problem, known = _problem(artifact, run.size)
         texts = {f"{name}.py": evaluation.read(file).source for name, file in files.items() if file.exists()}
         return Job(
@@ -106,8 +111,7 @@ def _profile_row(run: Run, artifact: Artifact) -> Row:
             files=texts | {"problem.py": problem.source}, timeout_s=_PROFILE_S,
         )  # fmt: skip
 
-    plan = record.Planned(row=row_id, problem=artifact.name, number=artifact.number, profile=True, missing=missing)
-    row = evaluation.row_for(plan, build, sources.withheld(artifact.path))
+    row = _row(run, artifact, files, build, PROFILE, profile=True)
     return replace(row, grouped=True)  # every kernel has a process of its own below ncu
 
 

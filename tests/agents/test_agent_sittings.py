@@ -54,7 +54,7 @@ def test_three_arms_are_sat_judged_logged_and_reported(results: Path) -> None:
     chosen = plan(lambda unit: [consult("tiles of a reduction"), solve(*unit.problems), DONE] if unit.arm != "baseline"
                   else [solve(*unit.problems), DONE], arms=("baseline", "with_kb", "placebo"))  # fmt: skip
     engine = Stub()
-    bundle = go(engine, results, chosen, controls=[controls.Tf32()])
+    bundle = go(engine, results, chosen, controls=[controls.EVERY["tf32"]])
     order = [unit.id for unit in design.units(chosen, IDS)]
     assert engine.judged == [*order, "L1_36/tf32/0", "L1_82/tf32/0"], "ABBA, and the controls last"
     assert bundle.manifest["status"] == "complete" and set(verify.verify(bundle.path).failed) <= {"fingerprints"}

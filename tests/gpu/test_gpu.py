@@ -168,21 +168,20 @@ def fixture_of(key: str, size: str) -> Any:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_fixtures_on_the_gpu_are_not_refused(key: str) -> None:
-    """Every problem of both suites at smoke size; inputs, checksums, sha256 heads and weights are those of the CPU."""
+    """Every problem of both suites at smoke size; inputs, checksums and weights are those of the CPU."""
     fixture = fixture_of(key, "smoke")
     assert fixture.refused == "" and fixture.margin >= 1.5
     assert fixture.worst_honest_score <= 1 < fixture.best_cheat_score
     problem = catalogue.load(key, size="smoke")
     plan = inputs.plan(problem)
     assert fixture.inputs == calibration._input_facts(plan, input_cases.PUBLIC_SEED, CPU)
-    assert all("sha256_head" in entry for entry in fixture.inputs)
     assert fixture.weights_sha256 == inputs.weights(problem, plan.module).sha256
     assert fixture.reference_timing["eager_ms"] > 0
 
 
 @pytest.mark.parametrize("problem_id", ["L1_36", "L2_84", "L3_44"])
 def test_the_reference_is_the_same_on_both_devices(problem_id: str) -> None:
-    """fp64 of the same inputs and weights: sketches agree, so a fixture's reference can be recognised anywhere."""
+    """fp64 of the same inputs and weights."""
     problem = catalogue.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
     state = inputs.weights(problem, plan.module)

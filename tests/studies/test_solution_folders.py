@@ -168,7 +168,7 @@ def test_torch_controls_run_where_tf32_exists_and_a_time_counts(tmp_path: Path) 
 def test_a_torch_control_is_the_problems_model_and_two_lines(problem: str, tmp_path: Path) -> None:
     loaded = catalogue.load(problem)
     for name in controls.TORCH:
-        given = controls.EVERY[name]().solve(loaded, 0)
+        given = controls.EVERY[name].solve(loaded, 0)
         added = given.source.removeprefix(loaded.path.read_bytes()).decode().split("\n")
         assert given.source != added and len([line for line in added if line]) == (2 if name == "tf32" else 3)
         file = tmp_path / f"{name}.py"

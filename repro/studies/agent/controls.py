@@ -6,6 +6,8 @@ alone and under torch.compile: the speedup that two lines of torch buy without a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from repro.problems.catalogue import Problem
 from repro.studies.evaluation import Submission
 
@@ -26,13 +28,15 @@ ALONE = "ModelNew = Model\n"
 LABEL = "no custom kernel: the problem's own Model with TF32 on"
 
 
+@dataclass
 class Control:
     """A problem's file with lines added at its end."""
 
     name: str
     label: str
     added: str
-    control = torch_control = False
+    control: bool = False
+    torch_control: bool = False
 
     def repeats(self, problem: Problem) -> int:
         """Return 1: the controls of one problem differ only by the noise of the clock."""
@@ -43,23 +47,12 @@ class Control:
         return Submission(problem.path.stem, problem.source + self.added.encode(), "ModelNew")
 
 
-class Nop(Control):
-    """Returns zeros in the shape of the right output."""
-
-    name, label, added, control = "nop", "negative control: answers zero, must be incorrect", ZERO, True
-
-
-class Tf32(Control):
-    """The Model with TF32 allowed for matrix products and convolutions."""
-
-    name, label, added, torch_control = "tf32", LABEL, TF32 + ALONE, True
-
-
-class Tf32Compile(Control):
-    """The same under torch.compile."""
-
-    name, label, added, torch_control = "tf32_compile", f"{LABEL} and torch.compile", TF32 + COMPILE + ALONE, True
-
-
-EVERY: dict[str, type[Control]] = {each.name: each for each in (Nop, Tf32, Tf32Compile)}
+EVERY = {
+    control.name: control
+    for control in (
+        Control("nop", "negative control: answers zero, must be incorrect", ZERO, control=True),
+        Control("tf32", LABEL, TF32 + ALONE, torch_control=True),
+        Control("tf32_compile", f"{LABEL} and torch.compile", TF32 + COMPILE + ALONE, torch_control=True),
+    )
+}
 TORCH = ("tf32", "tf32_compile")

@@ -131,7 +131,7 @@ def chosen_controls(args: argparse.Namespace, device: str, size: str) -> list[Ag
         timed = device == "cuda" and size == "full" and args.timing
         named = ["nop"] if source in SHIPPED else list(controls.TORCH) if timed else []
     wanted = set(named) - {source}
-    return [control() for name, control in controls.EVERY.items() if name in wanted]
+    return [control for name, control in controls.EVERY.items() if name in wanted]
 
 
 def pace(args: argparse.Namespace) -> Pace:

@@ -30,7 +30,7 @@ NOTICE = (
 
 def shipped(agent: str, repeats: int) -> list[Agent]:
     """Return the arm of a shipped agent: `oracle`, or `nop`, which is a control."""
-    return [Oracle(repeats)] if agent == "oracle" else [controls.EVERY[agent]()]
+    return [Oracle(repeats)] if agent == "oracle" else [controls.EVERY[agent]]
 
 
 def row(run: Run, problem: Problem, arm: Agent, repeat: int) -> tuple[Row, Submission | None]:
