@@ -42,11 +42,11 @@ from repro.system.procfs import alive, owner, place
 
 _JOB_FOLDER = "/job"
 _PIDS_LIMIT = 4096
-_TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
+TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 _SHM_BYTES = 1 << 30
 # Share of the engine's memory that jobs may use, in equal parts for those that run at once. Beyond its part, the kernel
 # ends the largest process of a container.
-_MEMORY_SHARE = 0.9
+MEMORY_SHARE = 0.9
 _CONNECT_TIMEOUT_S, _REQUEST_TIMEOUT_S = 10, 600
 
 
@@ -218,8 +218,10 @@ class DockerEngine(Engine):
         with resources.hold(self.gpus, progress, self.stopping) as lease, guard():
             self._clear(lease)
             # its standard input ends with this process, and so does the session
-            serves = {"detach": False, "stdin_open": True} if verb == "session" else {}
-            with self._container(jobs, lease, command=[verb, _JOB_FOLDER], **serves) as container:
+            serves = verb == "session"
+            options = self._options() | {"command": [verb, _JOB_FOLDER], "detach": not serves, "stdin_open": serves}
+            with self.container("job", _JOB_FOLDER, lease, **options) as container:
+                container.put_archive(_JOB_FOLDER, pack(inbox(jobs), mode=0o444))
                 with _Serving(container) if serves else contextlib.nullcontext(_Contained(container)) as process:
                     container.start()
                     if self.stopping.is_set():  # `close` may have looked for containers before this one ran
@@ -227,53 +229,44 @@ class DockerEngine(Engine):
                     yield process
 
     @contextlib.contextmanager
-    def _container(self, jobs: list[Job], lease: Lease, **changed: Any) -> Iterator[Any]:
-        """Create a container with the files of some jobs; remove it in the end. changed: options that differ."""
+    def container(self, role: str, folder: str, lease: Lease, **options: Any) -> Iterator[Any]:
+        """Create a container that may do nothing which `options` does not give it, with a volume at `folder`; remove
+        both in the end. It has the GPU and the processors of the lease, and no network."""
         name = f"repro-{self.run_id}-{uuid.uuid4().hex[:8]}"
         labels = {LABEL_RUN: self.run_id, LABEL_OWNER: owner()}
+        gpus = [DeviceRequest(device_ids=[lease.gpu], capabilities=[["gpu"]])] if lease.gpu is not None else []
         volume = self.client.volumes.create(name, labels=labels)
         container = None
         try:
-            container = self.client.containers.create(**self._options(name, labels, lease) | changed)
-            container.put_archive(_JOB_FOLDER, pack(inbox(jobs), mode=0o444))
+            container = self.client.containers.create(
+                self.image.id, name=name, labels=labels | {LABEL_ROLE: role, LABEL_GPU: lease.gpu or ""},
+                network_mode="none", read_only=True, cap_drop=["ALL"], security_opt=["no-new-privileges"],
+                mounts=[Mount(folder, name, type="volume")], cpuset_cpus=lease.cpuset, shm_size=_SHM_BYTES,
+                ipc_mode="private", device_requests=gpus, **options,
+            )  # fmt: skip
             yield container
         finally:
             if container is not None:
-                quietly(lambda: container.remove(force=True, v=True))
-            quietly(lambda: volume.remove(force=True))
+                quietly(partial(container.remove, force=True, v=True))
+            quietly(partial(volume.remove, force=True))
 
-    def _options(self, name: str, labels: dict[str, str], lease: Lease) -> dict[str, Any]:
-        environment = {
-            "REPRO_IMAGE_ID": self.image.id,
-            "REPRO_ENGINE_VERSION": self._version,
-            "REPRO_RUNTIME": self._runtime,
-            "REPRO_CONTAINER": jsonio.dumps(self._facts),
-            "REPRO_SAMPLE_MS": config.sample_text(),
-        }
-        gpu = lease.gpu
-        requests_ = [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])] if gpu is not None else []
+    def _options(self) -> dict[str, Any]:
+        """Return what the container of a job has beyond any other."""
         return {
-            "image": self.image.id,
-            "name": name,
-            "labels": labels | {LABEL_ROLE: "job", LABEL_GPU: lease.gpu or ""},
-            "environment": environment,
+            "environment": {
+                "REPRO_IMAGE_ID": self.image.id,
+                "REPRO_ENGINE_VERSION": self._version,
+                "REPRO_RUNTIME": self._runtime,
+                "REPRO_CONTAINER": jsonio.dumps(self._facts),
+                "REPRO_SAMPLE_MS": config.sample_text(),
+            },
             # root with only the rights to change users, which the job drops for the judge and the workers
             "user": "0:0",
-            "network_mode": "none",
-            "read_only": True,
-            "tmpfs": {"/tmp": _TMPFS},  # noqa: S108
-            "mounts": [Mount(_JOB_FOLDER, name, type="volume")],
-            "cap_drop": ["ALL"],
             "cap_add": ["SETUID", "SETGID"],
-            "security_opt": ["no-new-privileges"],
+            "tmpfs": {"/tmp": TMPFS},  # noqa: S108
             "pids_limit": _PIDS_LIMIT,
-            "cpuset_cpus": lease.cpuset,
-            "mem_limit": int(self.memory * _MEMORY_SHARE / self._shares) or None,
-            "shm_size": _SHM_BYTES,
+            "mem_limit": int(self.memory * MEMORY_SHARE / self._shares) or None,
             "init": True,
-            "ipc_mode": "private",
-            "device_requests": requests_,
-            "detach": True,
         }
 
 

@@ -11,32 +11,25 @@ import shlex
 import tarfile
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
 from docker.errors import NotFound
-from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
+from docker.types import LogConfig, Ulimit
 from docker.utils.socket import frames_iter
 
 from repro import config
 from repro.engines import resources
-from repro.engines.docker import DockerEngine
-from repro.engines.docker_errors import LABEL_GPU, LABEL_OWNER, LABEL_ROLE, LABEL_RUN, guard, quietly
-from repro.engines.resources import Lease
+from repro.engines.docker import MEMORY_SHARE, TMPFS, DockerEngine
+from repro.engines.docker_errors import guard, quietly
 from repro.engines.submission import MOST_BYTES, Basket
-from repro.system.procfs import owner
 
 FOLDER = "/job"
 #: Folders of the image that an agent must not read, each covered by an empty one.
 MASKED = ("artifacts", "tests", "repro/knowledge")
 MASK = "ro,noexec,nosuid,nodev,size=4k"
-# Share of the engine's memory for all sittings that run at once, and the size of /dev/shm.
-MEMORY_SHARE, SHM_BYTES = 0.9, 1 << 30
-TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 PIDS = 1024
 #: Weight when processors are scarce; every other container has 1024, so a busy agent cannot slow a judge.
 CPU_SHARES = 128
@@ -78,12 +71,8 @@ class Sealed:
         """Create and start the container, with a GPU of its own if the engine has any. Raises EngineError."""
         with contextlib.ExitStack() as stack, guard():
             lease = stack.enter_context(resources.hold(self.engine.gpus, lambda _: None, self.engine.stopping))
-            name = f"repro-{self.engine.run_id}-{uuid.uuid4().hex[:8]}"
-            labels = {LABEL_RUN: self.engine.run_id, LABEL_OWNER: owner()}
-            volume = self.engine.client.volumes.create(name, labels=labels)
-            stack.callback(quietly, partial(volume.remove, force=True))
-            self._container = self.engine.client.containers.create(**self._options(name, labels, lease))
-            stack.callback(quietly, partial(self._container.remove, force=True, v=True))
+            made = self.engine.container("agent", FOLDER, lease, **self._options())
+            self._container = stack.enter_context(made)
             self._container.start()
             self._held = stack.pop_all()
 
@@ -95,37 +84,23 @@ class Sealed:
         """Kill everything in the container; its folder can still be read."""
         quietly(self._container.kill)
 
-    def _options(self, name: str, labels: dict[str, str], lease: Lease) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
+        """Return what the container of an agent has beyond any other."""
         memory = int(self.engine.memory * MEMORY_SHARE * self.share) or None
-        gpus = [DeviceRequest(device_ids=[lease.gpu], capabilities=[["gpu"]])] if lease.gpu is not None else []
-        limits = [Ulimit(name="core", soft=0, hard=0), Ulimit(name="fsize", soft=FILE_LIMIT, hard=FILE_LIMIT)]
-        masks = {f"/opt/repro/{folder}": MASK for folder in MASKED}
         return {
-            "image": self.engine.image.id,
             "entrypoint": FIRST,
             "command": [],
-            "name": name,
-            "labels": labels | {LABEL_ROLE: "agent", LABEL_GPU: lease.gpu or ""},
             "environment": self.environment,
             "user": f"{config.CONTAINER_UID}:{config.CONTAINER_UID}",
             "working_dir": FOLDER,
-            "network_mode": "none",
-            "read_only": True,
-            "cap_drop": ["ALL"],
-            "security_opt": ["no-new-privileges"],
-            "tmpfs": {"/tmp": TMPFS, "/var/tmp": TMPFS} | masks,  # noqa: S108
-            "mounts": [Mount(FOLDER, name, type="volume")],
+            "tmpfs": {"/tmp": TMPFS, "/var/tmp": TMPFS} | {f"/opt/repro/{folder}": MASK for folder in MASKED},  # noqa: S108
             "pids_limit": PIDS,
             "cpu_shares": CPU_SHARES,
-            "cpuset_cpus": lease.cpuset,
             "mem_limit": memory,
             "memswap_limit": memory,
-            "shm_size": SHM_BYTES,
-            "ulimits": limits,
+            "ulimits": [Ulimit(name="core", soft=0, hard=0), Ulimit(name="fsize", soft=FILE_LIMIT, hard=FILE_LIMIT)],
             "log_config": LogConfig(type=LogConfig.types.JSON, config=LOGS),
-            "ipc_mode": "private",
             "init": False,
-            "device_requests": gpus,
             "detach": True,
         }
 
