@@ -34,7 +34,7 @@ from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 from repro.studies import artifact_study
-from repro.studies.agent.controls import Nop
+from repro.studies.agent import controls
 from repro.studies.agent.oracle import Oracle
 from repro.system import jsonio
 
@@ -164,7 +164,7 @@ def study(folder: Path, device: str = "cuda", *, sampled: bool = False, **off_pi
                "repeat": int(name[-1])}
         for name in [*script, "L3_20/oracle/0"]
     }  # fmt: skip
-    arms = {"arms": {agent.name: agent.label for agent in (Oracle(), Nop())}}
+    arms = {"arms": {agent.name: agent.label for agent in (Oracle(), controls.EVERY["nop"])}}
     return bundle_of(folder, "run", script, columns, device=device, parameters=arms,
                      unplanned={"L3_20/oracle/0": "no fixture for L3_20"}, **off_pin)  # fmt: skip
 
