@@ -29,7 +29,7 @@ from repro.records.options import Options
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies.agent import study
-from repro.studies.agent.controls import Nop
+from repro.studies.agent.controls import EVERY
 from repro.system import stopwatch
 
 CPU = torch.device("cpu")
@@ -152,7 +152,7 @@ def test_timed_workers_have_no_compilation_processes(tmp_path: Path) -> None:
 def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: dict[str, Options] = {}
     monkeypatch.setattr(study.evaluation, "job", lambda run, row, *_, **__: chosen.update({row: run.options}))
-    arms, engine = [*study.shipped("oracle", 1), Nop()], cast(Any, SimpleNamespace(device="cuda"))
+    arms, engine = [*study.shipped("oracle", 1), EVERY["nop"]], cast(Any, SimpleNamespace(device="cuda"))
     study.plan(Run(engine, tmp_path, Progress(), size="smoke"), ["L1_36"], arms)
     assert chosen == {"L1_36/oracle/0": Options(), "L1_36/nop/0": Options(modes=("eager",))}
 
