@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,11 @@ _WORKER_ENV = (
     "CXX",
     *_FINGERPRINT_ENV,
 )
+
+
+def _kept(names: Iterable[str]) -> dict[str, str]:
+    """Those of these variables that are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def dotenv_file() -> Path:
@@ -197,7 +203,7 @@ def model(*, bedrock: bool) -> str:
 
 def agent_env(home: Path, extra: dict[str, str]) -> dict[str, str]:
     """The whole environment of an agent without a container: an allow-list, home and temporary files in its folder."""
-    env = {name: os.environ[name] for name in _AGENT_ENV if name in os.environ}
+    env = _kept(_AGENT_ENV)
     env |= {"HOME": str(home), "TMPDIR": str(home), "USER": "repro", "PYTHONPATH": python_path()}
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     return env | {"TRITON_CACHE_DIR": str(home / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor")} | extra
@@ -205,7 +211,7 @@ def agent_env(home: Path, extra: dict[str, str]) -> dict[str, str]:
 
 def fingerprint_env() -> dict[str, str]:
     """The allow-listed variables that are set."""
-    return {name: os.environ[name] for name in _FINGERPRINT_ENV if name in os.environ}
+    return _kept(_FINGERPRINT_ENV)
 
 
 def container_facts() -> dict[str, str]:
@@ -234,8 +240,7 @@ def sample_ms() -> int:
 
 def sampler_env() -> dict[str, str]:
     """The whole environment of the sampler's process."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "LANG") if name in os.environ}
-    return kept | {"PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "1"}
+    return _kept(("PATH", "LD_LIBRARY_PATH", "LANG")) | {"PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def in_container() -> bool:
@@ -274,7 +279,7 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
 
     interpret: run Triton kernels in Triton's interpreter (no GPU).
     """
-    env = {name: os.environ[name] for name in _WORKER_ENV if name in os.environ}
+    env = _kept(_WORKER_ENV)
     env |= {
         "HOME": str(scratch),
         "TMPDIR": str(scratch),

@@ -7,6 +7,7 @@ results slower, less certain or less complete. `machine`, `containers` and `grap
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 from rich.text import Text
 
@@ -80,7 +81,7 @@ def examine(setting: Setting) -> Json:
             finding = skip(reason) if reason else check(setting)
         except Exception as error:  # an error in one check must not hide the others
             finding = warn(f"the check itself failed: {type(error).__name__}: {error}", "Report this.")
-        checks.append({"check": name, **finding.to_json()})
+        checks.append({"check": name, **asdict(finding)})
     ready = not any(check["status"] == FAIL for check in checks)
     return {"schema_version": SCHEMA_VERSION, "ready": ready, "engine": setting.engine, "checks": checks}
 

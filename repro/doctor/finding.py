@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,24 +22,8 @@ class Finding:
     seen: str
     remedy: str = ""
 
-    def to_json(self) -> dict[str, str]:
-        return asdict(self)
 
-
-def ok(seen: str) -> Finding:
-    return Finding(OK, seen)
-
-
-def warn(seen: str, remedy: str) -> Finding:
-    return Finding(WARN, seen, remedy)
-
-
-def fail(seen: str, remedy: str) -> Finding:
-    return Finding(FAIL, seen, remedy)
-
-
-def skip(why: str) -> Finding:
-    return Finding(SKIP, why)
+ok, warn, fail, skip = (partial(Finding, status) for status in (OK, WARN, FAIL, SKIP))
 
 
 @dataclass

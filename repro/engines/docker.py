@@ -15,6 +15,7 @@ import socket
 import subprocess
 import tarfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -29,7 +30,6 @@ from docker.types import DeviceRequest, Mount
 
 from repro import config
 from repro.engines import resources
-from repro.engines.archive import pack
 from repro.engines.base import Engine, Progress, Slots, inbox, known_gpus
 from repro.engines.docker_errors import LABEL_GPU, LABEL_OWNER, LABEL_ROLE, LABEL_RUN, guard, quietly
 from repro.engines.resources import Lease
@@ -221,7 +221,7 @@ class DockerEngine(Engine):
             serves = verb == "session"
             options = self._options() | {"command": [verb, _JOB_FOLDER], "detach": not serves, "stdin_open": serves}
             with self.container("job", _JOB_FOLDER, lease, **options) as container:
-                container.put_archive(_JOB_FOLDER, pack(inbox(jobs), mode=0o444))
+                container.put_archive(_JOB_FOLDER, _archive(inbox(jobs)))
                 with _Serving(container) if serves else contextlib.nullcontext(_Contained(container)) as process:
                     container.start()
                     if self.stopping.is_set():  # `close` may have looked for containers before this one ran
@@ -333,6 +333,18 @@ class _Serving(_Contained):
 
     def send(self, line: str) -> None:
         getattr(self.socket, "_sock", self.socket).sendall(line.encode())
+
+
+def _archive(files: dict[str, bytes]) -> bytes:
+    """Return a tar archive of files that belong to the container's user."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode, info.mtime = len(content), 0o444, int(time.time())
+            info.uid = info.gid = config.CONTAINER_UID
+            archive.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
 
 
 def _removes(call: Callable[[], Any]) -> bool:

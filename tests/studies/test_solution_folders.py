@@ -130,7 +130,7 @@ WRONG = {
     "an agent": (["--solutions", "a=good", "--agent", "sdk"], "does not go with --agent"),
     "arms": (["--solutions", "a=good", "--arms", "baseline"], "does not go with --arms"),
     "repeats": (["--solutions", "a=good", "--repeats", "3"], "each file of a problem is a repeat"),
-    "control": (["--controls", "tf16"], "no control tf16: there are nop, tf32, tf32_compile, or none"),
+    "control": (["--controls", "tf16"], "no control tf16: there are nop, tf32, tf32_compile, none"),
     "none and one": (["--controls", "none nop"], "no control none, nop"),
 }
 

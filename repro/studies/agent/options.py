@@ -122,16 +122,23 @@ def chosen_controls(args: argparse.Namespace, device: str, size: str) -> list[Ag
 
     TF32 exists on a GPU alone, and only a time at full size says what it buys.
     """
-    named = args.controls.replace(",", " ").split()
-    unknown = [name for name in named if name not in (*controls.EVERY, "none")]
-    if unknown or ("none" in named and len(named) > 1):
-        raise UsageError(f"no control {', '.join(unknown or named)}", f"there are {', '.join(controls.EVERY)}, or none")
+    named = _names("control", args.controls, (*controls.EVERY, "none"))
+    if "none" in named and len(named) > 1:
+        raise UsageError(f"no control {', '.join(named)}", "none stands alone")
     source = "" if args.solutions else agent(args)
     if not named:
         timed = device == "cuda" and size == "full" and args.timing
         named = ["nop"] if source in SHIPPED else list(controls.TORCH) if timed else []
     wanted = set(named) - {source}
     return [control for name, control in controls.EVERY.items() if name in wanted]
+
+
+def _names(what: str, text: str, known: tuple[str, ...]) -> list[str]:
+    """Return the names that an option lists. Raises UsageError for one that is not known."""
+    named = text.replace(",", " ").split()
+    if unknown := [name for name in named if name not in known]:
+        raise UsageError(f"no {what} {', '.join(unknown)}", f"there are {', '.join(known)}")
+    return named
 
 
 def pace(args: argparse.Namespace) -> Pace:
@@ -180,10 +187,7 @@ def build(args: argparse.Namespace, size: str) -> Design:
 
 def arms(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the arms, baseline first. Raises UsageError."""
-    named = args.arms.replace(",", " ").split() or ["baseline", "with_kb"]
-    unknown = [arm for arm in named if arm not in ARMS]
-    if unknown:
-        raise UsageError(f"no arm {', '.join(unknown)}", f"there are {', '.join(ARMS)}")
+    named = _names("arm", args.arms, ARMS) or ["baseline", "with_kb"]
     return tuple(arm for arm in ARMS if arm in named)
 
 
