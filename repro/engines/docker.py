@@ -22,23 +22,26 @@ from functools import partial
 from typing import Any
 
 import docker
+import requests
 import urllib3
 from docker.constants import MINIMUM_DOCKER_API_VERSION
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, ContainerError, DockerException, ImageNotFound, NotFound
 from docker.transport import UnixHTTPAdapter
 from docker.types import DeviceRequest, Mount
 
 from repro import config
 from repro.engines import resources
 from repro.engines.base import Engine, Progress, Slots, inbox, known_gpus
-from repro.engines.docker_errors import LABEL_GPU, LABEL_OWNER, LABEL_ROLE, LABEL_RUN, guard, quietly
 from repro.engines.resources import Lease
 from repro.engines.session import Process
-from repro.errors import EngineError, PrerequisiteError
+from repro.errors import EngineError, EngineGone, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import jsonio
 from repro.system.digest import tree_digest
 from repro.system.procfs import alive, owner, place
+
+LABEL_RUN, LABEL_OWNER = f"{config.LABEL}.run", f"{config.LABEL}.owner"
+LABEL_ROLE, LABEL_GPU = f"{config.LABEL}.role", f"{config.LABEL}.gpu"
 
 _JOB_FOLDER = "/job"
 _PIDS_LIMIT = 4096
@@ -48,6 +51,39 @@ _SHM_BYTES = 1 << 30
 # ends the largest process of a container.
 MEMORY_SHARE = 0.9
 _CONNECT_TIMEOUT_S, _REQUEST_TIMEOUT_S = 10, 600
+_GONE = (
+    requests.exceptions.ConnectionError,
+    requests.exceptions.ReadTimeout,
+    requests.exceptions.ChunkedEncodingError,
+    urllib3.exceptions.HTTPError,  # raised when a followed stream breaks
+    ConnectionError,
+)
+
+
+@contextlib.contextmanager
+def guard() -> Iterator[None]:
+    """Turn the SDK's exceptions into ours: the engine no longer answers, or it refuses."""
+    try:
+        yield
+    except _GONE as error:
+        raise EngineGone("the Docker engine went away in the middle of a job", type(error).__name__,
+                         "Start it again and repeat the command with --resume.") from error  # fmt: skip
+    except ContainerError as error:
+        raise EngineError("the image's Python failed", str(error.stderr)[-300:]) from error
+    except APIError as error:
+        text = str(error.explanation or error)
+        if "could not select device driver" in text:
+            raise PrerequisiteError("the Docker engine cannot hand out a GPU", text,
+                                    "Install the NVIDIA Container Toolkit.") from error  # fmt: skip
+        raise EngineError("the Docker engine refused a job", text) from error
+
+
+def quietly(call: Callable[[], Any]) -> None:
+    """Call, and ignore errors: the object may be gone already, and a lost engine is reported elsewhere."""
+    try:
+        call()
+    except (DockerException, OSError, urllib3.exceptions.HTTPError):
+        return
 
 
 def connect() -> docker.DockerClient:

@@ -45,10 +45,9 @@ def visible() -> list[str]:
     try:
         pynvml.nvmlInit()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+        return [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
     except pynvml.NVMLError:
         return []
-    return [u.decode() if isinstance(u, bytes) else u for u in uuids]
 
 
 def kinds() -> dict[str, str]:
@@ -61,9 +60,8 @@ def kinds() -> dict[str, str]:
     kinds_of = {}
     for uuid in visible():
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        name = pynvml.nvmlDeviceGetName(handle)
         total = pynvml.nvmlDeviceGetMemoryInfo(handle).total
-        kinds_of[uuid] = f"{name.decode() if isinstance(name, bytes) else name}, {round(total / 2**30)} GiB"
+        kinds_of[uuid] = f"{pynvml.nvmlDeviceGetName(handle)}, {round(total / 2**30)} GiB"
     return kinds_of
 
 

@@ -22,8 +22,7 @@ from docker.utils.socket import frames_iter
 
 from repro import config
 from repro.engines import resources
-from repro.engines.docker import MEMORY_SHARE, TMPFS, DockerEngine
-from repro.engines.docker_errors import guard, quietly
+from repro.engines.docker import MEMORY_SHARE, TMPFS, DockerEngine, guard, quietly
 from repro.engines.submission import MOST_BYTES, Basket
 
 FOLDER = "/job"

@@ -29,21 +29,20 @@ _ARCHITECTURES = {7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell", 13: "Rubi
 _Take = Callable[[Any], Any]
 
 
-def _plain(value: Any) -> Any:
-    """Return bytes as text, and any other value unchanged."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+def _same(value: Any) -> Any:
+    return value
 
 
 def _watts(milliwatts: int) -> float:
     return milliwatts / 1000
 
 
-def _nvml(name: str, klass: Class, function: str, *given: Any, take: _Take = _plain) -> Query:
+def _nvml(name: str, klass: Class, function: str, *given: Any, take: _Take = _same) -> Query:
     """Return a query of one NVML function, by its name after `nvml`. take: extracts the value from the answer."""
     return Query(name, klass, lambda *of: take(getattr(pynvml, f"nvml{function}")(*of, *given)), f"nvml{function}")
 
 
-def _device(name: str, klass: Class, function: str, *given: Any, take: _Take = _plain) -> Query:
+def _device(name: str, klass: Class, function: str, *given: Any, take: _Take = _same) -> Query:
     return _nvml(name, klass, f"DeviceGet{function}", *given, take=take)
 
 
@@ -86,7 +85,7 @@ FIELDS = (
     _device("ecc", "C", "EccMode", take=lambda pair: bool(pair[0])),
     _device("persistence", "C", "PersistenceMode", take=bool),
     _device("vbios", "V", "VbiosVersion"),
-    _device("gpu_uuid_hash", "I", "UUID", take=lambda uuid: hashed(str(_plain(uuid)))),
+    _device("gpu_uuid_hash", "I", "UUID", take=lambda uuid: hashed(uuid)),
 )  # fmt: skip
 # violation_…: time for which a policy held the clocks down, since the driver was loaded. Its delta includes events
 # between samples.

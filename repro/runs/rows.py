@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from repro.bundle import seal
 from repro.bundle.write import Bundle
@@ -53,18 +54,16 @@ class Row:
         called = {file: f"{name}.py" for name, file, _ in self.job.solutions}
         texts = []
         for name, text in sorted(self.job.files.items()):
-            digest = hashlib.sha256(text).hexdigest()
             if name == self.job.fixture:
-                why = "a fixture: the bundle of `repro fixtures` holds it"
-                texts.append(record.Input(name=name, sha256=digest, not_kept=why))
+                how: dict[str, Any] = {"not_kept": "a fixture: the bundle of `repro fixtures` holds it"}
             elif self.withheld:
-                texts.append(record.Input(name=name, sha256=digest, not_kept=self.withheld, withheld=True))
+                how = {"not_kept": self.withheld, "withheld": True}
             else:
-                texts.append(record.Input(name=name, sha256=digest, kept=keep(called.get(name, name), text)))
+                how = {"kept": keep(called.get(name, name), text)}
+            texts.append(record.Input(name=name, sha256=seal.sha256(text), **how))
         if self.job.problem and self.job.problem not in self.job.files:
             shipped = catalogue.load(self.job.problem)
-            digest = hashlib.sha256(shipped.source).hexdigest()
-            name = f"problems/{shipped.path.name}"
+            name, digest = f"problems/{shipped.path.name}", seal.sha256(shipped.source)
             texts.append(record.Input(name=name, sha256=digest, not_kept="shipped with repro"))
         return texts
 

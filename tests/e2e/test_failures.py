@@ -853,14 +853,14 @@ def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone() 
     import requests
     import urllib3
 
-    from repro.engines import docker_errors
+    from repro.engines import docker
 
     for error in (
         requests.exceptions.ConnectionError("refused"),
         requests.exceptions.ChunkedEncodingError("cut"),
         urllib3.exceptions.ProtocolError("Connection broken: ConnectionResetError(104, 'Connection reset by peer')"),
     ):
-        with pytest.raises(EngineGone, match="went away"), docker_errors.guard():
+        with pytest.raises(EngineGone, match="went away"), docker.guard():
             raise error
 
 
