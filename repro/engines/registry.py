@@ -7,25 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from repro import config
+from repro.engines import machine
 from repro.engines.base import Engine
 from repro.errors import PrerequisiteError, UsageError
-
-
-def _docker(*, gpus: str, device: str) -> Engine:
-    try:
-        from repro.engines.docker import DockerEngine
-    except ImportError as error:
-        why = "the docker package is not installed here"
-        raise PrerequisiteError(
-            "no docker engine", why, "Run `make setup` or `pip install .` in a checkout."
-        ) from error
-    return DockerEngine(gpus=gpus, device=device)
-
-
-def _local(*, gpus: str, device: str) -> Engine:
-    from repro.engines.local import LocalEngine
-
-    return LocalEngine(gpus=gpus, device=device)
 
 
 def _ray(*, gpus: str, device: str, address: str = "auto", say: Callable[[str], None] = lambda _: None) -> Engine:
@@ -37,8 +21,7 @@ def _ray(*, gpus: str, device: str, address: str = "auto", say: Callable[[str], 
     return RayEngine(gpus=gpus, device=device, address=address, say=say)
 
 
-#: Makes an engine. Raises PrerequisiteError if the engine cannot run here.
-FACTORIES: dict[str, Callable[..., Engine]] = {"docker": _docker, "local": _local, "ray": _ray}
+FACTORIES = machine.FACTORIES | {"ray": _ray}
 
 
 def names() -> tuple[str, ...]:
