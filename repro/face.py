@@ -122,11 +122,16 @@ def evaluate(
     ('incorrect', 'rel_l2')
     """  # noqa: E501
     chosen = Machine(engine, device, gpus).chosen()
-    folder = Path(results) if results is not None else config.results_dir()
+    folder = _folder(results)
     run = Run(chosen, folder, Progress(quiet=True), options or Options(), _size(size, chosen))
     with _file(solution) as file, _file(against) if against is not None else contextlib.nullcontext() as old:
         _, rows = evaluation.evaluate(run, [file], [str(problem)], dtype, against=old)
     return gate.judged(rows)[-1]
+
+
+def _folder(results: str | Path | None) -> Path:
+    """Return the folder of bundles and fixtures."""
+    return Path(results) if results is not None else config.results_dir()
 
 
 class Session:
@@ -159,7 +164,7 @@ class Session:
     ) -> None:
         self._engine = Machine(engine, device, gpus).chosen()
         self._problem = catalogue.resolve(str(problem), size=_size(size, self._engine), dtype=dtype)
-        folder = Path(results) if results is not None else config.results_dir()
+        folder = _folder(results)
         self._run = Run(self._engine, folder, Progress(quiet=True), options or Options())
         self._open = contextlib.ExitStack()
         self._session: OpenSession | None = None
@@ -321,7 +326,7 @@ def search(
         known.key, known.size, dtype, chosen.device, hashlib.sha256(start.source).hexdigest(), minutes=minutes,
         rounds=rounds, seed=seed, screen=runner.SCREEN[chosen.device],
     )  # fmt: skip
-    folder = Path(results) if results is not None else config.results_dir()
+    folder = _folder(results)
     return runner.optimize(known, start, options, lambda _: [Search()], folder, chosen, Board(quiet=True))
 
 
@@ -347,7 +352,7 @@ class Bundle:
     @staticmethod
     def newest(results: str | Path | None = None) -> Bundle:
         """Return the newest bundle of a results folder. Raises UsageError where there is none."""
-        folder = Path(results) if results is not None else config.results_dir()
+        folder = _folder(results)
         newest = write.latest(folder, ("run", "evaluate", "benchmark", "self-test"))
         if newest is None:
             raise UsageError(f"no bundle in {folder}", "", "Evaluate a solution first, or name a bundle.")

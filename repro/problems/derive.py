@@ -149,7 +149,7 @@ def _equal(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> bool:
     return torch.allclose(a, b, rtol=0.0, atol=_ROUNDING * largest, equal_nan=True)
 
 
-# -- what a Model may not do, and what a solution may do then ----------------------------------------------------------
+# -- what a Model may not do -------------------------------------------------------------------------------------------
 
 
 def _require_function(reduced: _Reduced) -> None:
@@ -179,18 +179,6 @@ def _require_function(reduced: _Reduced) -> None:
 
 def _same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
     return len(a) == len(b) and all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(a, b, strict=True))
-
-
-def _liberties(reduced: _Reduced) -> tuple[bool, bool]:
-    """Return whether the Model writes to its inputs, and whether an output lies in the memory of one."""
-    values = [x.clone() if isinstance(x, torch.Tensor) else x for x in reduced.draw()]
-    given = [x for x in values if isinstance(x, torch.Tensor)]
-    before = [x._version for x in given]
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        value = reduced.run(values)
-    memory = {x.untyped_storage().data_ptr() for x in given}
-    aliases = any(x.untyped_storage().data_ptr() in memory for x in meta.tensors(value))
-    return [x._version for x in given] != before, aliases
 
 
 # -- signal and stress -------------------------------------------------------------------------------------------------
@@ -340,7 +328,8 @@ def complete(problem: Problem) -> Problem:
         reduced = _Reduced(problem)
     except PrerequisiteError:
         return problem
-    meta.output_spec(reduced.plan, inputs.Weights(problem.init_inputs(reduced.plan.module), {}))
+    init = problem.init_inputs(reduced.plan.module)
+    meta.output_spec(reduced.plan, inputs.Weights(init, {}))
     _require_function(reduced)
     full = inputs.plan(problem)
     alive = signal(reduced)
@@ -352,7 +341,7 @@ def complete(problem: Problem) -> Problem:
             derived = replace(derived, work=work(problem, reduced))
     with contextlib.suppress(JudgeError):
         derived = replace(derived, neighbour=neighbour(problem))
-    writes, aliases = _liberties(reduced)
+    writes, aliases = meta.liberties(reduced.plan, init)
     derived = replace(derived, writes_inputs=writes, aliases_input=aliases)
     return replace(derived, batch_inputs=chosen, batch_dims=dims, stress=level,
                    stress_run=_run_of(full) if planar else 1)  # fmt: skip

@@ -162,9 +162,13 @@ def output_spec(plan: Plan, weights: Weights) -> Any:
     return _spec(run(plan, weights.init).value)
 
 
-def changes_inputs(plan: Plan, weights: Weights) -> bool:
-    """Return whether the problem's own Model writes to its inputs, by a meta run."""
-    return any(x._version for x in tensors(run(plan, weights.init).inputs))
+def liberties(plan: Plan, init: list[Any]) -> tuple[bool, bool]:
+    """Return whether the problem's own Model writes to its inputs, and whether an output lies in one's memory, by a
+    meta run."""
+    ran = run(plan, init)
+    given = tensors(ran.inputs)
+    memory = {x.untyped_storage()._cdata for x in given}
+    return any(x._version for x in given), any(x.untyped_storage()._cdata in memory for x in tensors(ran.value))
 
 
 def _spec(value: Any) -> Any:

@@ -38,7 +38,7 @@ from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, Idle
 from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
 from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
 from repro.judge.timing.timed_call import Call, Launching
-from repro.problems.meta import changes_inputs
+from repro.problems.meta import liberties
 from repro.records.options import PASSES
 from repro.records.result import Timing
 from repro.system.stopwatch import Clock
@@ -305,7 +305,7 @@ class Experiment:
         evaluation = self.evaluation
         if evaluation.problem.writes_inputs or self.slots.unchanged():
             return True
-        return implementation.trusted and changes_inputs(evaluation.plan, evaluation.expected.native)
+        return implementation.trusted and liberties(evaluation.plan, evaluation.expected.native.init)[0]
 
     def _check(self, implementation: Implementation, kind: str, seal: Seal) -> None:
         """Check a timed output: its bytes against its seal, and a secret row or all of it against the reference.
