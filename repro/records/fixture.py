@@ -41,6 +41,8 @@ class TrialLimits(Limited):
     """Draws of inputs that the limits come from."""
     honest: dict[str, Limits] = {}
     """Precision class -> worst honest distances."""
+    sketch: dict[str, Any] | None = None
+    """Row norms and sampled elements of the fp64 output, in bundles of earlier releases."""
 
 
 class Fixture(Record):
