@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from repro.analysis import compare
@@ -70,56 +69,20 @@ class _Band(NamedTuple):
     high: float
 
 
-class _Figure(NamedTuple):
-    """One of a claim's two figures in a bundle. verdict: where it does not follow from the interval; then why says why.
-
-    before, after: put around the reason of a verdict that follows from the interval.
-    """
-
-    measured: Interval | None = None
-    verdict: ClaimWord | None = None
-    why: str = ""
-    before: str = ""
-    after: str = ""
+def _figure(measured: Interval, band: _Band, before: str = "", after: str = "") -> ClaimVerdict:
+    """Return the verdict on a figure by its interval. before, after: put around the reason."""
+    verdict = word(measured.low, measured.high, band)
+    what = f"[{measured.low:.4g}, {measured.high:.4g}] {band.unit} {_LIES[verdict]}"
+    reason = f"{before}{what} [{band.low:.4g}, {band.high:.4g}] {band.unit}{after}"
+    return ClaimVerdict(verdict=verdict, reason=reason, measured=measured.value, ci95=[measured.low, measured.high])
 
 
-def _none(why: str) -> _Figure:
-    """Return a figure that does not exist."""
-    return _Figure(verdict=NOT_COMPARABLE, why=why)
+def _without(why: str, verdict: ClaimWord = NOT_COMPARABLE) -> ClaimVerdict:
+    """Return a verdict without a figure."""
+    return ClaimVerdict(verdict=verdict, reason=why, measured=None, ci95=None)
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """What one bundle shows of one claim. row: of its machine. difference: why the figures differ, in words, or "".
-
-    notes: what limits the comparison; None where nothing was tried. band: where it is not the claim's own.
-    """
-
-    row: Row | None
-    published: _Figure
-    judged: _Figure
-    difference: str = ""
-    notes: list[str] | None = None
-    band: _Band | None = None
-    over_best: OverBest | None = None
-
-
-_NO_PROTOCOL = _none("the study published no way of measuring to repeat")
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """The two verdicts of one bundle on one claim."""
-
-    bundle: str
-    stack: Stack
-    machine: str
-    band: _Band
-    as_published: ClaimVerdict
-    as_judged: ClaimVerdict
-    difference: str
-    notes: list[str] = field(default_factory=list)
-    over_best: OverBest | None = None
+_NO_PROTOCOL = _without("the study published no way of measuring to repeat")
 
 
 def word(low: float, high: float, band: _Band | Claim) -> ClaimWord:
@@ -209,17 +172,21 @@ def reproduced(found: JudgedClaims) -> bool:
 
 def _outcomes(claim: Claim, sources: list[Source]) -> list[ClaimOutcome]:
     """Return one outcome for each stack and kind of GPU, or one with the reason why there is none."""
-    read = ((source, _READERS[claim.measure](claim, source)) for source in sources if _concerns(claim, source))
-    tried = (_trial(claim, source, reading) for source, reading in read if reading is not None)
-    groups = grouped(((trial.stack.label, trial.machine), trial) for trial in tried)
+    read = (_READERS[claim.measure](claim, source) for source in sources if _concerns(claim, source))
+    groups = grouped(((one.stack and one.stack.label, one.machine), one) for one in read if one is not None)
     if groups:
-        return [_merged(trials) for trials in groups.values()]
-    blocked = _Figure(verdict=BLOCKED, why=f"needs {'; '.join(claim.needs)}")
-    none = _verdict(blocked if claim.needs else _none("no bundle measured it"), _band(claim))
-    return [ClaimOutcome(
-        stack=None, machine=None, published=claim.value, unit=claim.unit, low=claim.low, high=claim.high,
-        as_published=none, as_judged=none, difference="", over_best=None, notes=[], trials=[],
-    )]  # fmt: skip
+        return [_merged(several) for several in groups.values()]
+    needs = _without(f"needs {'; '.join(claim.needs)}", BLOCKED)
+    none = needs if claim.needs else _without("no bundle measured it")
+    return [_bare(_band(claim), none, none)]
+
+
+def _bare(band: _Band, published: ClaimVerdict, judged: ClaimVerdict) -> ClaimOutcome:
+    """Return an outcome of no machine."""
+    return ClaimOutcome(
+        stack=None, machine=None, published=band.value, unit=band.unit, low=band.low, high=band.high,
+        as_published=published, as_judged=judged, difference="", over_best=None, notes=[], trials=[],
+    )  # fmt: skip
 
 
 def _concerns(claim: Claim, source: Source) -> bool:
@@ -230,30 +197,31 @@ def _concerns(claim: Claim, source: Source) -> bool:
     return source.verb == "run" and source.parameters.get("agent") not in _NO_AGENT and not scripted
 
 
-def _trial(claim: Claim, source: Source, reading: _Reading) -> _Trial:
-    """Compare both figures of a bundle with the claim."""
-    band = reading.band or _band(claim)
-    published, judged = _verdict(reading.published, band), _verdict(reading.judged, band)
-    if reading.row is None:
-        unknown = Stack(label="stack not recorded", pinned=False)
-        return _Trial(source.name, unknown, "?", band, published, judged, "")
-    values, stack = source.values(reading.row), source.stack(reading.row)
-    away = claim.elsewhere(values)
-    if claim.kind == "absolute" and away and reading.band is None:
-        published, judged = (_other_machine(side, away) for side in (published, judged))
-    gpu = values.get("gpu_name", {}).get("value")
-    difference, notes = reading.difference, []
-    if reading.notes is not None:
-        difference = difference or _elsewhere(claim, judged, stack, gpu, away)
-        notes = [*reading.notes, *_across(claim, reading, away)]
-    return _Trial(source.name, stack, str(gpu or "no GPU"), band, published, judged, difference, notes,
-                  reading.over_best)  # fmt: skip
+def _outcome(
+    claim: Claim, source: Source, row: Row | None, published: ClaimVerdict, judged: ClaimVerdict,
+    difference: str = "", notes: list[str] | None = None, *, band: _Band | None = None,
+) -> ClaimOutcome:  # fmt: skip
+    """Return the two verdicts of one bundle on a claim.
 
-
-def _across(claim: Claim, reading: _Reading, away: list[str]) -> list[str]:
-    """Return the note on a ratio of another machine."""
-    ratio = claim.kind == "ratio" or reading.band is not None
-    return [f"{_ACROSS.get(claim.measure, _A_RATIO)}: {'; '.join(away)}"] if away and ratio else []
+    row: of its machine. difference: why the figures differ, in words, or "". notes: what limits the comparison; None
+    where nothing was tried. band: where it is not the claim's own.
+    """
+    stack, machine = Stack(label="stack not recorded", pinned=False), "?"
+    if row is not None:
+        values, stack = source.values(row), source.stack(row)
+        away = claim.elsewhere(values)
+        if claim.kind == "absolute" and away and band is None:
+            published, judged = (_other_machine(side, away) for side in (published, judged))
+        gpu = values.get("gpu_name", {}).get("value")
+        machine = str(gpu or "no GPU")
+        if notes is not None:
+            difference = difference or _elsewhere(claim, judged, stack, gpu, away)
+            ratio = away and (claim.kind == "ratio" or band is not None)
+            notes = notes + [f"{_ACROSS.get(claim.measure, _A_RATIO)}: {'; '.join(away)}"] * bool(ratio)
+    trial = ClaimTrial(bundle=source.name, as_published=published, as_judged=judged)
+    return _bare(band or _band(claim), published, judged).model_copy(update={
+        "stack": stack, "machine": machine, "difference": difference, "notes": notes or [], "trials": [trial],
+    })  # fmt: skip
 
 
 _A_RATIO = "a ratio, compared across machines"
@@ -265,18 +233,6 @@ _ACROSS: dict[str, str] = {
 
 def _band(claim: Claim) -> _Band:
     return _Band(claim.value, claim.unit, claim.low, claim.high)
-
-
-def _verdict(figure: _Figure, band: _Band) -> ClaimVerdict:
-    """Return the verdict on one figure."""
-    measured = figure.measured
-    value, ci95 = (measured.value, [measured.low, measured.high]) if measured else (None, None)
-    if measured is None or figure.verdict is not None:
-        return ClaimVerdict(verdict=figure.verdict or NOT_COMPARABLE, reason=figure.why, measured=value, ci95=ci95)
-    verdict = word(measured.low, measured.high, band)
-    what = f"[{measured.low:.4g}, {measured.high:.4g}] {band.unit} {_LIES[verdict]}"
-    reason = f"{figure.before}{what} [{band.low:.4g}, {band.high:.4g}] {band.unit}{figure.after}"
-    return ClaimVerdict(verdict=verdict, reason=reason, measured=value, ci95=ci95)
 
 
 def _other_machine(side: ClaimVerdict, away: list[str]) -> ClaimVerdict:
@@ -298,19 +254,13 @@ def _elsewhere(claim: Claim, judged: ClaimVerdict, here: Stack, gpu: Any, away: 
     return f"both ways agree here; what differs is {' and '.join(other)}" if other else ""
 
 
-def _merged(trials: list[_Trial]) -> ClaimOutcome:
+def _merged(several: list[ClaimOutcome]) -> ClaimOutcome:
     """Return the verdicts of one stack. Bundles that tried the claim decide; if they disagree it is AMBIGUOUS."""
-    last = next((t for t in reversed(trials) if t.as_judged.verdict in TRIED), None)
-    last = last or next((t for t in reversed(trials) if t.as_published.verdict in TRIED), None)
-    last = last or next((t for t in reversed(trials) if t.as_judged.measured or t.as_published.measured), trials[-1])
-    band = last.band
-    return ClaimOutcome(
-        stack=last.stack, machine=last.machine, published=band.value, unit=band.unit, low=band.low, high=band.high,
-        as_published=_decided([(trial.bundle, trial.as_published) for trial in trials]),
-        as_judged=_decided([(trial.bundle, trial.as_judged) for trial in trials]),
-        difference=last.difference, over_best=last.over_best, notes=last.notes,
-        trials=[ClaimTrial(bundle=t.bundle, as_published=t.as_published, as_judged=t.as_judged) for t in trials],
-    )  # fmt: skip
+    decide = [o for side in reversed(SIDES) for o in reversed(several) if o.side(side).verdict in TRIED]
+    decide += [o for o in reversed(several) if o.as_judged.measured or o.as_published.measured]
+    last, trials = (decide or several[-1:])[0], [trial for one in several for trial in one.trials]
+    decided = {name: _decided([(t.bundle, getattr(t, name)) for t in trials]) for name in SIDES}
+    return last.model_copy(update={**decided, "trials": trials})
 
 
 def _decided(of: list[tuple[str, ClaimVerdict]]) -> ClaimVerdict:
@@ -329,15 +279,15 @@ def _once(value: float) -> Interval:
     return Interval(value, value * (1 - compare.SAME), value * (1 + compare.SAME))
 
 
-def _untried(source: Source, why: str, row: Row | None = None) -> _Reading:
+def _untried(claim: Claim, source: Source, why: str, row: Row | None = None) -> ClaimOutcome:
     first = next(iter(source.implementations.values()), None)
-    return _Reading(row or (first.row if first else None), _none(why), _none(why))
+    return _outcome(claim, source, row or (first.row if first else None), _without(why), _without(why))
 
 
 # -- times and speedups of kernels
 
 
-def _kernel(claim: Claim, source: Source) -> _Reading | None:
+def _kernel(claim: Claim, source: Source) -> ClaimOutcome | None:
     """Read a time or speedup; None where the bundle has nothing to do with it."""
     mine = [each for each in source.implementations.values() if _meant(claim, each)]
     if not mine:
@@ -345,16 +295,17 @@ def _kernel(claim: Claim, source: Source) -> _Reading | None:
         why = next(
             (why for key, why in source.unmeasured.items() if key == row or "/" in row and key.startswith(row)), ""
         )
-        return _untried(source, f"not measured: {why}") if why else None
+        return _untried(claim, source, f"not measured: {why}") if why else None
     refused = _refused(claim, source, mine)
     if refused:
-        return _untried(source, refused, mine[0].row)
+        return _untried(claim, source, refused, mine[0].row)
     judged = _by_judge(claim, mine)
     published = _by_protocol(claim, mine[0])
     best = mine[0].speedups.get("best_same_class") if claim.measure == "speedup" else None
     over_best = OverBest(ratio=best.value, ci95=[best.low, best.high], baseline=mine[0].best) if best else None
     difference = _why_apart(claim, mine[0], published, judged)
-    return _Reading(mine[0].row, published, judged, difference, _notes(claim, source, mine), over_best=over_best)
+    found = _outcome(claim, source, mine[0].row, published, judged, difference, _notes(claim, source, mine))
+    return found.model_copy(update={"over_best": over_best})
 
 
 def _meant(claim: Claim, each: Implementation) -> bool:
@@ -375,40 +326,42 @@ def _refused(claim: Claim, source: Source, mine: list[Implementation]) -> str:
     return next((each.why_not for each in mine if each.why_not), "")
 
 
-def _by_protocol(claim: Claim, each: Implementation) -> _Figure:
+def _by_protocol(claim: Claim, each: Implementation) -> ClaimVerdict:
     """Return a time or speedup by the published protocol, which has no interval."""
     if claim.study == "agent":
         return _NO_PROTOCOL
     parity = each.result.parity
     if not parity:
-        return _none("not measured by the published protocol: --parity was not given")
+        return _without("not measured by the published protocol: --parity was not given")
     times = [(name, each.published_ms.get(name)) for name in (claim.variant, claim.over) if name]
     for name, ms in times:
         if not ms:
             why = parity.reasons.get(name, f"no time of {_TORCH.get(name, name)}")
-            return _none(f"not measured by the published protocol: {why}")
+            return _without(f"not measured by the published protocol: {why}")
     own, *base = (ms for _, ms in times if ms)
-    return _Figure(_once(base[0] / own if base and claim.measure == "speedup" else own))
+    return _figure(_once(base[0] / own if base and claim.measure == "speedup" else own), _band(claim))
 
 
-def _by_judge(claim: Claim, mine: list[Implementation]) -> _Figure:
+def _by_judge(claim: Claim, mine: list[Implementation]) -> ClaimVerdict:
     """Return a time or speedup by the judge: nothing holds of a wrong kernel."""
     wrong = next((each for each in mine if each.outcome in _WRONG), None)
     if wrong is not None:
-        return _Figure(verdict=DIFFERS, why=f"the kernel is {wrong.why}: a wrong kernel has no speed")
+        return _without(f"the kernel is {wrong.why}: a wrong kernel has no speed", DIFFERS)
     measured = []
     for each in mine:
         figure = each.time_ms if claim.measure == "time" else each.speedups.get(claim.over)
         if figure is None:
             lacking = f"no {claim.measure} of {claim.variant} {claim.over}".rstrip()
-            return _none(f"not measured: {each.why or lacking}")
+            return _without(f"not measured: {each.why or lacking}")
         measured.append(figure)
+    found = _figure(together(measured), _band(claim))
     if claim.measure == "speedup" and any(each.word(claim.over) == "UNCONFIRMED" for each in mine):
-        return _Figure(together(measured), AMBIGUOUS, "the judge's own clock does not confirm a speedup over 1")
-    return _Figure(together(measured))
+        why = "the judge's own clock does not confirm a speedup over 1"
+        return found.model_copy(update={"verdict": AMBIGUOUS, "reason": why})
+    return found
 
 
-def _why_apart(claim: Claim, each: Implementation, published: _Figure, judged: _Figure) -> str:
+def _why_apart(claim: Claim, each: Implementation, published: ClaimVerdict, judged: ClaimVerdict) -> str:
     """Return why the two ways of measuring differ, or "": the variant whose time they disagree most about."""
     if each.outcome in _WRONG:
         return f"the kernel is {each.why}"
@@ -417,7 +370,7 @@ def _why_apart(claim: Claim, each: Implementation, published: _Figure, judged: _
     ours = medians(each.result)
     shares = {name: theirs / ours[name] for name in (claim.variant, claim.over)
               if (theirs := each.published_ms.get(name)) and ours.get(name)}  # fmt: skip
-    if abs(math.log(published.measured.value / judged.measured.value)) <= _ALIKE or not shares:
+    if abs(math.log(published.measured / judged.measured)) <= _ALIKE or not shares:
         return ""
     name = max(shares, key=lambda each: abs(math.log(shares[each])))
     on = each.result.parity is not None and each.result.parity.grad and name in ("eager", "compile")
@@ -447,7 +400,7 @@ def _folder(source: Source) -> str:
 
 def _beside(
     claim: Claim, source: Source, rows: Mapping[int, Row], part: str
-) -> tuple[Row | None, _Reading | None]:  # fmt: skip
+) -> tuple[Row | None, ClaimOutcome | None]:  # fmt: skip
     """Return the row of an artifact's rounds or profiles, or what is said without one. part: end of the row's id."""
     row = rows.get(claim.number or 0)
     if row is None:
@@ -455,13 +408,13 @@ def _beside(
                      if key.endswith(part) and layout.number(key) == claim.number), "")  # fmt: skip
         if not lost and not any(each.row.number == claim.number for each in source.implementations.values()):
             return None, None
-        return None, _untried(source, f"not measured: {lost or f'--{part[1:]} was not given'}")
+        return None, _untried(claim, source, f"not measured: {lost or f'--{part[1:]} was not given'}")
     why_not = source.why_not or (row.judged.no_measurement if row.judged else "")
     refused = _SHIPPED if source.shipped else why_not
-    return row, _untried(source, refused, row) if refused else None
+    return row, _untried(claim, source, refused, row) if refused else None
 
 
-def _running_best(claim: Claim, source: Source) -> _Reading | None:
+def _running_best(claim: Claim, source: Source) -> ClaimOutcome | None:
     """Read the fastest kernel by the end of a round: its time, or on another machine its speedup over the input's."""
     row, refused = _beside(claim, source, source.rounds, artifact_study.ROUNDS)
     if row is None or refused:
@@ -473,45 +426,45 @@ def _running_best(claim: Claim, source: Source) -> _Reading | None:
     mine = [each for each in every if 0 < each.round <= until]
     wrong = [f"the input kernel is {given.why}"] if given and given.verdict in _WRONG else []
     difference = next(iter([*wrong, *(f"round {r.round} is {r.why}" for r in mine if r.verdict in _WRONG)]), "")
-    band = None
+    band = _band(claim)
     if away:
         assert claim.base is not None
         ratio = claim.base / claim.value
         band = _Band(ratio, "x", ratio * (1 - claim.ratio_tolerance), ratio * (1 + claim.ratio_tolerance))
-    published = _best_by_protocol(mine, given.published_protocol_ms if given else None, away=away)
-    judged = _best_by_judge(mine, until, wrong[0] if wrong else "", away=away)
-    return _Reading(row, published, judged, difference, [_folder(source)], band)
+    published = _best_by_protocol(mine, band, given.published_protocol_ms if given else None, away=away)
+    judged = _best_by_judge(mine, band, until, wrong[0] if wrong else "", away=away)
+    return _outcome(claim, source, row, published, judged, difference, [_folder(source)], band=band)
 
 
-def _best_by_protocol(rounds: list[Round], base: float | None, *, away: bool) -> _Figure:
+def _best_by_protocol(rounds: list[Round], band: _Band, base: float | None, *, away: bool) -> ClaimVerdict:
     """Return the fastest round by the published protocol. base: the input kernel's time, ms."""
     times = {each.round: ms for each in rounds if (ms := each.published_protocol_ms)}
     if not times or (away and not base):
-        return _none("not measured by the published protocol: --parity was not given, or no time")
+        return _without("not measured by the published protocol: --parity was not given, or no time")
     best = min(times, key=lambda number: times[number])
-    return _Figure(_once(base / times[best] if away and base else times[best]), before=f"round {best}: ")
+    return _figure(_once(base / times[best] if away and base else times[best]), band, f"round {best}: ")
 
 
-def _best_by_judge(rounds: list[Round], until: int, wrong: str, *, away: bool) -> _Figure:
+def _best_by_judge(rounds: list[Round], band: _Band, until: int, wrong: str, *, away: bool) -> ClaimVerdict:
     """Return the fastest correct round by the judge. wrong: why the input kernel is, or ""."""
     own = {each.round: time.median for each in rounds if each.verdict == "correct" and (time := each.time_ms)}
     if not own:
         first = next((f"round {each.round} is {each.why}" for each in rounds if each.verdict in _WRONG), "")
         if not first:
-            return _none("not measured: no round has a time")
-        return _Figure(verdict=DIFFERS, why=f"no kernel is correct by round {until}: {wrong or first}")
+            return _without("not measured: no round has a time")
+        return _without(f"no kernel is correct by round {until}: {wrong or first}", DIFFERS)
     if away and wrong:
         what = wrong.replace("the input kernel is", "that kernel is", 1)
-        return _none(f"on another machine a ratio to the input kernel is compared, and {what}")
+        return _without(f"on another machine a ratio to the input kernel is compared, and {what}")
     best = min(own, key=lambda number: own[number])
     (fastest,) = (each for each in rounds if each.round == best)
     measured = interval(fastest.over_input if away else fastest.time_ms)
     if measured is None:
-        return _none("not measured: no ratio to the input kernel")
-    return _Figure(measured, before=f"round {best}: ")
+        return _without("not measured: no ratio to the input kernel")
+    return _figure(measured, band, f"round {best}: ")
 
 
-def _profile(claim: Claim, source: Source) -> _Reading | None:
+def _profile(claim: Claim, source: Source) -> ClaimOutcome | None:
     """Read a profiler's figure: in the dtype that fits as published, in the timed dtype as judged."""
     row, refused = _beside(claim, source, source.profiles, artifact_study.PROFILE)
     if row is None or refused:
@@ -524,24 +477,25 @@ def _profile(claim: Claim, source: Source) -> _Reading | None:
     difference = ""
     if wrong:
         difference = f"the kernel is {wrong}"
-        judged = _Figure(verdict=DIFFERS, why=f"{difference}: a wrong kernel does other work")
-    elif [_verdict(side, _band(claim)).verdict for side in (published, judged)] == [REPRODUCED, DIFFERS]:
+        judged = _without(f"{difference}: a wrong kernel does other work", DIFFERS)
+    elif (published.verdict, judged.verdict) == (REPRODUCED, DIFFERS):
         difference = f"the published profile fits {nearest}, and the published times are of {_TIMED}"
     notes = ["clocks as the machine runs them; the published profile was taken at the profiler's locked clock"]
-    return _Reading(row, published, judged, difference, notes)
+    return _outcome(claim, source, row, published, judged, difference, notes)
 
 
-def _profiled(claim: Claim, profiles: Mapping[str, Profile]) -> tuple[str, _Figure, _Figure]:
+def _profiled(claim: Claim, profiles: Mapping[str, Profile]) -> tuple[str, ClaimVerdict, ClaimVerdict]:
     """Return the dtype that fits, its figure, and the figure in the timed dtype."""
     values = {dtype: _once(value) for dtype in _DTYPES if (value := _total(claim, profiles.get(dtype))) is not None}
     failed = [f"{each.state.replace('_', ' ')}: {each.why}" for each in profiles.values() if each.state != "profiled"]
-    neither = _none(f"not profiled: {failed[0] if failed else 'the profiler gave no value'}")
+    neither = _without(f"not profiled: {failed[0] if failed else 'the profiler gave no value'}")
     if not values:
         return "", neither, neither
     nearest = _nearest(claim, values)
     others = ", ".join(f"{dtype} {each.value:.4g}" for dtype, each in values.items() if dtype != nearest)
-    published = _Figure(values[nearest], before=f"{nearest}: ", after=f"; {others}" if others else "")
-    return nearest, published, _Figure(values[_TIMED], before=f"{_TIMED}: ") if _TIMED in values else neither
+    published = _figure(values[nearest], _band(claim), f"{nearest}: ", f"; {others}" if others else "")
+    timed = _figure(values[_TIMED], _band(claim), f"{_TIMED}: ") if _TIMED in values else neither
+    return nearest, published, timed
 
 
 def _total(claim: Claim, profile: Profile | None) -> float | None:
@@ -559,12 +513,12 @@ def _nearest(claim: Claim, values: Mapping[str, Interval]) -> str:
 # -- the agent study over all problems
 
 
-def _mean(claim: Claim, source: Source) -> _Reading | None:
+def _mean(claim: Claim, source: Source) -> ClaimOutcome | None:
     """Read the geometric mean of an arm's speedups."""
     return _over_problems(claim, source, (claim.variant,), lambda mean: mean)
 
 
-def _gain(claim: Claim, source: Source) -> _Reading | None:
+def _gain(claim: Claim, source: Source) -> ClaimOutcome | None:
     """Read the gain of the arm with knowledge over the other, per cent."""
 
     def gain(knowing: Interval, base: Interval) -> Interval:
@@ -576,7 +530,7 @@ def _gain(claim: Claim, source: Source) -> _Reading | None:
 
 def _over_problems(
     claim: Claim, source: Source, arms: Iterable[str], figure: Callable[..., Interval]
-) -> _Reading | None:  # fmt: skip
+) -> ClaimOutcome | None:  # fmt: skip
     """Read a figure of the geometric means of arms over all problems. figure: means -> measured."""
     by_arm = {arm: _by_problem(source, arm) for arm in arms}
     if not all(by_arm.values()):
@@ -585,15 +539,16 @@ def _over_problems(
     first = every[0].row
     why = next((each.why_not for each in every if each.why_not), "")
     if why:
-        return _untried(source, why, first)
+        return _untried(claim, source, why, first)
     means = []
     for arm, problems in by_arm.items():
         solved = [repeats for repeats in problems.values() if all(map(_solves, repeats))]
         if len(solved) < _AGENT_PROBLEMS:
             have = f"{len(solved)} of {_AGENT_PROBLEMS} problems have a correct solution in every repeat"
-            return _untried(source, f"{arm}: {have}", first)
+            return _untried(claim, source, f"{arm}: {have}", first)
         means.append(_mean_of(solved))
-    return _Reading(first, _NO_PROTOCOL, _Figure(figure(*means)), "", _notes(claim, source, every))
+    judged = _figure(figure(*means), _band(claim))
+    return _outcome(claim, source, first, _NO_PROTOCOL, judged, "", _notes(claim, source, every))
 
 
 def _solves(each: Implementation) -> bool:
@@ -613,7 +568,7 @@ def _by_problem(source: Source, arm: str) -> dict[str, list[Implementation]]:
 
 
 # Measure of a claim -> how a bundle shows its two figures.
-_READERS: dict[Measure, Callable[[Claim, Source], _Reading | None]] = {
+_READERS: dict[Measure, Callable[[Claim, Source], ClaimOutcome | None]] = {
     "speedup": _kernel,
     "time": _kernel,
     "running-best": _running_best,

@@ -293,7 +293,7 @@ class KernelSource:
         A grid that is a function of the launch's arguments (`meta`) counts as the tuple that it returns.
         """
         elements, meta = self.grid_elements(launch)
-        return [self._without_meta(element, meta, launch) for element in elements]
+        return [_without_meta(ast.unparse(element), meta, launch) for element in elements]
 
     def grid_elements(self, launch: Launch) -> tuple[list[ast.expr], str]:
         """Return the grid's dimensions, and the name of its parameter if it is a function. Raises as `grid_parts`."""
@@ -309,21 +309,21 @@ class KernelSource:
             raise NotApplicable("the grid is not written as a tuple")
         return grid.elts, meta
 
-    def _without_meta(self, element: ast.expr, meta: str, launch: Launch) -> str:
-        """Return the text of one dimension, with the launch's arguments in the place of `meta["NAME"]`."""
-        text, begin = self.of(element).encode(), self.start(element)
-        for node in sorted(ast.walk(element), key=lambda n: -getattr(n, "col_offset", 0)):
-            if not (isinstance(node, ast.Subscript) and meta and ast.unparse(node.value) == meta):
-                continue
-            keyword = (
-                launch.keyword(str(ast.literal_eval(node.slice))) if isinstance(node.slice, ast.Constant) else None
-            )
-            if keyword is None or not isinstance(keyword.value, ast.Name):
-                raise NotApplicable("the grid depends on a number that the launch does not name")
-            text = text[: self.start(node) - begin] + keyword.value.id.encode() + text[self.end(node) - begin :]
-        if meta and meta in names_in(ast.parse(text.decode(), mode="eval")):
-            raise NotApplicable("the grid is not written as a tuple")
-        return text.decode()
+
+def _without_meta(text: str, meta: str, launch: Launch) -> str:
+    """Return the text of a grid's dimension with the launch's arguments in the place of `meta["NAME"]`."""
+    if not meta:
+        return text
+
+    def argument(found: re.Match[str]) -> str:
+        keyword = launch.keyword(found[1])
+        if keyword is None or not isinstance(keyword.value, ast.Name):
+            raise NotApplicable("the grid depends on a number that the launch does not name")
+        return keyword.value.id
+
+    text = re.sub(rf"(?<![\w.]){meta}\['(\w+)'\]", argument, text)
+    require("the grid is not written as a tuple", meta not in names_in(ast.parse(text, mode="eval")))
+    return text
 
 
 def _returned(function: Function, name: str) -> ast.Lambda | None:
@@ -348,14 +348,38 @@ def axis_of(call: ast.Call) -> str:
 
 def program_axis(kernel: Function, node: ast.expr, block: str) -> int | None:
     """Return the axis of `tl.program_id(axis) * BLOCK`, by name or with a cast to int64 too."""
-    node = value_of(kernel, node)
-    match node:
-        case ast.BinOp(left=left, op=ast.Mult(), right=ast.Name(id=name)) if name == block:
-            left = value_of(kernel, left)
-            left = value_of(kernel, uncast(left))
-            if is_tl(left, "program_id") and axis_of(left).isdigit():
-                return int(axis_of(left))
-    return None
+    found = matched("_id * _block", value_of(kernel, node), _block=block)
+    left = value_of(kernel, uncast(value_of(kernel, found["_id"]))) if found else node
+    return int(axis_of(left)) if is_tl(left, "program_id") and axis_of(left).isdigit() and found else None
+
+
+def matched(pattern: str, node: ast.AST | None, **known: str) -> dict[str, ast.expr] | None:
+    """Return what the names of a pattern that begin with `_` stand for in an expression; None if it has another form.
+
+    Such a name stands for the same wherever it is, and with two `_` for a name. known: what some stand for. A call may
+    have keywords beside.
+    """
+    found = {name: _pattern(text) for name, text in known.items()}
+
+    def same(part: object, other: object) -> bool:
+        match part:
+            case ast.Name(id=name) if name.startswith("_"):
+                fits = isinstance(other, ast.Name if name.startswith("__") else ast.expr)
+                return fits and ast.unparse(found.setdefault(name, other)) == ast.unparse(other)  # type: ignore[arg-type]
+            case ast.AST():
+                parts = [(value, getattr(other, name, None)) for name, value in ast.iter_fields(part)
+                         if name not in ("ctx", "keywords")]  # fmt: skip
+                return type(part) is type(other) and all(same(*each) for each in parts)
+            case list():
+                return isinstance(other, list) and len(part) == len(other) and all(map(same, part, other))
+        return part == other
+
+    return found if same(_pattern(pattern), node) else None
+
+
+@functools.lru_cache(256)
+def _pattern(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 def uncast(value: ast.expr) -> ast.expr:

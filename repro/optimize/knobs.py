@@ -22,6 +22,7 @@ from repro.optimize.kernel_source import (
     given,
     is_tl,
     mask_of,
+    matched,
     names_in,
     nodes,
     operand,
@@ -142,24 +143,24 @@ def _axes(kernel: Function, parameter: str) -> set[int | None]:
     return {program_axis(kernel, node, parameter) for node in nodes(kernel, ast.BinOp)}
 
 
-def _divisor(element: ast.expr) -> list[tuple[ast.expr, str]]:
+# Forms of a quotient by a block -> what follows the block's name in the place of its second integer.
+_QUOTIENTS = {"_m.cdiv(_n, _block)": "", "(_n + _more) // _block": " - 1", "(_n + _more - 1) // _block": "",
+              "_n // _block": ""}  # fmt: skip
+
+
+def _divisor(element: ast.expr) -> list[tuple[ast.Constant, str]]:
     """Return the integers of `cdiv(n, 32)`, `n // 32`, `(n + 31) // 32` or `(n + 32 - 1) // 32`, the divisor first.
 
     Each comes with what follows the block's name in its place. Empty for anything else.
     """
-    match element:
-        case ast.Call(func=ast.Attribute(attr="cdiv"), args=[_, ast.Constant(value=int(block)) as divisor]):
-            return [(divisor, "")]
-        case ast.BinOp(left=above, op=ast.FloorDiv(), right=ast.Constant(value=int(block)) as divisor):
-            match above:
-                case ast.BinOp(op=ast.Add(), right=ast.Constant(value=int(less)) as added) if less == block - 1:
-                    return [(divisor, ""), (added, " - 1")]
-                case ast.BinOp(
-                    left=ast.BinOp(op=ast.Add(), right=ast.Constant(value=int(whole)) as added),
-                    op=ast.Sub(), right=ast.Constant(value=1),
-                ) if whole == block:  # fmt: skip
-                    return [(divisor, ""), (added, "")]
-            return [(divisor, "")]
+    for form, after in _QUOTIENTS.items():
+        found = matched(form, element) or {}
+        block, more = found.get("_block"), found.get("_more")
+        match block, more:
+            case ast.Constant(value=int()), None:
+                return [(block, "")]
+            case ast.Constant(value=int(size)), ast.Constant(value=int(added)) if added == size - bool(after):
+                return [(block, ""), (more, after)]
     return []
 
 

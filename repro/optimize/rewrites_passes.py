@@ -23,6 +23,7 @@ from repro.optimize.kernel_source import (
     constexprs,
     is_tl,
     loops_of,
+    matched,
     names_in,
     needed,
     nodes,
@@ -139,22 +140,19 @@ def _pass(kernel: Function, loop: ast.For) -> _Pass | None:
     begun, updates = assigned(outside, name), [s for s in loop.body if name in stored_names(s)]
     if len(begun) != 1 or len(updates) != 1:
         return None
-    kind, value = _joins(updates[0], name)
+    (update,) = assigned(ast.Module(updates, []), name)
+    kind, value = _joins(update, name)
     shape = _begins(begun[0], kind)
     rest = [s for s in loop.body if s not in updates]
     return _Pass(name, kind, shape, value, rest) if value is not None and shape else None
 
 
-def _joins(update: ast.stmt, name: str) -> tuple[str, ast.expr | None]:
-    """Return how a statement joins a value to a name, `sum` or `maximum`, and the value; None if it does not."""
-    match update:
-        case ast.AugAssign(op=ast.Add(), value=added):
-            return "sum", added
-        case ast.Assign(value=ast.BinOp(left=ast.Name(id=left), op=ast.Add(), right=added)) if left == name:
-            return "sum", added
-        case ast.Assign(value=ast.Call(args=[one, other]) as call) if is_tl(call, "maximum"):
-            met = [a for a in (one, other) if ast.unparse(a) != name]
-            return "maximum", met[0] if len(met) == 1 else None
+def _joins(update: ast.expr, name: str) -> tuple[str, ast.expr | None]:
+    """Return how a new value of a name joins another to it, `sum` or `maximum`, and that one; None if it does not."""
+    joins = {"_name + _v": "sum", "tl.maximum(_name, _v)": "maximum", "tl.maximum(_v, _name)": "maximum"}
+    for pattern, kind in joins.items():
+        if found := matched(pattern, update, _name=name):
+            return kind, found["_v"]
     return "", None
 
 
@@ -279,13 +277,11 @@ def _power(added: ast.expr, largest: str) -> ast.Call | None:
 def _difference(power: ast.Call, largest: str) -> ast.BinOp | None:
     """Return `something - largest` of a power, which may be multiplied by a number."""
     node = operand(power, 0, "x")
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant):
-        node = node.left
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-        right = node.right.value if isinstance(node.right, ast.Subscript) else node.right
-        if isinstance(right, ast.Name) and right.id == largest:
-            return node
-    return None
+    scaled = matched("_difference * _number", node)
+    if scaled and isinstance(scaled["_number"], ast.Constant):
+        node = scaled["_difference"]
+    fits = any(matched(form, node, _largest=largest) for form in ("_value - _largest", "_value - _largest[_lanes]"))
+    return node if fits and isinstance(node, ast.BinOp) else None
 
 
 def _moved(value: ast.expr, largest: str, shift: str) -> str:

@@ -33,6 +33,7 @@ from repro.optimize.kernel_source import (
     loops_in,
     loops_of,
     mask_of,
+    matched,
     names_in,
     needed,
     nodes,
@@ -425,8 +426,7 @@ def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> Ker
 
 def _tile(kernel: Function, load: ast.Call) -> Tile | None:
     """Return the tile of `ptr + rows[:, None] * STRIDE + cols[None, :] * STRIDE`, whose mask bounds both."""
-    text, mask = ast.unparse(_inlined(kernel, address_of(load))).replace(".to(tl.int64)", ""), mask_of(load)
-    found = re.fullmatch(r"(\w+) \+ \(?(\w+)\[:, None\] \* (\w+) \+ (\w+)\[None, :\](?: \* (\w+))?\)?", text)
+    found, mask = _matrix(kernel, load), mask_of(load)
     if found is None or found[1] not in pointers(kernel) or _other(load) not in ("0.0", "0") or mask is None:
         return None
     ends = re.fullmatch(rf"\({found[2]} < (\w+)\)\[:, None\] & \({found[4]} < (\w+)\)\[None, :\]",
@@ -436,6 +436,12 @@ def _tile(kernel: Function, load: ast.Call) -> Tile | None:
         return None
     strides = (found[3], found[5]) if found[5] else ("", "")
     return Tile(load, found[1], (rows[0], columns[0]), (ends[1], ends[2]), (rows[1], columns[1]), *strides)
+
+
+def _matrix(kernel: Function, load: ast.Call) -> re.Match[str] | None:
+    """Return the pointer, and the lanes and strides of rows and columns, of a tile; the last is None for 1."""
+    text = ast.unparse(_inlined(kernel, address_of(load))).replace(".to(tl.int64)", "")
+    return re.fullmatch(r"(\w+) \+ \(?(\w+)\[:, None\] \* (\w+) \+ (\w+)\[None, :\](?: \* (\w+))?\)?", text)
 
 
 def _other(load: ast.Call) -> str:
@@ -453,12 +459,8 @@ def _lanes(kernel: Function, name: str) -> Pair | None:
 
 def lanes_of(value: ast.expr) -> tuple[ast.expr, str] | None:
     """Return (start, block) of `start + tl.arange(0, block)`; None for anything else."""
-    match value:
-        case ast.BinOp(
-            left=start, op=ast.Add(), right=ast.Call(args=[ast.Constant(value=0), ast.Name(id=block)]) as lanes
-        ) if is_tl(lanes, "arange"):
-            return start, block
-    return None
+    found = matched("_start + tl.arange(0, __block)", value)
+    return (found["_start"], ast.unparse(found["__block"])) if found else None
 
 
 # -- T19
@@ -558,11 +560,8 @@ def _zeroed(value: ast.expr, name: str) -> bool:
 
 def _sums(loop: ast.For) -> set[str]:
     """Return the names that a loop only adds products to: `acc = tl.dot(a, b, acc)`."""
-    return {
-        ast.unparse(s.targets[0]) for s in loop.body
-        if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and is_tl(s.value, "dot")
-        and len(s.value.args) == 3 and ast.unparse(s.value.args[2]) == ast.unparse(s.targets[0])
-    }  # fmt: skip
+    added = [(ast.unparse(s.targets[0]), s.value) for s in loop.body if isinstance(s, ast.Assign)]
+    return {name for name, value in added if matched("tl.dot(_a, _b, _sum)", value, _sum=name)}
 
 
 def _live_after(kernel: Function, idle: list[ast.stmt]) -> set[str]:
@@ -631,25 +630,25 @@ def _volume(kernel: Function, lanes: str) -> tuple[list[str], list[str]] | None:
     parts = {}
     for node in ast.walk(kernel):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and len(assigned(kernel, node.id)) == 1:
-            parts[node.id] = _text(kernel, assigned(kernel, node.id)[0], lanes)
-    for column, text in parts.items():
-        width = text.removeprefix(f"{lanes} % ")
-        if width == text or not width.isidentifier():
-            continue
-        for row, other in parts.items():
-            height = other.removeprefix(f"{lanes} // {width} % ")
-            if height == other or not height.isidentifier():
-                continue
+            parts[node.id] = _with_quotients(kernel, assigned(kernel, node.id)[0], lanes)
+    for column, width in _named_by("_lanes % __n", parts, _lanes=lanes):
+        for row, height in _named_by("_lanes // _width % __n", parts, _lanes=lanes, _width=width):
             forms = (f"{lanes} // ({height} * {width})", f"{lanes} // {width} // {height}")
-            depth = next((n for n, t in parts.items() if t in forms), None)
+            depth = next((n for n, value in parts.items() if ast.unparse(value) in forms), None)
             tall = _depth_size(kernel, lanes, height, width)
             if depth is not None and tall is not None:
                 return [depth, row, column], [tall, height, width]
     return None
 
 
-def _text(kernel: Function, value: ast.expr, lanes: str) -> str:
-    """Return an expression's text with the names of quotients of the lanes put in."""
+def _named_by(pattern: str, parts: dict[str, ast.expr], **known: str) -> list[tuple[str, str]]:
+    """Return the names whose value has a form, each with the pattern's one name."""
+    found = ((name, matched(pattern, value, **known)) for name, value in parts.items())
+    return [(name, ast.unparse(each["__n"])) for name, each in found if each]
+
+
+def _with_quotients(kernel: Function, value: ast.expr, lanes: str) -> ast.expr:
+    """Return an expression with the names of quotients of the lanes put in."""
 
     def quotient(name: str) -> ast.expr | None:
         match assigned(kernel, name):
@@ -657,7 +656,7 @@ def _text(kernel: Function, value: ast.expr, lanes: str) -> str:
                 return value
         return None
 
-    return ast.unparse(substituted(value, quotient))
+    return substituted(value, quotient)
 
 
 def _depth_size(kernel: Function, lanes: str, height: str, width: str) -> str | None:
@@ -673,15 +672,10 @@ def _depth_size(kernel: Function, lanes: str, height: str, width: str) -> str | 
 
 def _divisors(kernel: Function, coordinates: list[str]) -> list[str] | None:
     """Return for each coordinate the stride S of a test `(something of it) % S == 0`."""
-    found = {}
-    for node in ast.walk(kernel):
-        match node:
-            case ast.Compare(
-                left=ast.BinOp(left=value, op=ast.Mod(), right=ast.Name(id=stride)), comparators=[ast.Constant(value=0)]
-            ):
-                for each in coordinates:
-                    if each in reaches(kernel, value)[0]:
-                        found[each] = stride
+    found = dict[str, str]()
+    for test in filter(None, (matched("_value % __stride == 0", node) for node in nodes(kernel, ast.Compare))):
+        names = reaches(kernel, test["_value"])[0]
+        found |= {each: ast.unparse(test["__stride"]) for each in coordinates if each in names}
     return [found[each] for each in coordinates] if len(found) == len(coordinates) else None
 
 
@@ -707,8 +701,8 @@ def row_tiles(source: KernelSource, name: str) -> str:
     row, column, across = source.fresh("row"), source.fresh("column"), source.fresh("across")
     rows, columns = source.fresh("ROWS"), source.fresh("COLUMNS")
     edits = [source.replace(n, f"(({column} < {width}) & ({source.of(n)}))") for n in bounds]
-    for by, text in ((ast.Mod, column), (ast.FloorDiv, row)):
-        edits += [source.replace(n, text) for n in ast.walk(kernel) if _divided(n, lanes, by) == width]  # type: ignore[arg-type]
+    for by, text in (("%", column), ("//", row)):
+        edits += [source.replace(n, text) for n in nodes(kernel, ast.BinOp) if _divided(n, lanes, by) == width]
     shapes = [operand(call, 0, "shape") for call in calls(kernel, "zeros", "full")]
     edits += [source.replace(shape, f"[{rows}, {columns}]") for shape in shapes]
     indent, cast = " " * statement.col_offset, ".to(tl.int64)" if "int64" in ast.unparse(statement) else ""
@@ -731,7 +725,7 @@ def row_tiles(source: KernelSource, name: str) -> str:
 
 def _flat_sizes(kernel: Function, lanes: str) -> tuple[str, str, list[ast.expr]]:
     """Return the size that bounds the lanes, the width that takes them apart, and their bounds; "" if unknown."""
-    widths = (_divided(node, lanes, ast.Mod) for node in ast.walk(kernel))
+    widths = (_divided(node, lanes, "%") for node in ast.walk(kernel))
     width = next(filter(None, widths), "")
     bounds: list[ast.expr] = [n for n in nodes(kernel, ast.Compare) if lanes in names_in(n)]
     totals = {ast.unparse(n).removeprefix(f"{lanes} < ") for n in bounds}
@@ -766,18 +760,16 @@ def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple
     return lanes, statement, axis, block
 
 
-def _divided(node: ast.AST, lanes: str, by: type[ast.operator]) -> str | None:
-    """Return the parameter by which the lanes are divided."""
-    match node:
-        case ast.BinOp(left=ast.Name(id=name), op=op, right=ast.Name(id=width)) if name == lanes and isinstance(op, by):
-            return width
-    return None
+def _divided(node: ast.AST, lanes: str, by: str) -> str | None:
+    """Return the parameter by which lanes are divided. by: `//` or `%`."""
+    found = matched(f"_lanes {by} __n", node, _lanes=lanes)
+    return ast.unparse(found["__n"]) if found else None
 
 
 def _by_lane(kernel: Function, load: ast.Call, lanes: str, width: str | None) -> bool:
     """Return whether a load's address depends on more of the lanes than on their rows."""
     every = reached(kernel, address_of(load))
-    rows = {id(n.left) for n in every if isinstance(n, ast.BinOp) and _divided(n, lanes, ast.FloorDiv) == width}
+    rows = {id(n.left) for n in every if isinstance(n, ast.BinOp) and _divided(n, lanes, "//") == width}
     return any(isinstance(n, ast.Name) and n.id == lanes and id(n) not in rows for n in every)
 
 
@@ -805,9 +797,8 @@ def turned_operand(source: KernelSource, name: str) -> str:
     """
     kernel, launch = source.only(name)
     products = [c for c in calls(kernel, "dot") if "tf32" in "".join(ast.unparse(k.value) for k in c.keywords)]
-    sides = ((COLUMNS, ROWS), (ROWS, COLUMNS))  # along K, across it
-    for factor, lanes in (pair for c in products for pair in zip(c.args, sides, strict=False)):
-        passed = _strided(source, kernel, launch, factor, lanes)
+    for factor, first in (pair for c in products for pair in zip(c.args, (True, False), strict=False)):
+        passed = _strided(source, kernel, launch, factor, first=first)
         if not passed:
             continue
         matrix, step, rest = map(source.of, passed)
@@ -821,21 +812,17 @@ def turned_operand(source: KernelSource, name: str) -> str:
 
 
 def _strided(
-    source: KernelSource, kernel: Function, launch: Launch, factor: ast.expr, lanes: tuple[str, str]
+    source: KernelSource, kernel: Function, launch: Launch, factor: ast.expr, *, first: bool
 ) -> list[ast.expr]:
     """Return what a launch passes for a factor's matrix and its strides along K and across it.
 
-    Empty if the factor is not loaded so, if the kernel uses one of the three elsewhere, or if K is contiguous.
+    Empty if the factor is no tile, if the kernel uses one of the three elsewhere, or if K is contiguous.
     """
     load = _load(value_of(kernel, factor))
-    if load is None:
+    matrix = _matrix(kernel, load) if load else None
+    every = matrix.group(1, 5, 3) if matrix and first else matrix.group(1, 3, 5) if matrix else ()
+    if not every or None in every:
         return []
-    whole = ast.unparse(_inlined(kernel, address_of(load)))
-    strides = [re.findall(rf"{re.escape(lane)} \* (\w+)", whole) for lane in lanes]
-    names = [names_in(ast.parse(whole)) & pointers(kernel), *strides]
-    if [len(found) for found in names] != [1, 1, 1]:
-        return []
-    every = [name for found in names for name in found]
     passed = [node for name in every if (node := source.passed(launch, name)) is not None]
     if any(reads(kernel, name) != 1 or assigned(kernel, name) for name in every) or len(passed) < len(every):
         return []
