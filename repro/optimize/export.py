@@ -117,12 +117,6 @@ def _metrics(totals: Counters) -> dict[str, float]:
 
 def running_best(state: State) -> dict[int, float]:
     """Return round -> time (ms) of the fastest accepted program up to it; round 0 is the input kernel."""
-    found: dict[int, float] = {}
-    best: float | None = None
-    for number in range(state.round + 1):
-        some = [p.time_ms for p in state.programs.values() if p.round == number and p.time_ms
-                and (p.accepted or p.id == INPUT)]  # fmt: skip
-        best = min([*some, *([best] if best is not None else [])], default=None)
-        if best is not None:
-            found[number] = best
-    return found
+    timed = [(p.round, p.time_ms) for p in state.programs.values() if p.time_ms and (p.accepted or p.id == INPUT)]
+    best = {number: [ms for at, ms in timed if at <= number] for number in range(state.round + 1)}
+    return {number: min(times) for number, times in best.items() if times}

@@ -14,7 +14,7 @@ from repro.optimize.journal import SCHEMA_VERSION, Journal
 from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import KernelSource, ast_hash, refusal, sha256
 from repro.optimize.live import Board
-from repro.optimize.proposers.base import Modelled, Proposer
+from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Program, State
 from repro.problems.catalogue import Work
 from repro.records import search
@@ -205,13 +205,8 @@ class Search:
         def perform() -> Proposed:
             self.view.step(f"round {self.state.round}: {proposer.name} proposes")
             made = proposer.propose(self.state, count)
-            kept = [replace(p, source=self.journal.keep(p.source)) for p in made]
-            if not isinstance(proposer, Modelled):
-                return Proposed(proposals=kept, spent={})
-            return Proposed(
-                proposals=kept, spent=proposer.spent, calls=proposer.calls, reflexions=proposer.reflexions,
-                failed=proposer.failed,
-            )  # fmt: skip
+            kept = [replace(p, source=self.journal.keep(p.source)) for p in made.proposals]
+            return made.model_copy(update={"proposals": kept})
 
         if count <= 0:
             return []

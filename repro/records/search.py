@@ -158,10 +158,10 @@ class Profiled(Record):
 class Proposed(Record):
     """Candidates of a proposer. One with a model adds money and tokens, its calls, and why it gave no more."""
 
-    proposals: list[Proposal]
+    proposals: list[Proposal] = []
     """Candidates."""
-    spent: dict[str, float]
-    """Money and tokens."""
+    spent: dict[str, float] = {}
+    """Money and tokens of all calls so far."""
     calls: list[dict[str, object]] = []
     """Of a model."""
     reflexions: dict[str, str] = {}

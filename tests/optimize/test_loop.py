@@ -28,7 +28,7 @@ from repro.optimize.proposers.search import Search, ask, directions
 from repro.optimize.state import DUPLICATE, INPUT, REFUSED, State
 from repro.problems import catalogue
 from repro.records.result import Baseline, JudgeResult, Samples, Series, Timing
-from repro.records.search import Confirmation, Confirmed, Options
+from repro.records.search import Confirmation, Confirmed, Options, Proposed
 from repro.records.session import Checked, Opened, PackedMachine
 from repro.records.verdict import Distances, Reason, Summary, Verdict
 from repro.runs.progress import Progress
@@ -332,9 +332,9 @@ def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(
 
 def test_an_exact_rewrite_with_other_bits_is_refused_before_it_is_timed(tmp_path: Path) -> None:
     class Other(Search):
-        def propose(self, state: State, count: int) -> list[Any]:
-            found = super().propose(state, count)
-            return [replace(p, source=p.source + "\n# other bits\n") for p in found]
+        def propose(self, state: State, count: int) -> Proposed:
+            found = super().propose(state, count).proposals
+            return Proposed(proposals=[replace(p, source=p.source + "\n# other bits\n") for p in found])
 
     state = search(Journal.new(tmp_path / "run"), ToldJudge, Other(), chosen=options(rounds=1)).run()
     exact = [p for p in state.programs.values() if p.kind == "E"]
@@ -359,8 +359,8 @@ def test_nothing_left_to_expand_ends_the_search(tmp_path: Path) -> None:
     class Once:
         name, waits = "once", False
 
-        def propose(self, state: State, count: int) -> list[Any]:
-            return []
+        def propose(self, state: State, count: int) -> Proposed:
+            return Proposed()
 
     loop = search(Journal.new(tmp_path / "run"), ToldJudge, Once())
     loop.run()

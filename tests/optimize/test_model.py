@@ -19,7 +19,7 @@ from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search
 from repro.optimize.state import INPUT, State
 from repro.problems import catalogue
-from repro.records.search import PROPOSED, Proposal
+from repro.records.search import PROPOSED, Proposal, Proposed
 
 # Inspect uses a deprecated option of another package.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -165,17 +165,17 @@ def test_replies_without_a_kernel_are_unreadable() -> None:
 class Priced:
     """A proposer whose calls cost something: one candidate a round."""
 
-    waits, calls, reflexions, failed = False, list[dict[str, object]](), dict[str, str](), ""
+    waits = False
 
     def __init__(self, name: str, usd: float) -> None:
         self.name, self.usd, self.spent = name, usd, {"usd": 0.0, "tokens": 0.0}
 
-    def propose(self, state: State, count: int) -> list[Proposal]:
+    def propose(self, state: State, count: int) -> Proposed:
         if any(p.proposer == self.name and p.round == state.round for p in state.programs.values()):
-            return []
+            return Proposed()
         self.spent = {"usd": self.spent["usd"] + self.usd, "tokens": self.spent["tokens"] + 10.0}
         text = KERNEL + f"# {state.round}\nof_{self.name.replace('-', '_')} = {state.round}\n"
-        return [Proposal(text, "kernel_function", INPUT, "s", "P", {}, "")]
+        return Proposed(proposals=[Proposal(text, "kernel_function", INPUT, "s", "P", {}, "")], spent=self.spent)
 
 
 def test_what_two_models_spend_adds_up(tmp_path: Path) -> None:

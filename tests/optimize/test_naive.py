@@ -178,13 +178,13 @@ def test_what_fits_in_another_precision_alone_is_tried_with_it_and_stacked() -> 
     state.programs[INPUT] = Program(INPUT, "input", "", "ModelNew", verdict="correct")
     state.sources["input"] = text
     proposer = search.Search()
-    first = proposer.propose(state, 40)
+    first = proposer.propose(state, 40).proposals
     assert pair in {each.strategy for each in first} and "turned_operand" not in {each.strategy for each in first}
     quick = {pair: 3.0, "dot_tf32": 2.0, "descriptors": 1.2}
     for at, each in enumerate(first):
         made = Program(f"r1.c{at:02d}", str(at), str(at), each.entry, INPUT, "search", each.strategy, each.kind)
         made.round, made.quick = 1, quick.get(each.strategy, 0.9)
         state.programs[made.id] = made
-    (stacked,) = {each.strategy: each for each in proposer.propose(state, 20)}.values()
+    (stacked,) = {each.strategy: each for each in proposer.propose(state, 20).proposals}.values()
     assert (stacked.strategy, stacked.kind) == ("dot_tf32+turned_operand+descriptors", "R")
     assert "TensorDescriptor(" in stacked.source and '"tf32"' in stacked.source

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from repro.optimize.state import State
-from repro.records.search import Proposal
+from repro.records.search import Proposed
 
 
 class Proposer(Protocol):
@@ -18,15 +18,5 @@ class Proposer(Protocol):
     name: str
     waits: bool
 
-    def propose(self, state: State, count: int) -> list[Proposal]:
-        """Return up to `count` candidates of this round; an empty list if it has none left in this round."""
-
-
-@runtime_checkable
-class Modelled(Protocol):
-    """What a proposer with a model adds: see records.search.Proposed."""
-
-    spent: dict[str, float]
-    calls: list[dict[str, object]]
-    reflexions: dict[str, str]
-    failed: str
+    def propose(self, state: State, count: int) -> Proposed:
+        """Return up to `count` candidates of this round; none if it has none left in this round."""

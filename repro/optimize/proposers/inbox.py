@@ -12,7 +12,7 @@ from pathlib import Path
 from repro.errors import Unreadable, UsageError
 from repro.optimize.kernel_source import ast_hash, sha256
 from repro.optimize.state import State
-from repro.records.search import Proposal
+from repro.records.search import Proposal, Proposed
 from repro.studies.evaluation import entry_of
 from repro.system import foreign
 
@@ -30,7 +30,7 @@ class Inbox:
             raise UsageError(f"no such folder: {folder}", "inbox=DIR names the folder in which candidates appear")
         self.folder = folder
 
-    def propose(self, state: State, count: int) -> list[Proposal]:
+    def propose(self, state: State, count: int) -> Proposed:
         """See Proposer.propose."""
         found: list[Proposal] = []
         for file in sorted(self.folder.glob("*.py")):
@@ -47,4 +47,4 @@ class Inbox:
             kind = "E" if ast_hash(text) == state.programs[state.best].ast else "P"
             name = file.name.encode(errors="surrogateescape").decode(errors="replace")
             found.append(Proposal(text, entry, state.best, name[:-3], kind, why=f"{name} in the inbox"))
-        return found[:count]
+        return Proposed(proposals=found[:count])

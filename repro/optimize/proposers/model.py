@@ -18,7 +18,7 @@ from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, Direction, NoAnsw
 from repro.optimize.export import lineage
 from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, Program, State
 from repro.problems.catalogue import Problem
-from repro.records.search import Proposal
+from repro.records.search import Proposal, Proposed
 from repro.system import jsonio
 
 ANALYSE_PROMPT, ANALYSE_REPLY = "bottleneck_prompt.txt", "bottleneck_response.txt"
@@ -39,35 +39,23 @@ def templates() -> jinja2.Environment:
 
 
 class Model:
-    """See the module. spent, calls, reflexions, failed: of the latest `propose`, for the journal."""
+    """See the module."""
 
     waits = False
 
     def __init__(self, problem: Problem, calls: Calls, name: str = "model") -> None:
         self.problem, self.model, self.name = problem, calls, name
         self.reflexions: dict[str, str] = {}
-        self.failed, self._final = "", False
+        self._final = False
         self._given_up: set[tuple[int, str]] = set()  # of this process: questions without an answer
 
-    @property
-    def spent(self) -> dict[str, float]:
-        """Return what all calls of the run have cost."""
-        return self.model.spent
-
-    @property
-    def calls(self) -> list[dict[str, object]]:
-        """Return the calls of the latest `propose`."""
-        return list(self.model.lines)
-
-    def propose(self, state: State, count: int) -> list[Proposal]:
+    def propose(self, state: State, count: int) -> Proposed:
         """See Proposer.propose. A question without an answer costs its candidate, and the run goes on."""
-        self.reflexions, self.failed = {}, ""
-        self.model.take()
+        self.reflexions, failed = {}, ""
         found: list[Proposal] = []
         limit = self.model.usd
         if limit is not None and state.spent["usd"] >= limit:
-            self.failed = f"the budget of {limit:g} usd is used up"
-            return found
+            return Proposed(spent=self.model.spent, failed=f"the budget of {limit:g} usd is used up")
         for about, question in [*self._mends(state), *self._new(state)]:
             key = (state.round, about)
             if len(found) >= count or self._final:
@@ -77,11 +65,12 @@ class Model:
             try:
                 made = question()
             except NoAnswer as error:
-                self.failed, self._final = str(error), error.final
+                failed, self._final = str(error), error.final
                 self._given_up.add(key)
             else:
                 found += [made] if made is not None else []
-        return found
+        return Proposed(proposals=found, spent=self.model.spent, calls=self.model.take(), reflexions=self.reflexions,
+                        failed=failed)  # fmt: skip
 
     # -- what to ask
 

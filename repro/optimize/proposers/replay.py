@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from repro.optimize.journal import ReplayEnded
 from repro.optimize.state import State
-from repro.records.search import Proposal
+from repro.records.search import Proposed
 
 
 class Recorded:
@@ -13,6 +13,6 @@ class Recorded:
     def __init__(self, name: str) -> None:
         self.name, self.waits = name, name == "inbox"
 
-    def propose(self, state: State, count: int) -> list[Proposal]:
+    def propose(self, state: State, count: int) -> Proposed:
         """See Proposer.propose. Raises ReplayEnded: the journal has no further answer."""
         raise ReplayEnded("the journal ends here", "the recorded run was interrupted", "Use --resume on it.")

@@ -20,7 +20,7 @@ from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, NotApplicable, refusal
 from repro.optimize.knobs import Knob, Params
 from repro.optimize.state import DUPLICATE, Program, State
-from repro.records.search import Proposal
+from repro.records.search import Proposal, Proposed
 
 KNOBS = "knobs"
 SWEEP = "coordinate sweep"
@@ -57,15 +57,17 @@ class Search:
         self.sampler = "optuna" if importlib.util.find_spec("optuna") else SWEEP
         self._made: dict[str, list[Direction]] = {}
 
-    def propose(self, state: State, count: int) -> list[Proposal]:
+    def propose(self, state: State, count: int) -> Proposed:
         """See Proposer.propose. First every rewrite as it is, then what helped together, then numbers of the best."""
         beam = {parent: self._ordered(state, parent) for parent in state.beam}
         tried = {(p.parent, p.strategy): p.round for p in state.programs.values() if p.proposer == self.name}
         fresh = self._fresh(state, beam, tried.keys())
         if fresh:
-            return [p for direction in fresh[:count] for p in self._configurations(state, direction, 1)]
-        every = (d for parent in beam for d in self._made[state.programs[parent].address])
-        return self._numbers(state, [d for d in every if tried.get(d.key, state.round) == state.round], count)
+            found = [p for direction in fresh[:count] for p in self._configurations(state, direction, 1)]
+        else:
+            every = (d for parent in beam for d in self._made[state.programs[parent].address])
+            found = self._numbers(state, [d for d in every if tried.get(d.key, state.round) == state.round], count)
+        return Proposed(proposals=found)
 
     def _fresh(
         self, state: State, beam: dict[str, list[Direction]], tried: Collection[tuple[str | None, str]]
@@ -104,12 +106,9 @@ class Search:
             return None
         made, name = self._made[state.programs[parent].address], "+".join(applied)
         known = next((d for d in made if d.strategy == name), None)
-        if known is not None or refusal(source.text):
-            return known
-        exact = all(rewrites.BY_NAME[n].kind == rewrites.EXACT for n in applied)
-        turned = tuple(knobs.find(source))
-        made.append(Direction(parent, name, source.text, turned, exact, "what helped, together", stacked=True))
-        return made[-1]
+        found = known or _direction(parent, name, source.text, "what helped, together", stacked=True)
+        made += [found] if found and not known else []
+        return found
 
     def _ordered(self, state: State, parent: str) -> list[Direction]:
         address = state.programs[parent].address
@@ -173,23 +172,24 @@ def directions(parent: str, text: str) -> list[Direction]:
         return []
     if not source.launches:
         return []
-    found = [
-        Direction(parent, KNOBS, source.text, tuple(knobs.find(source)), True, "the same kernel with other numbers")
-    ]
     fitting = rewrites.applicable(source)
     for name, text in list(fitting.items()):
         if rewrites.BY_NAME[name].kind == rewrites.PRECISION:  # with what fits in that precision alone
             more = rewrites.applicable(KernelSource(knobs.named(text)))
             fitting |= {f"{name}+{then}": also for then, also in more.items() if then not in fitting}
-    for strategy, text in fitting.items():
-        rewritten = knobs.named(text)
-        if not refusal(rewritten):
-            every = [rewrites.BY_NAME[name] for name in strategy.split("+")]
-            turned = tuple(knobs.find(KernelSource(rewritten)))
-            exact = all(rewrite.kind == rewrites.EXACT for rewrite in every)
-            why = ", ".join(f"{rewrite.id}: {rewrite.what}" for rewrite in every)
-            found.append(Direction(parent, strategy, rewritten, turned, exact, why))
-    return found
+    found = [_direction(parent, KNOBS, source.text, "the same kernel with other numbers")]
+    found += [_direction(parent, strategy, knobs.named(text), "") for strategy, text in fitting.items()]
+    return [direction for direction in found if direction]
+
+
+def _direction(parent: str, strategy: str, text: str, why: str, *, stacked: bool = False) -> Direction | None:
+    """Return the direction of a text with its knobs; None if it may not be judged."""
+    if refusal(text):
+        return None
+    every = [rewrites.BY_NAME[name] for name in strategy.split("+")] if strategy != KNOBS else []
+    exact = all(rewrite.kind == rewrites.EXACT for rewrite in every)
+    why = why or ", ".join(f"{rewrite.id}: {rewrite.what}" for rewrite in every)
+    return Direction(parent, strategy, text, tuple(knobs.find(KernelSource(text))), exact, why, stacked)
 
 
 def seed_of(*parts: object) -> int:
