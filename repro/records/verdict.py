@@ -85,6 +85,11 @@ class Speedup(Ratio):
     baseline: str | None = None
     """In `best_same_class`: the baseline that is the best."""
 
+    @property
+    def counted(self) -> Ratio:
+        """Return what means count: 1 where the judge's clock does not confirm it. Without it they would be higher."""
+        return Ratio(ratio=1.0, ci95=[1.0, 1.0]) if self.word == "UNCONFIRMED" else self
+
 
 class Against(Record):
     """How a solution compares with that of `--against`, both timed in turns in one session."""

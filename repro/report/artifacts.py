@@ -9,7 +9,7 @@ from repro.analysis.records import Source, medians
 from repro.artifacts import layout, trace
 from repro.records.row import Row
 from repro.report import elements
-from repro.report.elements import Cell, Convergence, Figure, Head, Item, Section
+from repro.report.elements import Convergence, Figure, Head, Item, Section
 from repro.studies import artifact_study
 
 KERNELS = {"input_kernel": "input kernel", "optimized": "optimised kernel"}
@@ -41,21 +41,17 @@ def published_speedup(times_ms: Mapping[str, float | None]) -> float | None:
 def items(source: Source) -> Iterator[Item]:
     """The rounds of each search in one line, and how many profiles there are."""
     for row in source.rounds.values():
-        yield Item(tone="", text=f"rounds of {_number(row)}: {artifact_study.rounds_line(row)}")
+        yield Item(tone="", text=f"rounds of {row.problem.partition('_')[0]}: {artifact_study.rounds_line(row)}")
     profiles = [profile for row in source.profiles.values() for profile in artifact_study.profiles(row)]
     taken = sum(profile.state == "profiled" for profile in profiles)
     if profiles:
         yield Item(tone="", text=f"profiles: {taken} of {len(profiles)} taken")
 
 
-def _number(row: Row) -> str:
-    return row.problem.partition("_")[0]
-
-
 def parity(sources: list[Source]) -> Section:
     """The published protocol's times beside ours, where `--parity` took them: one line an artifact."""
-    rows: list[list[Cell]] = []
-    missing: list[list[Cell]] = []
+    rows = []
+    missing = []
     unmeasured = False
     for source in sources:
         for row in _kernels(source):
@@ -81,7 +77,7 @@ def parity(sources: list[Source]) -> Section:
 
 def rounds(sources: list[Source]) -> Section:
     """Every kernel of a search's rounds, where `benchmark --rounds` judged them: one line a kernel."""
-    rows: list[list[Cell]] = []
+    rows = []
     for source in sources:
         for row in source.rounds.values():
             rows += [
@@ -101,7 +97,7 @@ def rounds(sources: list[Source]) -> Section:
 
 def profiles(sources: list[Source]) -> Section:
     """Hardware counters of every kernel, where `benchmark --profile` read them: one line a kernel and dtype."""
-    rows: list[list[Cell]] = []
+    rows = []
     for source in sources:
         for row in source.profiles.values():
             for each in artifact_study.profiles(row):

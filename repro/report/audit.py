@@ -10,10 +10,12 @@ from repro.records.base import Number, Record
 from repro.records.fixture import PUBLISHED, FixtureRecord
 from repro.records.row import Row
 from repro.report import elements, markdown
-from repro.report.elements import Cell, Item, Section, Table
+from repro.report.elements import Item, Table
 
 # Tolerances of the published comparison, and the influence below which an input hardly matters.
 TOLERANCES, BLIND = ("1e-2", "1e-4"), 1e-4
+
+_COPIED = ("problem", "best_cheat", "margin", "margins", "influence", "refused_classes")
 
 
 class Audited(Record):
@@ -46,18 +48,12 @@ def _row(name: str, row: Row | None) -> Audited:
         problem, why = (row.problem, row.error) if row else (name, "not run")
         return Audited(problem=problem, verdict="not measured", why=why)
     trial = next((fixture.trials[kind] for kind in PUBLISHED if kind in fixture.trials), None)
-    refused = fixture.refused_classes
     return Audited(
-        problem=fixture.problem,
+        **{name: getattr(fixture, name) for name in _COPIED},
         verdict="unjudgeable" if fixture.refused else "judged",
-        classes=[klass for klass in fixture.margins if klass not in refused],
-        refused_classes=refused,
+        classes=[klass for klass in fixture.margins if klass not in fixture.refused_classes],
         signal=trial.sensitivity if trial else None,
-        best_cheat=fixture.best_cheat,
-        margin=fixture.margin,
-        margins=fixture.margins,
         zeros_allclose=trial.cheats.get("zeros", {}).get("legacy", {}) if trial else {},
-        influence=fixture.influence,
         outputs=[leaf["dtype"] for leaf in fixture.outputs()],
         kind=fixture.degenerate.get("kind", ""),
         why="; ".join(_reasons(fixture)),
@@ -76,9 +72,10 @@ def table(entries: Iterable[Audited], *, why: bool = True) -> Table:
                ("best cheat", "text", 3), ("margin", "quantity", 2), ("zeros", "text", 5), ("influence", "text", 7),
                ("outputs", "text", 8),
                ("why", "text", 0)]  # fmt: skip
-    lines: list[list[Cell]] = [
+    lines = [
         [e.problem, e.verdict, " ".join(e.classes), _rounded(e.signal), e.best_cheat, _rounded(e.margin),
-         ", ".join(_passed(e)), ", ".join(_influence(x) for x in e.influence) if len(e.influence) > 1 else None,
+         ", ".join(_passed(e)), 
+         ", ".join("-" if x is None else f"{x:.2g}" for x in e.influence) if len(e.influence) > 1 else None,
          ", ".join(e.outputs),
          (_short(e.why) if e.verdict == "not measured" else e.why) if why else None]
         for e in entries
@@ -88,10 +85,6 @@ def table(entries: Iterable[Audited], *, why: bool = True) -> Table:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.2g}")
-
-
-def _influence(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2g}"
 
 
 def counted(entries: list[Audited]) -> str:
@@ -116,7 +109,11 @@ def page(bundle: Bundle, entries: list[Audited]) -> str:
     ]
     measured = [entry for entry in entries if entry.verdict != "not measured"]
     sections = [
-        *(_notable(title, text, lines) for title, text, lines in _found(entries) if lines),
+        *(
+            elements.section(title, title, text=[text], items=[Item(tone="", text=line) for line in lines])
+            for title, text, lines in _found(entries)
+            if lines
+        ),
         elements.section("all", "All problems", text=_LEGEND, tables=[table(measured, why=False)]),
     ]
     return "\n\n".join([*head, *map(markdown.section, sections)]) + "\n"
@@ -134,14 +131,9 @@ _LEGEND = (
 )
 
 
-def _notable(title: str, text: str, lines: list[str]) -> Section:
-    return elements.section(title, title, text=[text], items=[Item(tone="", text=line) for line in lines])
-
-
 def _found(entries: list[Audited]) -> list[tuple[str, str, list[str]]]:
     """Return heading, sentence and lines of what stands out."""
     by_verdict = {word: [e for e in entries if e.verdict == word] for word in ("judged", "unjudgeable", "not measured")}
-    some = [e for e in by_verdict["judged"] if e.refused_classes]
     return [
         (
             "Unjudgeable",
@@ -151,7 +143,11 @@ def _found(entries: list[Audited]) -> list[tuple[str, str, list[str]]]:
         (
             "Judged in some classes",
             "In the classes named here a cheat passes every trial, or torch cannot run the problem.",
-            [f"{e.problem}: {', '.join(_refused(*pair) for pair in e.refused_classes.items())}" for e in some],
+            [
+                f"{e.problem}: {', '.join(_refused(*pair) for pair in e.refused_classes.items())}"
+                for e in by_verdict["judged"]
+                if e.refused_classes
+            ],
         ),
         (
             "Zeros pass allclose",
@@ -163,21 +159,18 @@ def _found(entries: list[Audited]) -> list[tuple[str, str, list[str]]]:
             "Inputs that hardly matter",
             f"Another draw of this input changes the output by less than {BLIND:g}: a kernel need not read it to pass "
             "a comparison on the published inputs.",
-            [line for e in by_verdict["judged"] for line in _blind(e)],
+            [
+                f"{e.problem}: input {at}, {x:.2g}"
+                for e in by_verdict["judged"]
+                for at, x in enumerate(e.influence, 1)
+                if x is not None and x < BLIND
+            ],
         ),
         (
             "Not measured",
             "What their own code says.",
             [f"{e.problem}: {_short(e.why)}" for e in by_verdict["not measured"]],
         ),
-    ]
-
-
-def _blind(entry: Audited) -> list[str]:
-    return [
-        f"{entry.problem}: input {at}, {x:.2g}"
-        for at, x in enumerate(entry.influence, 1)
-        if x is not None and x < BLIND
     ]
 
 

@@ -61,7 +61,7 @@ def untested(found: JudgedClaims) -> Section:
     """Return why claims have no verdict, and what would give them one."""
     columns = [("claims", "text", 1), ("n", "integer", 0), ("verdict", "verdict"), ("why", "text", 0),
                ("stack", "text", 3), ("command (first claim)", "code", 2)]  # fmt: skip
-    rest: list[list[Cell]] = [
+    rest = [
         [name, int(n), *row]
         for name, n, *row in claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])
     ]
@@ -71,7 +71,7 @@ def untested(found: JudgedClaims) -> Section:
 
 def _families(pairs: list[_Pair]) -> Table:
     outcomes = grouped((claim.family, outcome) for claim, outcome in pairs)
-    rows: list[list[Cell]] = [[name, len(of), *(claims.counted(of, side) for side in claims.SIDES)]
+    rows = [[name, len(of), *(claims.counted(of, side) for side in claims.SIDES)]
                               for name, of in outcomes.items()]  # fmt: skip
     columns = ["claims", ("n", "integer", 0), ("as published", "text", 0), ("as judged", "text", 0)]
     return elements.table("claim-families", "Verdicts by family of claims", columns, rows)
@@ -97,7 +97,7 @@ def _every(pairs: list[_Pair], named: dict[str, str]) -> Table:
         ("holds as judged", "verdict"),
         ("why", "text", 2),
     ]
-    rows: list[list[Cell]] = []
+    rows = []
     for claim, outcome in pairs:
         row: list[Cell] = [claim.id, named[claims.where(outcome)] if several else None, outcome.published,
                            outcome.unit, f"{outcome.low:.4g} to {outcome.high:.4g}"]  # fmt: skip
@@ -169,7 +169,7 @@ def _known(family: str, stack: str, pairs: list[_Pair]) -> Section:
         ("as judged", "verdict"),
         ("over best torch", "ratio", 1),
     ]
-    rows: list[list[Cell]] = [
+    rows = [
         [claims.short(claim.problem), outcome.published, *(_words(side, outcome) for side in claims.SIDES),
          outcome.over_best.ratio if outcome.over_best else None]
         for claim, outcome in pairs

@@ -14,7 +14,7 @@ from repro.records.comparison import (
     OnlyIn,
 )
 from repro.report import elements
-from repro.report.elements import Cell, Item, Quantity, Section, Table
+from repro.report.elements import Item, Quantity, Section, Table
 
 _NOTES = (
     "B/A of a speedup divides two speedups, each measured within its own run. SLOWER says that the speedup fell: the "
@@ -64,7 +64,7 @@ def _rows(compared: Comparison) -> Section:
         Item(tone="", text=f"times not compared, {n} of {len(compared.rows)} variants: {why}")
         for why, n in reasons.items()
     ]
-    neither: list[list[Cell]] = [[each.row, each.a, each.b] for each in compared.unmeasured]
+    neither = [[each.row, each.a, each.b] for each in compared.unmeasured]
     return elements.section("rows", "Rows", items=items, tables=[
         _changes(compared), _speedups(compared.rows), _times(compared.rows), _only("A", "B", compared.only_a),
         _only("B", "A", compared.only_b), elements.table("neither", "Measured in neither", ["row", "A", "B"], neither),
@@ -73,7 +73,7 @@ def _rows(compared: Comparison) -> Section:
 
 def _changes(compared: Comparison) -> Table:
     columns = [("row", "text", 0), ("variant", "text", 2), ("A", "text", 0), ("B", "text", 0), ("why", "text", 1)]
-    rows: list[list[Cell]] = [
+    rows = [
         [claims.short(change.row), change.variant, *change.verdict, "; ".join(filter(None, change.why))]
         for change in compared.verdict_changes
     ]
@@ -81,7 +81,7 @@ def _changes(compared: Comparison) -> Table:
 
 
 def _only(side: str, other: str, only: list[OnlyIn]) -> Table:
-    rows: list[list[Cell]] = [[claims.short(each.row), each.variant, each.reason] for each in only]
+    rows = [[claims.short(each.row), each.variant, each.reason] for each in only]
     columns = [("row", "text", 0), ("variant", "text", 2), (other, "text", 1)]
     return elements.table(f"only-{side}", f"Only in {side}", columns, rows)
 
@@ -101,7 +101,7 @@ def _both(of: ComparedSpeedup | ComparedTime) -> str:
 
 
 def _speedups(compared: list[ComparedRow]) -> Table:
-    rows: list[list[Cell]] = []
+    rows = []
     for row in compared:
         for over, speedup in row.speedup.items():
             best = speedup.baseline
@@ -126,7 +126,7 @@ def _speedups(compared: list[ComparedRow]) -> Table:
 
 
 def _times(compared: list[ComparedRow]) -> Table:
-    rows: list[list[Cell]] = [
+    rows = [
         [claims.short(row.row), _variant(row), _both(time), _quantity(time), time.word]
         for row in compared
         if (time := row.time_ms) is not None
@@ -138,7 +138,7 @@ def _times(compared: list[ComparedRow]) -> Table:
 
 def _machines(pair: ComparedMachines) -> Section:
     """Differences by class; dynamic values in one line, because they differ between any two runs."""
-    rows: list[list[Cell]] = [[d["name"], d["class"] + (" !" if d["hard"] else ""), str(d["a"]), str(d["b"])]
+    rows = [[d["name"], d["class"] + (" !" if d["hard"] else ""), str(d["a"]), str(d["b"])]
                               for d in pair.differences if d["class"] != "dynamic"]  # fmt: skip
     text = [] if rows else ["Nothing but the machine's state differs."]
     dynamic = [f"{d['name']} {d['a']} → {d['b']}" for d in pair.differences if d["class"] == "dynamic"]

@@ -12,7 +12,7 @@ from typing import Any
 from repro.analysis.records import Source
 from repro.records import wording
 from repro.records.fixture import FixtureRecord
-from repro.records.verdict import Speedup, Verdict
+from repro.records.verdict import KernelBenchVerdict, Verdict
 from repro.records.where import Where
 from repro.report import elements, sources
 from repro.report.elements import Cell, Section, Table
@@ -23,6 +23,8 @@ _COLUMNS = (("problem", "text", 0), ("solution", "text", 1), "bundle", ("verdict
             ("rel L2", "scientific", 2), ("max", "scientific"), ("row", "scientific"), ("trials", "integer"),
             ("not finite", "integer"), ("margin", "quantity", 4), "allclose 1e-2", "allclose 1e-4", "KernelBench",
             "labels", "why")  # fmt: skip
+
+_YES = {None: "", True: "yes", False: "no"}
 
 
 def section(of: list[Source]) -> Section:
@@ -41,13 +43,13 @@ def section(of: list[Source]) -> Section:
 def _line(each: Solution) -> list[Cell]:
     verdict, legacy = each.verdict, each.verdict.legacy
     why = wording.why(verdict)
-    measured = [one.rel_l2 for of in verdict.distances.values() for one in of]
+    calls = [one for of in verdict.distances.values() for one in of]
     if each.row.control:
         why = f"a negative control, which must be wrong: {why}"
     return [each.row.problem, each.variant, each.source.letter, wording.word(verdict), verdict.precision_class,
-            *(_worst(verdict, name) for name in ("rel_l2", "max", "row")), 
-            len(measured), sum(map(math.isinf, measured)) or None,
-            each.result.margin, *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
+            *(max((getattr(one, name) for one in calls), default=None) for name in ("rel_l2", "max", "row")),
+            len(calls), sum(math.isinf(one.rel_l2) for one in calls) or None,
+            each.result.margin, *(_YES[legacy.get(f"allclose_{at}")] for at in ("1e-2", "1e-4")),
             kernelbench(verdict), ", ".join(verdict.labels), why]  # fmt: skip
 
 
@@ -110,20 +112,11 @@ def _trials(each: Solution) -> Iterator[list[Cell]]:
                "wrong" if kind in wrong else "ok", len(calls), *worst]  # fmt: skip
 
 
-def _worst(verdict: Verdict, name: str) -> float | None:
-    """The largest distance of a kind over every trial; infinite where an output is not finite."""
-    return max((getattr(one, name) for trial in verdict.distances.values() for one in trial), default=None)
-
-
-def _yes(value: bool | None) -> str | None:
-    return None if value is None else "yes" if value else "no"
-
-
 def fixtures(of: list[Source]) -> Table:
     """One line a fixture, the smallest margin first."""
     found = [(row.result, source.letter) for source in of if source.verb == "fixtures" for row in source.done
              if isinstance(row.result, FixtureRecord)]  # fmt: skip
-    rows: list[list[Cell]] = [
+    rows = [
         [fixture.problem, letter, f"refused: {fixture.refused}" if fixture.refused else "usable", fixture.margin,
          fixture.best_cheat, fixture.build_s, fixture.reference_timing.get("eager_ms"), ", ".join(fixture.trials)]
         for fixture, letter in sorted(found, key=lambda pair: pair[0].margin)
@@ -160,38 +153,37 @@ def kernelbench(verdict: Verdict) -> str | None:
     return ("correct" if theirs.correct else "wrong") + speedup
 
 
+def _both(verdicts: Sequence[Verdict]) -> list[tuple[KernelBenchVerdict, Verdict]]:
+    """The solutions that both protocols were asked for."""
+    return [(verdict.kernelbench, verdict) for verdict in verdicts if verdict.kernelbench]
+
+
 def fast(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
     """fast_p of the solutions that both protocols were asked for: {"kernelbench", "judge"} -> p -> share; {} for none.
 
     Above 0 only where times are measurements. A speedup that the judge's clock cannot confirm counts as 1.
     """
-    both = [(verdict.kernelbench, verdict) for verdict in verdicts if verdict.kernelbench]
-    if not both:
-        return {}
-    judged = {
-        "kernelbench": [(bool(theirs.correct), theirs.speedup) for theirs, _ in both],
-        "judge": [(ours.verdict == "correct", _confirmed(ours.speedup.get("eager"))) for _, ours in both],
+    both = _both(verdicts)
+    ps = _FAST if all(theirs.measurement for theirs, _ in both) else _FAST[:1]
+    # speedup of each, 0 without one, less where it is wrong
+    speeds = {
+        "kernelbench": [theirs.speedup or 0.0 if theirs.correct else -1.0 for theirs, _ in both],
+        "judge": [_speed(ours) if ours.verdict == "correct" else -1.0 for _, ours in both],
     }
-    ps = [p for p in _FAST if p == 0 or all(theirs.measurement for theirs, _ in both)]
-    return {by: {str(p): _share(results, p) for p in ps} for by, results in judged.items()}
+    return {by: {str(p): sum(one > p or one == p == 0 for one in of) / len(of) for p in ps}
+            for by, of in speeds.items() if of}  # fmt: skip
 
 
-def _confirmed(speedup: Speedup | None) -> float | None:
-    return None if speedup is None else 1.0 if speedup.word == "UNCONFIRMED" else speedup.ratio
-
-
-def _share(results: list[tuple[bool, float | None]], p: float) -> float:
-    return sum(correct and (p == 0 or (speedup or 0) > p) for correct, speedup in results) / len(results)
+def _speed(verdict: Verdict) -> float:
+    eager = verdict.speedup.get("eager")
+    return eager.counted.ratio if eager else 0.0
 
 
 def sentence(verdicts: Sequence[Verdict]) -> str:
     """One line on both protocols: fast_p, and where their verdicts differ; "" where KernelBench's was not asked for."""
-    shares = fast(verdicts)
-    both = [(verdict.kernelbench, verdict) for verdict in verdicts if verdict.kernelbench]
-    if not both:
-        return ""
     names = {"kernelbench": "by KernelBench's protocol", "judge": "by the judge"}
-    listed = "; ".join(f"{name}: " + ", ".join(f"fast_{p} {share:.2f}" for p, share in shares[by].items())
-                       for by, name in names.items())  # fmt: skip
+    listed = "; ".join(f"{names[by]}: " + ", ".join(f"fast_{p} {share:.2f}" for p, share in shares.items())
+                       for by, shares in fast(verdicts).items())  # fmt: skip
+    both = _both(verdicts)
     differ = sum(bool(theirs.correct) != (ours.verdict == "correct") for theirs, ours in both)
-    return f"{listed}; verdicts differ on {differ} of {len(both)}"
+    return f"{listed}; verdicts differ on {differ} of {len(both)}" if both else ""

@@ -66,7 +66,7 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Docu
         *([artifact_sections.convergence(artifacts)] if traces else []),
         *([machines.comparability(read, published)] if studies else []), machines.gpus(read), machines.clocks(read),
         log.run(read), *([claims.untested(claimed)] if studies else []), machines.fingerprints(read),
-        log.bundles(read), log.files(read), _READING,
+        log.bundles(read), _READING,
     ]  # fmt: skip
     return Document(
         schema_version=SCHEMA_VERSION,

@@ -6,7 +6,7 @@ Every renderer draws these alone, so that a terminal, a page and a paper say the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from repro.artifacts.trace import Facts
 from repro.records.base import Amount, Drawn, Number, Pair
@@ -171,8 +171,8 @@ class Banner(Drawn):
     text: str
 
 
-def table(name: str, caption: str, columns: Iterable[Sequence[str | int]], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Make a table. name: unique in the document.
+def table(name: str, caption: str, columns: Iterable[Sequence[str | int]], rows: Iterable[Sequence[Any]]) -> Table:
+    """Make a table. name: unique in the document. Its record holds every cell to `Cell`.
 
     A column in which every cell is empty is left out. Without a rank, the first column and verdicts stay on a narrow
     terminal, and of the others the last go first.

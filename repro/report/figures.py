@@ -81,7 +81,7 @@ def _drawn(figure: elements.Figure, draw: Callable[[Axes], None], height_in: flo
     """A figure of one axes, with its title over the figure: over narrow axes its end is cut off."""
     matplotlib = _plotting()
     with matplotlib.rc_context(
-        {"svg.hashsalt": "repro", "svg.fonttype": "none", "font.size": 10, "hatch.linewidth": 0.5}
+        {"svg.hashsalt": figure.id, "svg.fonttype": "none", "font.size": 10, "hatch.linewidth": 0.5}
     ):
         drawn = matplotlib.figure.Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         canvas = matplotlib.backends.backend_svg.FigureCanvasSVG(drawn)
@@ -106,14 +106,10 @@ def _embedded(text: str, figure: elements.Figure) -> str:
     body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
     head, _, rest = body.partition(">")
     head = re.sub(r'\s(width|height|role|aria-label|aria-labelledby)="[^"]*"', "", head)
-    name = figure.id
     used = set(re.findall(r"#([^)\"]+)[)\"]", rest)) | set(re.findall(r'"(says-\d+)"', rest))
     rest, before = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", rest), ""
     while before != rest:  # groups without a name
         before, rest = rest, re.sub(r"<g>\n((?:(?!</?g\b).)*)</g>\n", r"\1", rest, flags=re.DOTALL)
-    rest = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', rest)
-    rest = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", rest)
-    rest = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', rest)
     rest = re.sub(r'<rect ([^>]*?)fill="(#[0-9a-f]{6})"', r'<rect \1style="fill: \2"', rest)  # of a hatched pattern
     for colour, variable in VARIABLES.items():
         rest = re.sub(rf"(?<=[: ]){colour}\b", f"var(--{variable}, {colour})", rest, flags=re.IGNORECASE)

@@ -1,8 +1,9 @@
-"""Sections on the runs themselves: the bundles, what ran and what did not, and the files' hashes."""
+"""Sections on the runs themselves: the bundles, what ran and what did not."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 
 from repro import fingerprint
 from repro.analysis import records
@@ -18,23 +19,18 @@ def bundles(sources: list[Source]) -> Section:
     """The bundles of the document, each with its letter and its command."""
     columns = ["bundle", ("name", "code", 0), "verb", ("status", "verdict"), "started", "rows", "machine", "stack",
                "isolation", "trust", ("command", "code", 1), ("bundle id", "code")]  # fmt: skip
-    rows: list[list[Cell]] = []
+    rows = []
     for source in sources:
         manifest = source.bundle.manifest
         engine = manifest.get("engine", {})
         stacks = "; ".join(map(fingerprint.headline, source.fingerprints.values())) or "not recorded"
         rows.append([source.letter, source.name, source.verb, source.status, source.started,
                      f"{len(source.done)} of {len(source.plan)}", source.machine, stacks,
-                     f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}", _trust(source), _command(source),
+                     f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}", _trust(source),
+                     shlex.join(["repro", *manifest["argv"]]) if manifest.get("argv") else "",
                      str(manifest.get("bundle_id") or "")])  # fmt: skip
     table = elements.table("bundles", "What was read", columns, rows)
     return elements.section("bundles", "Bundles", tables=[table], paper=False)
-
-
-def _command(source: Source) -> str:
-    """The command that made a bundle, where it was recorded."""
-    words = source.bundle.manifest.get("argv")
-    return shlex.join(["repro", *words]) if words else ""
 
 
 def _trust(source: Source) -> str:
@@ -48,20 +44,21 @@ def _trust(source: Source) -> str:
 
 def run(sources: list[Source]) -> Section:
     """Every planned row: what became of it, how long it took, what was left out, and why."""
-    rows: list[list[Cell]] = []
-    for source in sources:
-        for name in source.plan:
-            row = source.rows.get(name)
-            if row is None:
-                rows.append([name, source.letter, "not run", None, None, source.error or records.NOT_STARTED])
-            else:
-                rows.append([name, source.letter, row.status, row.wall_s, row.ended, "; ".join(_notes(row))])
-        skipped = source.parameters.get("skipped", {}) if source.verb == "self-test" else {}
-        rows += [[name, source.letter, "skipped", None, None, why] for name, why in skipped.items()]
+    rows = [row for source in sources for row in _ran(source)]
     columns = [("row", "text", 0), "bundle", ("status", "verdict"), ("seconds", "seconds", 2), ("ended", "text", 3),
                ("notes, skips and reasons", "text", 1)]  # fmt: skip
     table = elements.table("log", "Every planned row and what became of it", columns, rows)
     return elements.section("log", "Run log", tables=[table], paper=False)
+
+
+def _ran(source: Source) -> Iterator[list[Cell]]:
+    for name in source.plan:
+        if row := source.rows.get(name):
+            yield [name, source.letter, row.status, row.wall_s, row.ended, "; ".join(_notes(row))]
+        else:
+            yield [name, source.letter, "not run", None, None, source.error or records.NOT_STARTED]
+    skipped = source.parameters.get("skipped", {}) if source.verb == "self-test" else {}
+    yield from ([name, source.letter, "skipped", None, None, why] for name, why in skipped.items())
 
 
 def _notes(row: Row) -> list[str]:
@@ -78,13 +75,3 @@ def _notes(row: Row) -> list[str]:
     if row.judged and row.judged.no_measurement:
         notes.append(f"its times are no measurement: {row.judged.no_measurement}")
     return notes
-
-
-def files(sources: list[Source]) -> Section:
-    """The sha256 of every file of every bundle, from its manifest."""
-    rows = [[name, source.letter, digest]
-            for source in sources for name, digest in source.bundle.manifest.get("files", {}).items()]  # fmt: skip
-    table = elements.table("files", "Files and their sha256", [("file", "code"), "bundle", ("sha256", "code")], rows)
-    return elements.section(
-        "files", "Files", tables=[table], paper=False, note="`repro verify` holds these against the files."
-    )

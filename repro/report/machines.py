@@ -127,7 +127,7 @@ def _field(entry: Fingerprint | None) -> str:
 
 def gpus(sources: list[Source]) -> Section:
     """One line a GPU that timed something, if there are several: its A/A controls, eager against eager."""
-    rows: list[list[Cell]] = []
+    rows = []
     for source in sources:
         for (node, unit), controls in _controls(source).items():
             cover, widest, furthest = intervals.controls(controls)
@@ -161,7 +161,7 @@ def disturbed(cover: int, count: int) -> str:
 def clocks(sources: list[Source]) -> Section:
     """The clocks, power and temperature of the GPU while rows were timed, and right before and after each row."""
     without: dict[str, list[str]] = {}
-    rows: list[list[Cell]] = []
+    rows = []
     for source in sources:
         windows = _windows(source)
         rows += [_sampled(source, *each) for each in windows]
@@ -215,18 +215,15 @@ def _windows(source: Source) -> list[tuple[str, Window, bool]]:
 
 def _sampled(source: Source, name: str, window: Window, timed: bool) -> list[Cell]:
     spreads = window.sm_mhz, window.memory_mhz, window.power_w, window.temperature_c
-    joules, slowed = (_scaled(window.deltas.get(key), scale) for key, scale in
-                      (("energy_mj", 1e3), ("violation_thermal_ns", 1e9)))  # fmt: skip
+    known = {key: value for key, value in window.deltas.items() if isinstance(value, int | float)}
+    joules, slowed = (known[key] / scale if key in known else None
+                      for key, scale in (("energy_mj", 1e3), ("violation_thermal_ns", 1e9)))  # fmt: skip
     reasons = ", ".join(f"{why} {share:.0%}" for why, share in window.reasons.items())
     why = timed and series.throttled({"windows": {"timing": window.to_json()}})
     return [name, source.letter, "timed" if timed else "whole row", window.samples,
             *spreads,
             joules, slowed, reasons or "none",
             "throttled" if why else "not throttled" if timed else None]  # fmt: skip
-
-
-def _scaled(value: Any, scale: float) -> float | None:
-    return value / scale if isinstance(value, int | float) else None
 
 
 def throttled(source: Source) -> str:

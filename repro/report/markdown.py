@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from repro.report import elements
 from repro.report.document import Document
-from repro.report.elements import Card, Cell, Section, Table
+from repro.report.elements import Cell, Section, Table
 
 MARKS = {"error": "**Error.**", "warning": "**Warning.**", "note": "**Note.**"}
 
@@ -17,7 +17,12 @@ def render(document: Document) -> str:
     """The whole text."""
     lines = [f"# {document.title}", f"**{_escaped(document.headline.text)}**"]
     lines += [f"> {MARKS[each.kind]} {_escaped(each.text)}" for each in document.banners]
-    lines.append(" · ".join(_card(each) for each in document.cards))
+    lines.append(
+        " · ".join(
+            _escaped(f"{each.label}: **{each.value}**" + f" ({each.detail})" * bool(each.detail))
+            for each in document.cards
+        )
+    )
     for part in document.sections:
         if part.open:
             lines.append(section(part))
@@ -27,11 +32,6 @@ def render(document: Document) -> str:
     if left:
         lines.append(f"Also in `report.json` and on the page (`repro report --format html`): {', '.join(left)}.")
     return "\n\n".join(line for line in lines if line) + "\n"
-
-
-def _card(card: Card) -> str:
-    detail = f" ({card.detail})" if card.detail else ""
-    return _escaped(f"{card.label}: **{card.value}**{detail}")
 
 
 def section(part: Section) -> str:

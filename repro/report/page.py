@@ -50,14 +50,9 @@ def render(document: Document, drawn: Mapping[str, str] | None = None) -> str:
         document=document,
         style=style,
         script=script,
-        script_hash=_hash(script),
+        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         figures=drawn,
-        key=elements.key,
-        tone=elements.tone,
-        numeric=elements.numeric,
-        signs=elements.SIGNS,
-        point=elements.point,
-        interval=elements.interval,
+        elements=elements,
         contents=_contents,
         opens=opens,
     )
@@ -88,8 +83,3 @@ def _breakable(text: str) -> Any:
 
     pieces = re.split(r"(?<=[_/])", text) if len(text) > _SHORT else [text]
     return Markup("<wbr>").join(escape(piece) for piece in pieces)
-
-
-def _hash(script: str) -> str:
-    """What a content security policy calls this script."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

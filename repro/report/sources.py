@@ -19,14 +19,13 @@ from repro.records import wording
 from repro.records.base import Drawn, Pair, Record
 from repro.records.result import JudgeResult
 from repro.records.row import Row
-from repro.records.verdict import Speedup, Verdict
+from repro.records.verdict import Verdict
 from repro.studies import artifact_study
 
 _T = TypeVar("_T")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Baselines that means are over, the one of the headline last.
 _MEANS = ("eager", "compile", "best_same_class")
-_UNGAINED = {"ratio": 1.0, "ci95": [1.0, 1.0]}
 
 
 class Described(Drawn):
@@ -214,15 +213,14 @@ class Group:
     def means(self) -> dict[str, Mean]:
         """The geometric mean of correct solutions' speedups over each baseline, and how many problems it covers.
 
-        Problems without a measured time are left out. A speedup too small for the judge's clock to confirm counts as
-        1.0: leaving it out would raise the mean of the others.
+        Problems without a measured time are left out.
         """
         mine, of = self._planned
         timed = [each.verdict.speedup for each in mine
                  if each.verdict and each.outcome == "correct" and not each.result.no_measurement]  # fmt: skip
         means = {}
         for baseline in _MEANS if not self.control else ():
-            ratios = [_gained(speedup[baseline]) for speedup in timed if baseline in speedup]
+            ratios = [speedup[baseline].counted.to_json() for speedup in timed if baseline in speedup]
             if ratios:
                 means[baseline] = Mean(**intervals.geometric_mean(ratios), of=of)
         return means
@@ -234,10 +232,6 @@ class Group:
             return self.solutions, len(self._rows)
         rows = {row.row for row in self._rows}
         return [each for each in self.solutions if each.name == "optimized"], len(rows) + self.unstarted
-
-
-def _gained(speedup: Speedup) -> dict[str, Any]:
-    return _UNGAINED if speedup.word == "UNCONFIRMED" else speedup.to_json()
 
 
 def groups(source: Source) -> list[Group]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from repro.analysis import records
 from repro.analysis.records import Implementation, Source
@@ -46,8 +45,9 @@ def _of_verb(verb: str, group: list[Source]) -> Section:
     for source in group:
         columns += _columns(f"{source.letter} " if len(group) > 1 else "")
     rows = [
-        [*_labels(mine.values()), *(cell for source in group for cell in _cells(source, mine.get(source.letter)))]
+        [first.row.row, first.name, *(cell for source in group for cell in _cells(source, mine.get(source.letter)))]
         for mine in solutions.values()
+        for first in [*mine.values()][:1]
     ]
     legend = "; ".join(f"{s.letter} is {s.machine}, {sources.stack(s)}, {s.started[:16]}" for s in group)
     caption = f"Times and speedups of `{verb}` with 95 % intervals" + (f": {legend}" if len(group) > 1 else "")
@@ -68,11 +68,6 @@ def _by_key(group: list[Source]) -> _ByKey:
             if not each.row.control:
                 solutions.setdefault(each.key, {})[source.letter] = each
     return solutions
-
-
-def _labels(mine: Iterable[Implementation]) -> list[Cell]:
-    first = next(iter(mine))
-    return [first.row.row, first.name]
 
 
 def _columns(start: str) -> list[Head]:
@@ -137,11 +132,6 @@ def _untimed(group: list[Source], solutions: _ByKey) -> list[str]:
     ]
 
 
-def _label(each: Implementation) -> str:
-    """Row and, where a row has several solutions, which one."""
-    return f"{each.row.row} {each.name}" if each.key[1] else each.row.row
-
-
 def _forest(source: Source, solutions: _ByKey) -> list[Figure]:
     rows = []
     for mine in solutions.values():
@@ -149,7 +139,8 @@ def _forest(source: Source, solutions: _ByKey) -> list[Figure]:
         if each and each.timed and each.verdict:
             speeds = {name: elements.speedup(each.verdict.speedup.get(over)) for over, name in _BASELINES.items()}
             points = [Point(series=name, **speed.to_json()) for name, speed in speeds.items() if speed]
-            rows += [ForestRow(label=_label(each), points=points, band=None)] * bool(points)
+            label = f"{each.row.row} {each.name}" if each.key[1] else each.row.row  # a row may have several
+            rows += [ForestRow(label=label, points=points, band=None)] * bool(points)
     shown = {point.series for row in rows for point in row.points}
     title = f"Speedups of {source.letter}: {source.machine}, {sources.stack(source)}"
     series = {name: f"over {name}" for name in _BASELINES.values() if name in shown}
@@ -172,49 +163,21 @@ def _work(problem: str) -> tuple[int, int] | None:
     return elements * catalogue.ITEMSIZE[loaded.dtype], loaded.work.flop
 
 
-@dataclass(frozen=True)
-class _Near:
-    """How near a solution's time is to what its GPU was measured to reach. size: compulsory bytes; flop: operations."""
-
-    of: Solution
-    klass: str
-    size: int
-    flop: int
-    ms: float
-    copy_gb_s: float
-    peak_tflop_s: float | None
-
-    @property
-    def gb_s(self) -> float:
-        return self.size / self.ms / 1e6
-
-    @property
-    def tflop_s(self) -> float:
-        return self.flop / self.ms / 1e9
-
-    @property
-    def cells(self) -> list[Cell]:
-        of_class = self.tflop_s / self.peak_tflop_s if self.peak_tflop_s else None
-        return [self.of.row.problem, self.of.variant, self.of.source.letter, self.klass, self.ms, self.size / 1e6,
-                self.flop / 1e9, self.gb_s, self.gb_s / self.copy_gb_s, self.tflop_s, of_class,
-                self.of.verdict.floor_fraction]  # fmt: skip
-
-
-def _near(of: Solution) -> _Near | None:
-    """How near a solution's time is to what its GPU was measured to reach; None where that cannot be said."""
+def _achieved(of: Solution) -> Iterator[list[Cell]]:
+    """How near a solution's time is to what its GPU was measured to reach, where that can be said."""
     verdict, ceilings, needed = of.verdict, of.result.ceilings, _work(of.verdict.problem)
     measurable = verdict.verdict == "correct" and verdict.measurement and of.source.timed and not of.row.control
-    if not (measurable and verdict.time_ms and verdict.precision_class and ceilings and needed):
-        return None
-    peak = getattr(ceilings, _CEILING[verdict.precision_class])
-    return _Near(of, verdict.precision_class, *needed, verdict.time_ms.median, ceilings.copy_tb_s * 1e3, peak)
+    if measurable and verdict.time_ms and verdict.precision_class and ceilings and needed:
+        ms, (size, flop), klass = verdict.time_ms.median, needed, verdict.precision_class
+        gb_s, tflop_s, peak = size / ms / 1e6, flop / ms / 1e9, getattr(ceilings, _CEILING[klass])
+        yield [of.row.problem, of.variant, of.source.letter, klass, ms, size / 1e6, flop / 1e9, gb_s,
+               gb_s / ceilings.copy_tb_s / 1e3, tflop_s, tflop_s / peak if peak else None,
+               verdict.floor_fraction]  # fmt: skip
 
 
 def roofline(of: list[Source]) -> Section:
     """Achieved bytes and operations a second against the ceilings that were measured in the same job."""
-    rows = [
-        near.cells for source in of for solution in sources.solutions(source) if (near := _near(solution)) is not None
-    ]
+    rows = [cells for source in of for solution in sources.solutions(source) for cells in _achieved(solution)]
     columns = [("problem", "text", 0), ("solution", "text", 1), "bundle", ("class", "text", 3), ("ms", "ms", 2),
                ("MB", "quantity"), ("GFLOP", "quantity"), ("GB/s", "quantity", 2), ("of copy", "percent", 2),
                ("TFLOP/s", "quantity", 3), ("of class", "percent", 3), ("of floor", "percent", 1)]  # fmt: skip

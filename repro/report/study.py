@@ -166,8 +166,7 @@ def _observations(rows: list[Row]) -> tuple[list[Observation], dict[str, str]]:
             if correct and (no_measurement or ratio is None):
                 left_out[row.row] = no_measurement or "no time over eager"
                 continue
-            # a speedup that the judge's clock does not confirm counts as none
-            speedup = (1.0 if ratio.word == "UNCONFIRMED" else ratio.ratio) if correct and ratio else None
+            speedup = ratio.counted.ratio if correct and ratio else None
             found.append(Observation(row.problem, row.arm or "", row.repeat, speedup))
     return found, left_out
 
@@ -258,7 +257,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _outcomes(study: Study, prefix: str) -> Table:
-    rows: list[list[Cell]] = []
+    rows = []
     for name, arm in (study.arms | study.controls).items():
         ends = Counter(str(sitting.status) for sitting in arm.finished)
         of_agent = study.design is not None and name in study.arms
@@ -292,7 +291,7 @@ def _problems(study: Study, prefix: str) -> Table:
         columns += [(f"{arm}", "ratio"), f"{arm} correct"]
     columns += [("published baseline", "ratio"), ("published with_kb", "ratio")]
     there = [statistics.arm(published(), arm) for arm in _PUBLISHED_ARMS]
-    rows: list[list[Cell]] = []
+    rows = []
     for name in dict.fromkeys(problem for speeds in shown.values() for problem in speeds.problems):
         row: list[Cell] = [name]
         for mine in (speeds.problems.get(name, Speeds()) for speeds in shown.values()):
@@ -312,7 +311,7 @@ def _comparisons(study: Study, prefix: str) -> Table:
     columns = ["comparison", ("problems", "integer", 2), ("ratio", "ratio", 0), ("Student's t", "text", 3),
                ("sign-flip p", "quantity", 1), ("up", "integer", 4), ("down", "integer", 4),
                ("detectable", "ratio", 1)]  # fmt: skip
-    rows: list[list[Cell]] = []
+    rows = []
     theirs = statistics.paired(published(), *_PUBLISHED_ARMS)
     for pair in [*study.comparisons, theirs]:
         if pair:
@@ -335,7 +334,7 @@ def _costs(study: Study, design: AgentConfig, prefix: str) -> Table:
     columns = ["arm", ("turns", "integer"), *((kind.replace("_", " "), "integer") for kind in _TOKENS),
                ("USD", "quantity"), ("USD of attempts thrown away", "quantity"), ("agents' s", "seconds"),
                *((f"knowledge {title}", "integer") for title in _USES.values()), "knowledge calls by tool"]  # fmt: skip
-    rows: list[list[Cell]] = []
+    rows = []
     for name, arm in study.arms.items():
         meters = [sitting.meter for sitting in arm.finished]
         calls = Counter[str]()
@@ -359,7 +358,7 @@ def _every(study: Study, prefix: str) -> Table:
     columns = ["job", "ended", ("attempts", "integer"), ("turns", "integer"), ("tokens", "integer"),
                ("USD", "quantity"), ("s", "seconds"), "solutions", ("knowledge calls", "integer"), "isolation",
                "tools shown"]  # fmt: skip
-    rows: list[list[Cell]] = []
+    rows = []
     for sitting in study.sittings:
         meter = sitting.meter
         rows.append([

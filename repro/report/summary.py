@@ -161,15 +161,12 @@ def _refused(controls: Counter[str]) -> int:
 
 
 def _totals(solutions: Counter[str], controls: Counter[str]) -> list[str]:
-    parts = []
-    if solutions:
-        others = ", ".join(f"{n} {word}" for word, n in solutions.items() if word != "correct")
-        of = elements.count(solutions.total(), "solution")
-        parts.append(f"{solutions['correct']} of {of} correct" + (f" ({others})" if others else ""))
-    if controls:
-        of = elements.count(controls.total(), "negative control")
-        parts.append(f"{_refused(controls)} of {of} refused")
-    return parts
+    others = ", ".join(f"{n} {word}" for word, n in solutions.items() if word != "correct")
+    of, refused = (elements.count(each.total(), one) for each, one in
+                   ((solutions, "solution"), (controls, "negative control")))  # fmt: skip
+    return [f"{solutions['correct']} of {of} correct" + f" ({others})" * bool(others)] * bool(solutions) + [
+        f"{_refused(controls)} of {refused} refused"
+    ] * bool(controls)
 
 
 def _of_cases(of: list[Source]) -> list[str]:
@@ -209,7 +206,9 @@ def banners(of: list[Source]) -> list[Banner]:
 
 
 def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
-    parameters, off_pin, slowed = source.parameters, _off_pin(source), sources.slowed(source)
+    parameters, slowed = source.parameters, sources.slowed(source)
+    off_pin = dict.fromkeys(f"{name} {version}" for value in source.fingerprints.values()
+                            for name, version in value["off_pin"].items())  # fmt: skip
     yield from _untrusted(source)
     if parameters.get("solutions"):
         yield "note", f"{wording.listed(parameters['solutions'])}: {wording.FROM_FOLDER}."
@@ -238,11 +237,6 @@ def _untrusted(source: Source) -> Iterator[tuple[Kind, str]]:
         status = "" if source.status == "complete" else f", the run is {source.status}"
         why = f": {source.error.rstrip('.')}" if source.error and status else ""
         yield "warning", f"{count}{status}{why}. Missing: {wording.listed(missing, 5)}."
-
-
-def _off_pin(source: Source) -> list[str]:
-    versions = (pair for value in source.fingerprints.values() for pair in value["off_pin"].items())
-    return list(dict.fromkeys(f"{name} {version}" for name, version in versions))
 
 
 def _sizes(source: Source) -> Iterator[tuple[Kind, str]]:
@@ -579,7 +573,9 @@ def _table(of: list[Source], lines: list[_Line], published: list[Claim]) -> Tabl
             for line in sorted(lines, key=lambda line: order.index(line.problem))]  # fmt: skip
     caption = "Verdict of every solution"
     if overs:
-        machines = ", ".join(dict.fromkeys(_hardware(line.source) for line in lines if line.measured))
+        machines = ", ".join(
+            dict.fromkeys(line.source.machine.removeprefix("NVIDIA ") for line in lines if line.measured)
+        )
         caption = "Speedup of every solution" + (f" over {overs[0]}" if len(overs) == 1 else "")
         caption += f", measured on {machines}, with its 95 % interval"
     return elements.table("summary", caption, columns, rows)
@@ -603,10 +599,6 @@ def _published_title(lines: list[_Line], published: list[Claim]) -> str:
     studies = {STUDY.get(line.source.verb) for line in lines if line.published}
     machines = {claim.hard["gpu_name"] for claim in published if claim.study in studies}
     return f"published ({machines.pop()})" if len(machines) == 1 else "published"
-
-
-def _hardware(source: Source) -> str:
-    return source.machine.removeprefix("NVIDIA ")
 
 
 def _text(lines: list[_Line], published: list[Claim]) -> list[str]:
@@ -717,7 +709,7 @@ def _suites(of: list[Source]) -> Table:
     """The self-test by suite."""
     cases, skipped = _cases(of), _skipped(of)
     words = list(dict.fromkeys(case.outcome for case in cases if not case.complaints))
-    rows: list[list[Cell]] = []
+    rows = []
     for suite in sorted({name.partition("/")[0] for name in [*skipped, *(case.case for case in cases)]}):
         mine = [case for case in cases if case.case.startswith(f"{suite}/")]
         counts = Counter(case.outcome for case in mine if not case.complaints)

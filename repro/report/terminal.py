@@ -13,7 +13,6 @@ from repro.records.comparison import Comparison
 from repro.report import claims, comparison, elements, output
 from repro.report.document import Document
 from repro.report.elements import Section, Table
-from repro.report.sources import Described
 from repro.system.screen import BAD, FEW, GOOD, MANY, OPEN, Column, Screen
 
 _STYLES = {"good": GOOD, "bad": BAD, "open": OPEN, "": ""}
@@ -26,16 +25,12 @@ def draw(document: Document, screen: Screen, *, tables: bool = True, also: Colle
     """Print a whole document except its last line. tables: not only its banners. also: further sections to print."""
     for banner in document.banners:
         screen.line(banner.text, _KINDS[banner.kind])
-    for name in dict.fromkeys(map(_bundle, document.sources)) if tables else []:
-        screen.line(name, "dim")
+    for source in document.sources if tables else []:
+        machines = ", ".join(dict.fromkeys(source.machines.values()))
+        screen.line(f"repro {source.verb}, {source.bundle}" + f": {machines}" * bool(machines), "dim")
     for part in document.sections if tables else []:
         if part.open or part.id in also or (screen.verbose and part.id not in _ON_THE_PAGE):
             section(part, screen, titled=screen.verbose)
-
-
-def _bundle(source: Described) -> str:
-    machines = ", ".join(dict.fromkeys(source.machines.values()))
-    return f"repro {source.verb}, {source.bundle}" + (f": {machines}" if machines else "")
 
 
 def last(document: Document, screen: Screen, files: list[Path]) -> None:
