@@ -14,7 +14,7 @@ from repro.records.comparison import (
     OnlyIn,
 )
 from repro.report import elements
-from repro.report.elements import Item, Quantity, Section, Table
+from repro.report.elements import Item, Section, Table
 
 _NOTES = (
     "B/A of a speedup divides two speedups, each measured within its own run. SLOWER says that the speedup fell: the "
@@ -91,10 +91,6 @@ def _variant(row: ComparedRow) -> str:
     return row.variant + ("" if all(row.converged) else " *")
 
 
-def _quantity(of: ComparedSpeedup | ComparedTime) -> Quantity | None:
-    return elements.quantity(of.ratio, of.ci95)
-
-
 def _both(of: ComparedSpeedup | ComparedTime) -> str:
     """What A and B measured, in one cell: a narrow terminal shows both or neither. Their intervals are in B/A's."""
     return " → ".join(f"{each.value:.4g}" for each in (of.a, of.b))
@@ -108,17 +104,8 @@ def _speedups(compared: list[ComparedRow]) -> Table:
             if best and best[0] == best[1] and best[0] in row.speedup:
                 continue  # that baseline has a line of its own
             which = (best[0] if best[0] == best[1] else f"{best[0]}, in B {best[1]}") if best else None
-            rows.append(
-                [
-                    claims.short(row.row),
-                    _variant(row),
-                    "best" if best else over,
-                    which,
-                    _both(speedup),
-                    _quantity(speedup),
-                    speedup.word,
-                ]
-            )
+            rows.append([claims.short(row.row), _variant(row), "best" if best else over, which, _both(speedup),
+                         elements.quantity(speedup.ratio, speedup.ci95), speedup.word])  # fmt: skip
     columns = [("row", "text", 0), ("variant", "text", 0), ("over", "text", 0), ("baseline", "text", 1),
                ("A → B, x", "text", 2), ("B/A", "quantity", 0),
                ("word", "verdict")]  # fmt: skip
@@ -127,7 +114,7 @@ def _speedups(compared: list[ComparedRow]) -> Table:
 
 def _times(compared: list[ComparedRow]) -> Table:
     rows = [
-        [claims.short(row.row), _variant(row), _both(time), _quantity(time), time.word]
+        [claims.short(row.row), _variant(row), _both(time), elements.quantity(time.ratio, time.ci95), time.word]
         for row in compared
         if (time := row.time_ms) is not None
     ]
