@@ -31,18 +31,13 @@ def _id() -> str | None:
     return match[1][:12] if match else None
 
 
-def _repository(root: Path) -> str:
-    """Return the git program. Raises Absent if this tree has no history."""
-    if not (root / ".git").exists():
+def _git(*words: str) -> str:
+    """Return what git prints of this tree. Raises Absent if it has no history."""
+    if not (config.ROOT / ".git").exists():
         raise Absent("unknown: the tree is a copy without history")
     program = shutil.which("git")
     if program is None:
         raise Absent("unknown: git is not installed")
-    return program
-
-
-def _git(*words: str) -> str:
-    program = _repository(config.ROOT)
     done = subprocess.run([program, "-C", str(config.ROOT), *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise Absent("unknown: " + (" ".join(done.stderr.split())[:200] or "the tree has no commit"))

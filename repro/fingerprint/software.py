@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from repro import __version__, config
@@ -22,14 +23,10 @@ _TIMEOUT_S = 20
 
 def _libraries() -> dict[str, str] | None:
     """Return the versions of NVIDIA's packages: cuBLAS and cuDNN hold the kernels of baselines."""
-    named = {}
-    for package in importlib.metadata.distributions():
-        # Only the header is read: parsing all descriptions takes 0.2 s.
-        head = (package.read_text("METADATA") or "").partition("\n\n")[0]
-        fields = dict(line.split(": ", 1) for line in head.splitlines() if line.startswith(("Name: ", "Version: ")))
-        if fields.keys() == {"Name", "Version"}:
-            named[fields["Name"].lower()] = fields["Version"]
-    return {n: v for n, v in sorted(named.items()) if n.startswith("nvidia-") and n != "nvidia-ml-py"} or None
+    # By the names of their folders: reading the metadata of every package takes 0.2 s.
+    folders = sorted(folder.stem for path in sys.path for folder in Path(path).glob("nvidia_*.dist-info"))
+    versions = dict(name.replace("_", "-").rsplit("-", 1) for name in folders)
+    return {name: version for name, version in versions.items() if name != "nvidia-ml-py"} or None
 
 
 def _torch(name: str, klass: Class, how: Callable[[Any], Any], source: str) -> Query:

@@ -309,14 +309,12 @@ def neighbour(problem: Problem) -> constants.Overrides:
         smaller = all(other.nbytes(i) <= plan.nbytes(i) for i in plan.tensors)
         return smaller and {name: tuple(x.shape) for name, x in ran.state.items()} == own
 
-    kept = dict(odd)
-    if not runs(kept):
-        kept = {}
+    kept = odd if runs(odd) else {}
+    if not kept:
         for constant, value in odd.items():
             if runs(kept | {constant: value}):
-                kept[constant] = value
-    given = search.overrides(kept) if kept else {}
-    return {name: value for name, value in given.items() if name not in problem.overrides}
+                kept = kept | {constant: value}
+    return {name: value for name, value in search.overrides(kept).items() if name not in problem.overrides}
 
 
 def complete(problem: Problem) -> Problem:
