@@ -38,12 +38,12 @@ class LocalEngine(Engine):
     name = "local"
 
     def __init__(self, *, gpus: str, device: str) -> None:
-        if gpus not in ("all", "none") and device == "auto" and not resources.visible():
-            raise PrerequisiteError(f"--gpus {gpus}: there is no GPU here", "", "Leave --gpus out to use the CPU.")
-        self.gpus = resources.leases(resources.select(gpus) if device != "cpu" and resources.visible() else [])
-        self.device = "cuda" if device in ("auto", "cuda") and self.gpus else "cpu"
-        if device == "cuda" and not self.gpus:
-            raise PrerequisiteError("no NVIDIA GPU here", "NVML reports none", "Use --device cpu --size smoke.")
+        there = device != "cpu" and resources.visible()
+        self.gpus = resources.leases(resources.select(gpus) if there else [])
+        self.device = "cuda" if self.gpus else "cpu"
+        if not self.gpus and (device == "cuda" or (device == "auto" and gpus not in ("all", "none"))):
+            remedy = "Use --device cpu --size smoke, and leave --gpus out."
+            raise PrerequisiteError("no NVIDIA GPU here", "NVML reports none", remedy)
         # not imported: that takes seconds, and this process does not use it
         if importlib.util.find_spec("torch") is None:
             raise PrerequisiteError(

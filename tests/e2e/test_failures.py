@@ -306,7 +306,7 @@ USAGE: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 if NO_GPU:
     USAGE["claims-without-a-gpu"] = ("claims --engine local", ("no GPU here", "repro verify DIR"))
-    USAGE["gpu-0-of-none"] = ("run --engine local --gpus 0", ("no GPU here", "Leave --gpus out"))
+    USAGE["gpu-0-of-none"] = ("run --engine local --gpus 0", ("no NVIDIA GPU here", "leave --gpus out"))
     for gpus in ("all", "0"):
         USAGE[f"no-gpu-{gpus}"] = (
             f"run --engine local --device cuda --gpus {gpus}", ("no NVIDIA GPU", "--size smoke")
