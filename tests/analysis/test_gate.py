@@ -152,17 +152,21 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def test_the_command_judges_both_and_times_need_a_gpu(tool: Tool) -> None:
+def test_the_command_judges_both_and_times_need_a_gpu(judge_tool: Tool) -> None:
     """Two files of one name, and one that is wrong: exit 3, and a table for a pull request alone on stdout."""
     for name, text in {"a/k": KERNEL, "b/k": KERNEL, "b/bad": KERNEL.replace("self.eps)", "0.5)")}.items():
-        (tool.folder / name).parent.mkdir(exist_ok=True)
-        (tool.folder / f"{name}.py").write_text(text)
+        (judge_tool.folder / name).parent.mkdir(exist_ok=True)
+        (judge_tool.folder / f"{name}.py").write_text(text)
     words = ("evaluate", "b/k.py", "b/bad.py", "--against", "a/k.py", "--problem", "L1_36", *CPU)
-    done = tool.within(*words, "--format", "markdown", "--json", "out.json")
+    done = judge_tool.within(
+        *words, "--no-compile", "--budget", "timing_s=0.2", "--format", "markdown", "--json", "out.json"
+    )
     assert done.code == 3, done.err
     head, _, *lines = done.out.splitlines()
     assert head.startswith("| problem") and [line.split("|")[2].strip() for line in lines] == ["a/k", "b/k", "b/bad"]
-    found = [Verdict.model_validate(one) for one in strict_json((tool.folder / "out.json").read_text())["results"]]
+    found = [
+        Verdict.model_validate(one) for one in strict_json((judge_tool.folder / "out.json").read_text())["results"]
+    ]
     assert [one.against and one.against.why for one in found] == [None, gate.NEEDS_GPU, "b/bad is wrong"]
 
 

@@ -3,8 +3,6 @@
 import fcntl
 import json
 
-import pytest
-
 LOCAL = ("doctor", "--engine", "local")
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 
@@ -20,6 +18,8 @@ def examined(tool, *args, code=0, **env):
         assert check["seen"] and bool(check["remedy"]) == (check["status"] in ("warn", "fail")), check
         sign = {"ok": "✓", "warn": "!", "fail": "✗", "skip": "–"}[check["status"]]
         assert f"{sign}  {check['check']}" in done.out
+    failed = [name for name, check in checks.items() if check["status"] == "fail"]
+    assert not failed or done.out.splitlines()[-1] == f"not ready: {', '.join(failed)}"
     return checks
 
 
@@ -35,7 +35,6 @@ def test_a_gpu_that_is_asked_for_and_missing_is_a_failure(tool):
     checks = examined(tool, *LOCAL, "--device", "cuda", code=1)
     assert checks["driver"]["status"] == checks["gpu"]["status"] == "fail"
     assert "error 12" in checks["driver"]["seen"]
-    assert tool(*LOCAL, "--device", "cuda").out.splitlines()[-1] == "not ready: driver, gpu"
     assert examined(tool, *LOCAL, "--device", "cpu")["gpu"] == {
         "check": "gpu", "status": "skip", "seen": "device cpu", "remedy": "",
     }  # fmt: skip
@@ -48,19 +47,15 @@ def test_a_healthy_gpu_passes(tool, fake_gpu):
     assert "NVIDIA Fake, 150 GiB, sm 9.0" in checks["gpu"]["seen"]
 
 
-@pytest.mark.parametrize(
-    ("environment", "check", "seen"),
-    [
-        ({"FAKE_NVML_USED": str(9 << 30)}, "free memory", "9.0 GiB used"),
-        ({"FAKE_NVML_PROCESSES": "2"}, "foreign processes", "2 compute processes"),
-        ({"FAKE_NVML_REASONS": "0x48"}, "clocks", "hw_slowdown, hw_thermal"),
-        ({"FAKE_NVML_REASONS": "0x2"}, "clocks", "clocks_setting"),
-        ({"FAKE_NVML_DRIVER": "none"}, "driver", "error 9"),
-    ],
-)
-def test_doubtful_gpu_states_are_warnings(tool, fake_gpu, environment, check, seen):
-    found = examined(tool, *LOCAL, **fake_gpu, **environment)[check]
-    assert found["status"] == "warn" and seen in found["seen"], found
+def test_doubtful_gpu_states_are_warnings(tool, fake_gpu):
+    doubtful = {"FAKE_NVML_USED": str(9 << 30), "FAKE_NVML_PROCESSES": "2", "FAKE_NVML_REASONS": "0x4a"}
+    checks = examined(tool, *LOCAL, **fake_gpu, **doubtful)
+    checks["driver"] = examined(tool, *LOCAL, **fake_gpu, FAKE_NVML_DRIVER="none")["driver"]
+    for name, seen in {
+        "free memory": "9.0 GiB used", "foreign processes": "2 compute processes",
+        "clocks": "clocks_setting, hw_slowdown, hw_thermal", "driver": "error 9",
+    }.items():  # fmt: skip
+        assert checks[name]["status"] == "warn" and seen in checks[name]["seen"], checks[name]
 
 
 def test_a_gpu_that_another_run_holds(tool, fake_gpu):
@@ -69,15 +64,13 @@ def test_a_gpu_that_another_run_holds(tool, fake_gpu):
     with lock.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         assert examined(tool, *LOCAL, **fake_gpu)["lease"]["status"] == "warn"
-    assert examined(tool, *LOCAL, **fake_gpu)["lease"]["status"] == "ok"
 
 
 def test_a_compiler_that_makes_nothing_matters_where_kernels_are_compiled(tool, fake_gpu):
-    assert examined(tool, *LOCAL, CC="/bin/false")["compiler"]["status"] == "warn"
-    found = examined(tool, *LOCAL, CC="/bin/false", code=1, **fake_gpu)["compiler"]
-    assert found["status"] == "fail" and "cannot make a shared object" in found["seen"]
+    found = examined(tool, *LOCAL, CC="/bin/false")["compiler"]
+    assert found["status"] == "warn" and "cannot make a shared object" in found["seen"]
     found = examined(tool, *LOCAL, CC="/no/such/compiler", code=1, **fake_gpu)["compiler"]
-    assert "does not run" in found["seen"]
+    assert found["status"] == "fail" and "does not run" in found["seen"]
 
 
 def test_an_engine_that_does_not_answer(tool):
