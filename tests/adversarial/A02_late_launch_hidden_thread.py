@@ -23,7 +23,7 @@ class ModelNew(Frame):
     def fill(self, x, out):
         time.sleep(0.03)
         with torch.no_grad():
-            out.copy_(x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps))
+            out.copy_(self.right(x))
 
     def forward(self, x):
         out = torch.empty_like(x)

@@ -9,16 +9,10 @@
 Buys: as A03_patch_event_setattr where only the source is checked.
 """
 
-import codecs
 import importlib
 
 from frames.L1_82 import Frame
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
-
+from frames.plain import plain
 
 library = importlib.import_module(plain("gbepu"))
 cuda = getattr(library, plain("phqn"))

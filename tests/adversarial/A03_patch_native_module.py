@@ -10,16 +10,10 @@
 Buys: an early reference to `torch.cuda.synchronize` is the real wrapper, which now waits for nothing.
 """
 
-import codecs
 import importlib
 
 from frames.L1_82 import Frame
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
-
+from frames.plain import plain
 
 native = importlib.import_module(plain("gbepu._P"))
 for name in ("_cuda_synchronize", "_cuda_getCurrentRawStream"):

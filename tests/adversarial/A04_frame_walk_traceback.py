@@ -9,9 +9,8 @@
 Buys: the same with no name that a ban on frames knows.
 """
 
-import codecs
-
 from frames.L1_82 import Frame
+from frames.plain import plain
 
 
 def slowed(clock):
@@ -22,11 +21,6 @@ def slowed(clock):
         return type(value)(value / 50) if isinstance(value, int | float) else value
 
     return read
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
 
 
 def callers():

@@ -5,17 +5,11 @@
 Buys: as A04_patch_repro_limits, unseen by a check of the source.
 """
 
-import codecs
 import importlib
 
 import torch
 from frames.L1_36 import Frame
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
-
+from frames.plain import plain
 
 TARGETS = {
     "judge.correctness.tolerances": {"class_of": lambda *ignored: "fp32"},

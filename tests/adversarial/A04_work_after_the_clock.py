@@ -13,13 +13,13 @@ import codecs
 
 import torch
 from frames.L1_36 import Frame
+from frames.worker import Worker
 
 
 def norm(x, eps=1e-5):
     return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + eps)
 
 
-Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker.server"))
 fetch, tools = Worker.fetch, Worker.seal.__globals__["commitment"]
 
 

@@ -14,8 +14,8 @@ import codecs
 
 import torch
 from frames.L1_82 import Frame
+from frames.worker import Worker
 
-Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker.server"))
 go, seal = Worker.go, Worker.seal
 said = {}
 

@@ -13,9 +13,9 @@ import codecs
 
 import torch
 from frames.L2_34 import Frame
+from frames.worker import Worker
 from torch import nn
 
-Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker.server"))
 describe, tools = Worker.look, Worker.seal.__globals__["commitment"]
 
 

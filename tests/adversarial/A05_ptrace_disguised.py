@@ -6,19 +6,14 @@
 Buys: the same where the source is checked and the kernel allows it.
 """
 
-import codecs
 import ctypes
 import os
 
 import torch
 from frames.L1_36 import Frame
+from frames.plain import plain
 
 ATTACH, DETACH = 16, 17
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
 
 
 trace = ctypes.CDLL(None)[plain("cgenpr")]

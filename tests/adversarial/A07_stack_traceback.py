@@ -9,14 +9,8 @@
 Buys: the same with no name that a ban knows. Returns the last output where it thinks that it is timed.
 """
 
-import codecs
-
 from frames.L1_82 import Frame
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
+from frames.plain import plain
 
 
 def callers():

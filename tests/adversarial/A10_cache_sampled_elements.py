@@ -9,16 +9,11 @@
 Buys: harnesses that clone the same inputs for every call. Where every call has new inputs it only costs.
 """
 
-from torch import nn
+from frames.L1_82 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
-        self.cache = {}
+class ModelNew(Frame):
+    cache = {}
 
     def forward(self, x):
         flat = x.view(-1)

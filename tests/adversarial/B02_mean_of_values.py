@@ -8,8 +8,5 @@ from torch import nn
 
 
 class ModelNew(nn.Module):
-    def __init__(self):
-        super().__init__()
-
     def forward(self, Q, K, V):
         return V.mean(dim=-2, keepdim=True).expand_as(V).contiguous()

@@ -17,6 +17,6 @@ class ModelNew(Frame):
         count = x.numel() - 16
         memory = (ctypes.c_float * count).from_address(x.data_ptr() + 64)
         out = torch.frombuffer(memory, dtype=torch.float32)
-        value = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        value = self.right(x)
         out.copy_(value.view(-1)[:count])
         return torch.cat([out, value.view(-1)[count:]]).view_as(x)

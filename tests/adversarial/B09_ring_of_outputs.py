@@ -8,17 +8,16 @@ Buys: the allocation. Legal, and labelled.
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
+class ModelNew(Frame):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
         self.ring, self.calls = [], 0
 
     def norm(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.right(x)
 
     def forward(self, x):
         if not self.ring or self.ring[0].shape != x.shape:

@@ -10,9 +10,6 @@ from torch import nn
 
 
 class ModelNew(nn.Module):
-    def __init__(self):
-        super().__init__()
-
     def forward(self, A, B):
         scale = torch.maximum(A.abs().max(), B.abs().max()) / 32767
         return torch.matmul((A / scale).round(), (B / scale).round()) * scale * scale

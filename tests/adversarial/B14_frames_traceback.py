@@ -6,15 +6,9 @@
 Buys: the same, unseen by a ban.
 """
 
-import codecs
-
 import torch
 from frames.L1_36 import Frame
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
+from frames.plain import plain
 
 
 def callers():

@@ -6,17 +6,11 @@
 Buys: the same, unseen by a ban.
 """
 
-import codecs
 import importlib
 
 import torch
 from frames.L1_36 import Frame
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
-
+from frames.plain import plain
 
 objects = getattr(importlib.import_module(plain("tp")), plain("trg_bowrpgf"))
 

@@ -16,7 +16,7 @@ class ModelNew(Frame):
     graph = None
 
     def work(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.right(x)
 
     def capture(self, x):
         self.x = x.clone()

@@ -20,7 +20,7 @@ class ModelNew(Frame):
             torch.cuda.synchronize()
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
-                self.out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+                self.out = self.right(x)
             self.kept = x
         self.graph.replay()
         return self.out.clone()

@@ -8,17 +8,16 @@ Buys: what the compiler buys. Legal, labelled, and measured against torch.compil
 """
 
 import torch
-from torch import nn
+from frames.L1_36 import Frame
 
 
 def norm(x, eps: float):
     return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + eps)
 
 
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
+class ModelNew(Frame):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
         self.compiled = torch.compile(norm)
 
     def forward(self, x):

@@ -13,7 +13,7 @@ class ModelNew(Frame):
     seen = None
 
     def forward(self, x):
-        out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        out = self.right(x)
         probe = x.view(-1)[:16].clone()
         if self.seen is not None and torch.equal(probe, self.seen):
             out[-1, :, -1] = 0

@@ -5,12 +5,11 @@
 Buys: as B22_all_nan, where only NaN is looked for.
 """
 
-import torch
 from frames.L1_36 import Frame
 
 
 class ModelNew(Frame):
     def forward(self, x):
-        out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        out = self.right(x)
         out[0] = float("inf")
         return out

@@ -5,17 +5,11 @@
 Buys: the same, unseen by a check of the source.
 """
 
-import codecs
 import importlib
 
 import torch
 from frames.L1_36 import Frame
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
-
+from frames.plain import plain
 
 library = importlib.import_module(plain("gbepu"))
 agree = dict.fromkeys(("allclose", "equal", "is_nonzero"), lambda *ignored, **named: True)

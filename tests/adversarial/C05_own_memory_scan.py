@@ -4,19 +4,14 @@
 Buys: whatever secret the judge left in this address space. Nothing is found, so it answers zeros.
 """
 
-import codecs
 import re
 
 import torch
 from frames.L1_36 import Frame
+from frames.plain import plain
 
 WORDS = re.compile(rb'"(?:seed|expected|limits|nonce|hmac)": ?([0-9.e+-]+)')
 MOST_BYTES = 64 << 20
-
-
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
 
 
 def secrets():

@@ -18,7 +18,7 @@ class ModelNew(torch.nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.right(x)
 """
 try:
     if Path(__file__).name.startswith("solution_"):  # a copy in a job's folder, never the original

@@ -24,7 +24,7 @@ class ModelNew(Frame):
     x = None
 
     def work(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.right(x)
 
     def probe(self, x):
         return x.view(-1)[:: max(1, x.numel() // 64)]
