@@ -1,7 +1,6 @@
 """What only a GPU can show: `python3 -m pytest -m gpu`, under five minutes on an H200; no docker package is needed.
 
-The judging of solutions runs in jobs, as processes side by side (`job`); what is timed or measured runs when they
-have ended (`alone`). The last tests run kernels in this process: a broken one could take its CUDA context down.
+The last tests run kernels in this process: a broken one could take its CUDA context down.
 `make self-test DEVICE=cuda` runs both suites of the self-test, which takes longer than all the rest.
 """
 
@@ -19,10 +18,8 @@ import select
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,7 +31,6 @@ import triton
 import triton.language as tl
 
 from repro import config
-from repro.engines.base import inbox, outcomes
 from repro.fixtures import calibration
 from repro.inputs import philox
 from repro.judge import session
@@ -51,7 +47,6 @@ from repro.problems import catalogue
 from repro.problems import plan as inputs
 from repro.problems.catalogue import Problem
 from repro.problems.plan import Recipe
-from repro.records.job import OUTCOMES, Job
 
 # A stack that is not the pinned one may warn of what it deprecates.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
@@ -62,7 +57,6 @@ STARTS = (0, 4095, 2**33 + 7, 2**40 + 12345)
 COUNT = 70_001
 GIB = 1 << 30
 KEYS = [p.key for suite in catalogue.suites() for p in catalogue.suite(suite, size="smoke")]
-ORACLES = ("L1_36", "L2_99", "L3_44")
 
 
 def artifact_folder(problem_id: str) -> Path:
@@ -129,19 +123,6 @@ def test_tensors_of_more_than_two_to_the_31_elements_are_made_whole(kind: str) -
     torch.cuda.empty_cache()
 
 
-@pytest.mark.parametrize("kind", ["uniform", "normal"])
-def test_bfloat16_values_are_rounded_to_nearest_even(kind: str) -> None:
-    """Once, from float32; ties, which a uniform draw has one in 65536, go to the even mantissa."""
-    count = 1 << 22
-    single = philox.fill(torch.empty(count, device=GPU), kind, SEED, 0).cpu()
-    half = philox.fill(torch.empty(count, dtype=torch.bfloat16, device=GPU), kind, SEED, 0).cpu()
-    bits, found = single.view(torch.int32), half.view(torch.int16).to(torch.int32)
-    expected = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    assert torch.equal(found, expected)
-    ties = (bits & 0xFFFF) == 0x8000
-    assert bool(ties.any()) and not bool((found[ties] & 1).any())
-
-
 def test_permutations_and_remade_inputs_are_those_of_the_cpu(tmp_path: Path) -> None:
     """Among 100,000 keys of 24 bits some are equal: a stable sort keeps their order on both."""
     file = tmp_path / "problem.py"
@@ -192,75 +173,11 @@ def test_the_reference_is_the_same_on_both_devices(problem_id: str) -> None:
     assert found.values()["rel_l2"] < 1e-12
 
 
-# -- solutions, judged in jobs
-
-
-def job_of(key: str) -> Job:
-    """The solutions of one problem: three oracles, both kernels of every artifact."""
-    problem = catalogue.load(key, size="smoke")
-    sources: dict[str, tuple[bytes, str]] = {}
-    if key in ORACLES:
-        sources["oracle"] = ((config.ORACLE_DIR / problem.path.name).read_bytes(), "ModelNew")
-    if "@bf16" in key:
-        for file in ("input_kernel", "optimized_kernel_beam_search"):
-            sources[file] = ((artifact_folder(problem.id) / f"{file}.py").read_bytes(), "kernel_function")
-    return Job(
-        id=key, verb="evaluate", problem=problem.id, size="smoke", dtype=problem.dtype, device=GPU.type,
-        solutions=tuple((name, f"{name}.py", entry) for name, (_, entry) in sources.items()),
-        options=Options(timing=False), files={f"{name}.py": source for name, (source, _) in sources.items()},
-    )  # fmt: skip
-
-
-def serve(job: Job) -> dict[str, dict[str, Any]]:
-    """Runs one job as a process of its own, its fixture included; returns solution -> verdict."""
-    with tempfile.TemporaryDirectory(prefix="repro-test-") as name:
-        folder = Path(name)
-        for file, content in inbox([job]).items():
-            (folder / file).write_bytes(content)
-        env = os.environ | {"OMP_NUM_THREADS": "1"}
-        command = [*config.COMMAND, "job", str(folder)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        (outcome,) = outcomes((folder / OUTCOMES).read_text())
-    assert outcome.status == "done" and outcome.result is not None, outcome.error + done.stderr[-3000:]
-    return {entry["solution"]: entry for entry in outcome.result["results"]}
-
-
-RUNNING: dict[str, Future[dict[str, dict[str, Any]]]] = {}
-
-
-@pytest.fixture(scope="session")
-def job(request: pytest.FixtureRequest) -> Callable[[str], dict[str, dict[str, Any]]]:
-    """key -> verdicts of its job; the jobs that this session's tests ask for run side by side from first use on."""
-    wanted = {item.callspec.params.get("key") for item in request.session.items if "job" in item.fixturenames}
-    pool = ThreadPoolExecutor(max_workers=max(2, min(8, (os.cpu_count() or 2) // 2)))
-    request.addfinalizer(lambda: pool.shutdown(cancel_futures=True))
-    RUNNING.update({key: pool.submit(serve, job_of(key)) for key in KEYS if key in wanted})
-    return lambda key: RUNNING[key].result()
-
-
 @pytest.fixture
 def alone() -> None:
-    """Waits until no job uses the GPU, and gives back what this process keeps of it."""
-    for running in RUNNING.values():
-        running.exception()
+    """Gives back what this process keeps of the GPU."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-
-
-@pytest.mark.parametrize("key", ORACLES)
-def test_oracle_solutions_are_correct(key: str, job: Callable[[str], dict[str, dict[str, Any]]]) -> None:
-    """Their outputs reach the judge through CUDA IPC."""
-    entry = job(key)["oracle"]
-    assert entry["verdict"] == "correct", entry
-    assert entry["memory"]["solution"]["allocated"] > 0 and "triton" in entry["labels"]
-
-
-@pytest.mark.parametrize("key", [key for key in KEYS if "@bf16" in key])
-def test_both_kernels_of_every_artifact_are_correct(key: str, job: Callable[[str], dict[str, dict[str, Any]]]) -> None:
-    found = job(key)
-    for name in ("input_kernel", "optimized_kernel_beam_search"):
-        assert (found[name]["verdict"], found[name]["precision_class"]) == ("correct", "bf16"), found[name]
 
 
 # -- alone on the GPU
@@ -365,37 +282,6 @@ def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone: None
     calls = {name: found.samples_ms[name].open for name in ours}
     beyond_ms = [statistics.median(map(operator.sub, c.host_ms, c.device_ms)) for c in calls.values()]
     assert max(beyond_ms) - min(beyond_ms) < 0.1, beyond_ms
-
-
-SPINS = """import torch
-from torch import nn
-
-
-class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-
-    def forward(self, x):
-        y = x / torch.sqrt(torch.mean(x * x, dim=1, keepdim=True) + self.eps)
-        with torch.cuda.stream(torch.cuda.Stream()):
-            torch.cuda._sleep(50_000_000)
-        return y
-"""
-
-
-def test_a_solution_that_leaves_a_spinning_kernel_behind_is_rejected(alone: None, tmp_path: Path) -> None:
-    """Right, and its own events show little time: on a stream that nothing waits for a kernel spins on for 25 ms."""
-    problem = catalogue.load("L1_36", size="smoke")
-    file = tmp_path / "spins.py"
-    file.write_text(SPINS)
-    options = Options(device=GPU.type, modes=("eager",), timing_budget_s=3, timeout_s=60)
-    found = session.evaluate(problem, fixture_of("L1_36", "smoke"), [("spins", file, "ModelNew")], options)
-    (entry,) = found.results
-    assert entry.verdict == "rejected", entry
-    codes = {reason.code for reason in entry.reasons}
-    assert codes & {"clocks_disagree", "background_work", "baseline_disturbed"}, codes
-    assert entry.time_ms is None
 
 
 HANGS = """import torch
@@ -690,9 +576,6 @@ def test_inputs_are_made_again_while_the_gpu_is_busy(alone: None) -> None:
     assert usually < 20 and len(filled) - usually > 1, "the last inputs came when it had ended"
     assert idle.first_ms["busy"][0] > 2 * statistics.median(idle.first_ms["quiet"])
     assert idle.again >= len(filled) - usually - 1
-
-
-# -- the judge judged
 
 
 # -- shapes beside the published ones
