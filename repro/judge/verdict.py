@@ -4,10 +4,10 @@ unjudgeable.
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from math import isfinite
+from typing import TYPE_CHECKING, Literal
 
 from repro.judge.correctness.distance import CODES, at, named, split
 from repro.judge.correctness.tolerances import CLASSES, class_of
@@ -88,28 +88,30 @@ def unjudgeable(fixture: Fixture) -> Judged:
 
 def _excesses(implementation: Implementation, fixture: Fixture) -> list[Reason]:
     """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most."""
-    reasons = []
-    named_already = {reason.trial for reason in implementation.reasons if reason.code == "not_finite"}
-    for kind, calls in implementation.distances.items():
-        values = [call for call in calls if kind not in named_already or math.isfinite(call["rel_l2"])]
-        if kind not in fixture.trials or not values:
+    infinite = {reason.trial for reason in implementation.reasons if reason.code == "not_finite"}  # have one already
+    excesses = []
+    for kind, every in implementation.distances.items():
+        if kind not in fixture.trials:
             continue
-        every = fixture.trials[kind].limits
-        limited = [klass for klass in CLASSES[fixture.dtype] if every.get(klass)]
-        if not limited:
-            continue
-        loosest = limited[-1]
-        limits = every[loosest]
-        worst = {name: max(v.get(name, 0.0) for v in values) for name in limits}
-        name, place = named(worst, limits)
-        value, limit = (of[at(name, place)] for of in (worst, limits))
-        if value > limit or math.isnan(value):
-            detail = f"{value:.3g} over the limit {limit:.3g} of class {loosest}"
-            numbers: dict[str, Any] = {"value": value, "limit": limit}
-            if place is not None:
-                numbers["output"] = fixture.output_name(place)
-            reasons.append(Reason(code=CODES[name], trial=kind, detail=detail, klass=loosest, **numbers))
-    return reasons
+        calls = [call for call in every if kind not in infinite or isfinite(call["rel_l2"])]
+        limits = fixture.trials[kind].limits
+        klass = next((klass for klass in reversed(CLASSES[fixture.dtype]) if limits.get(klass)), None)
+        if calls and klass is not None:
+            excesses += _excess(kind, calls, klass, limits[klass], fixture)
+    return excesses
+
+
+def _excess(
+    kind: str, calls: list[dict[str, float]], klass: PrecisionClass, limits: dict[str, float], fixture: Fixture
+) -> list[Reason]:
+    worst = {name: max(call.get(name, 0.0) for call in calls) for name in limits}
+    name, place = named(worst, limits)
+    value, limit = (of[at(name, place)] for of in (worst, limits))
+    if value <= limit:
+        return []
+    detail = f"{value:.3g} over the limit {limit:.3g} of class {klass}"
+    output = fixture.output_name(place)
+    return [Reason(code=CODES[name], trial=kind, detail=detail, klass=klass, value=value, limit=limit, output=output)]
 
 
 def baseline(series: sampling.Series) -> Baseline:

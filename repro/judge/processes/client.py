@@ -308,9 +308,9 @@ class WorkerProcess:
             self._signal(launcher.GO)
             self.stopped, self.resting = False, None
 
-    def _signal(self, command: bytes) -> None:
-        search = command == launcher.STOP and self.started.uid is None
-        if not self.started.signal(command, self._processes() if search else None):
+    def _signal(self, number: int) -> None:
+        search = number == launcher.STOP and self.started.uid is None
+        if not self.started.signal(number, self._processes() if search else None):
             self.kill()
             raise SolutionRejected("protocol_tampered", "the process that stops and resumes the worker has ended")
 

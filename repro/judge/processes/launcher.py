@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -43,10 +44,10 @@ from repro.system.procfs import capabilities, children, descendants, of_user
 from repro.system.procfs import kill as end
 
 _ACK_TIMEOUT_S = 10.0
-STOP, GO, KILL, _REMOVE = b"S", b"C", b"K", b"R"
+STOP, GO, KILL = signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL
+_REMOVE = 0  # is no signal: it ends a warden
 # Errors that end one request only: the launcher reports them to the judge and serves the next request.
 _FAILURES = (OSError, JudgeError, KeyError, ValueError, StopIteration, subprocess.SubprocessError)
-SIGNALS = {STOP: signal.SIGSTOP, GO: signal.SIGCONT, KILL: signal.SIGKILL}
 
 
 @dataclass
@@ -61,23 +62,23 @@ class Started:
     answers: int | None = None
     stopped: list[int] = field(default_factory=list, init=False)
 
-    def signal(self, command: bytes, known: list[int] | None = None) -> bool:
+    def signal(self, number: int, known: list[int] | None = None) -> bool:
         """Send STOP, GO or KILL to every process of the worker. Return False if its warden no longer answers.
 
         known: its processes, for a caller that has just listed them. Searching /proc takes milliseconds.
         """
         if self.commands is None or self.answers is None:
             # A stopped process cannot fork, so GO needs no search.
-            pids = self.stopped if command == GO and self.stopped else known or descendants(self.pid)
-            self.stopped = pids if command == STOP else []
+            pids = self.stopped if number == GO and self.stopped else known or descendants(self.pid)
+            self.stopped = pids if number == STOP else []
             for pid in pids:  # includes processes in sessions of their own
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, SIGNALS[command])
+                    os.kill(pid, number)
             return True
         try:
-            os.write(self.commands, command)
+            os.write(self.commands, bytes([number]))
             ready, _, _ = select.select([self.answers], [], [], _ACK_TIMEOUT_S)
-            return bool(ready) and os.read(self.answers, 1) == command
+            return bool(ready) and os.read(self.answers, 1) == bytes([number])
         except OSError:
             return False
 
@@ -113,9 +114,9 @@ class Launcher:
         """Start the fork server of a device. Do not wait for its imports."""
         self.forkservers.begin(device)
 
-    def rest(self, command: bytes) -> None:
+    def rest(self, number: int) -> None:
         """Send STOP or GO to fork servers that are still importing: nothing is timed beside them."""
-        self.forkservers.rest(SIGNALS[command])
+        self.forkservers.rest(number)
 
     def start(
         self, name: str, device: str, fds: list[int], log: int, serves: str = WORKER, *, compiles: bool = False,
@@ -127,17 +128,14 @@ class Launcher:
         serves, compiles: as in `Request`. own_user: whether it gets a user of its own where there are any, or this
         process's user.
         """
-        uid = next(self.uids) if self.uids is not None and own_user else None
-        commands = answers = None
-        if uid is None:
-            scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
+        if self.uids is None or not own_user:
+            begun = Started(0, tempfile.mkdtemp(prefix=f"repro-{name}-"), None, fds)
         else:
-            commands, answers, scratch = self._warden(uid, name)
-        begun = Started(0, scratch, uid, fds, commands, answers)
+            begun = self._warden(next(self.uids), name)
         begin, tell = os.pipe()
         try:
-            environment = config.worker_env(Path(scratch), interpret=device == "cpu")
-            request = Request(serves, compiles, device, scratch, uid, environment, (self.judge,))
+            environment = config.worker_env(Path(begun.scratch), interpret=device == "cpu")
+            request = Request(serves, compiles, device, begun.scratch, begun.uid, environment, (self.judge,))
             pid, numbers = self.forkservers.begin(device).fork(request, log, begin, fds)
             self.children[pid] = Forked(pid)
             self.started[pid] = begun = replace(begun, pid=pid, fds=numbers)
@@ -153,10 +151,10 @@ class Launcher:
             os.close(tell)
         return begun
 
-    def _warden(self, uid: int, name: str) -> tuple[int, int, str]:
+    def _warden(self, uid: int, name: str) -> Started:
         """Start a helper under a worker's user: it makes the scratch folder, then signals all processes of that user.
 
-        Return the pipes to and from it, and the scratch folder. Raises JudgeError.
+        Return the handle of a worker that has still to start. Raises JudgeError.
         """
         from_us, commands = os.pipe()
         answers, to_us = os.pipe()
@@ -178,7 +176,7 @@ class Launcher:
         scratch = os.read(answers, 4096).decode()
         if not scratch:
             raise JudgeError(f"no scratch folder for user {uid}", f"{tempfile.gettempdir()} is not writable for it")
-        return commands, answers, scratch
+        return Started(0, scratch, uid, [], commands, answers)
 
     def poll(self, pid: int) -> int | None:
         """Return the worker's exit status (as subprocess gives it), or None while it runs."""
@@ -192,12 +190,15 @@ class Launcher:
             left = self._left(started)
             if started.uid is None:
                 end(left)  # processes forked meanwhile are found in the next round
-                if not self._hunted(deadline) and not left:
+                hunted = False
+                while reaper.kill(self._known()) and time.monotonic() < deadline:
+                    hunted = True
+                if not hunted and not left:
                     break
             elif asked and not left:
                 break
             elif not started.signal(KILL):  # the whole user at once, including processes not seen in /proc
-                self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
+                self._sweep(started.uid, lambda: os.kill(-1, KILL))
             asked = True
             self.children[pid].poll()
             reaper.reap(self._known())
@@ -213,13 +214,6 @@ class Launcher:
 
     def _known(self) -> set[int]:
         return {self.judge, *self.others, *self.children, *self.wardens.values(), *self.forkservers.pids()}
-
-    def _hunted(self, deadline: float) -> bool:
-        """Kill orphans until none are left or the deadline passes. Return whether there were any."""
-        known, hunted = self._known(), False
-        while reaper.kill(known) and time.monotonic() < deadline:
-            hunted = True
-        return hunted
 
     def _sweep(self, uid: int, work: Callable[[], None]) -> None:
         """Run `work` as a worker's user, for use when its warden is gone."""
@@ -245,7 +239,7 @@ class Launcher:
             removal.remove(started.scratch)
         elif not started.signal(_REMOVE):
             # The worker's processes are dead, but they may have stopped the warden, which would then never end.
-            self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
+            self._sweep(started.uid, lambda: os.kill(-1, KILL))
             self._sweep(started.uid, lambda: users.clear(started.scratch))
         if started.commands is not None:
             warden = self.wardens.pop(started.commands)
@@ -260,16 +254,16 @@ class Launcher:
 
 
 def _serve_user(name: str, commands: int, answers: int) -> None:
-    """Run the warden: read one command letter, carry it out, write the same letter back."""
+    """Run the warden: read the number of a signal, send it to all processes of this user, write the number back."""
     scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
     os.write(answers, scratch.encode())
     while command := os.read(commands, 1):
-        if command == _REMOVE:
+        if command[0] == _REMOVE:
             users.clear(scratch)
             os.write(answers, command)
             return
         with contextlib.suppress(ProcessLookupError):
-            os.kill(-1, SIGNALS[command])
+            os.kill(-1, command[0])
         os.write(answers, command)
 
 
@@ -280,59 +274,38 @@ class RemoteLauncher:
         self.connection, self.process = connection, process
         self._lock = threading.Lock()
 
-    def _ask(self, op: str, fds: Sequence[int] = (), **arguments: object) -> tuple[Any, list[int]]:
+    def _ask(self, op: str, *arguments: object, fds: Sequence[int] = (), **named: object) -> tuple[Any, list[int]]:
         """Have the launcher call its method `op`. Return the value and descriptors. Raises JudgeError."""
+        data, received = b"", list[int]()
+        why = "its connection is closed"
         try:
             with self._lock:
-                socket.send_fds(self.connection, [json.dumps(arguments | {"op": op}).encode()], list(fds))
+                socket.send_fds(self.connection, [json.dumps([op, arguments, named]).encode()], list(fds))
                 data, received, _, _ = socket.recv_fds(self.connection, MESSAGE_BYTES, 8)
         except OSError as error:
-            raise JudgeError("the launcher of workers has ended", str(error)) from error
+            why = str(error)
         if not data:
-            raise JudgeError("the launcher of workers has ended")
+            raise JudgeError("the launcher of workers has ended", why)
         answer = json.loads(data)
         if "error" in answer:
             raise JudgeError("the launcher of workers failed", answer["error"])
         return answer["value"], list(received)
 
-    def start(
-        self, name: str, device: str, fds: list[int], log: int, serves: str = WORKER, *, compiles: bool = False,
-        own_user: bool = True,
-    ) -> Started:  # fmt: skip
+    def _call(self, op: str, *arguments: object) -> Any:
+        return self._ask(op, *arguments)[0]
+
+    def start(self, name: str, device: str, fds: list[int], log: int, **how: object) -> Started:
         """Start a worker, see `Launcher.start`."""
-        started, pipes = self._ask(
-            "start", [log, *fds], name=name, device=device, serves=serves, compiles=compiles, own_user=own_user
-        )
+        started, pipes = self._ask("start", name, device, fds=[log, *fds], **how)
         return Started(*started, *pipes)
 
-    def start_forkserver(self, device: str) -> None:
-        """Start a fork server, see `Launcher.start_forkserver`."""
-        self._ask("start_forkserver", device=device)
-
-    def rest(self, command: bytes) -> None:
-        """Stop or resume importing fork servers, see `Launcher.rest`."""
-        self._ask("rest", command=command.decode())
-
-    def workers(self) -> list[int]:
-        """Return the process ids of the workers that have not been removed."""
-        return list(self._ask("workers")[0])
-
-    def poll(self, pid: int) -> int | None:
-        """Return a worker's exit status, or None while it runs."""
-        code: int | None = self._ask("poll", pid=pid)[0]
-        return code
-
-    def kill(self, pid: int) -> None:
-        """Kill a worker and every process that it left."""
-        self._ask("kill", pid=pid)
-
-    def remove(self, pid: int) -> None:
-        """Kill a worker and remove its scratch folder."""
-        self._ask("remove", pid=pid)
-
-    def end(self) -> None:
-        """End every worker. The launcher does so by itself when its judge ends."""
-        self._ask("end")
+    # Each as the method of `Launcher`. The launcher ends all workers by itself when its judge ends.
+    start_forkserver = functools.partialmethod(_call, "start_forkserver")
+    rest = functools.partialmethod(_call, "rest")
+    workers = functools.partialmethod(_call, "workers")
+    poll = functools.partialmethod(_call, "poll")
+    kill = functools.partialmethod(_call, "kill")
+    remove = functools.partialmethod(_call, "remove")
 
     def close(self) -> None:
         """End the launcher that was started below this process, with its workers."""
@@ -341,18 +314,17 @@ class RemoteLauncher:
             self.process.wait()
 
 
-def _answer(launcher: Launcher, op: str, fds: list[int], arguments: dict[str, Any]) -> tuple[object, list[int]]:
+def _answer(
+    launcher: Launcher, op: str, arguments: list[Any], named: dict[str, Any], fds: list[int]
+) -> tuple[object, list[int]]:
     """Carry out one request. Return its value, and descriptors for the judge."""
     if op == "start":
-        log, *rest = fds
-        started = launcher.start(fds=rest, log=log, **arguments)
+        started = launcher.start(*arguments, fds[1:], fds[0], **named)
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return [started.pid, started.scratch, started.uid, started.fds], pipes
-    if op == "rest":
-        arguments = {"command": arguments["command"].encode()}
-    if op not in ("start_forkserver", "rest", "workers", "poll", "kill", "remove", "end"):
+    if op not in ("start_forkserver", "rest", "workers", "poll", "kill", "remove"):
         raise ValueError(f"no request {op!r}")
-    return getattr(launcher, op)(**arguments), []
+    return getattr(launcher, op)(*arguments), []
 
 
 def _serve(connection: socket.socket, launcher: Launcher) -> None:
@@ -364,9 +336,10 @@ def _serve(connection: socket.socket, launcher: Launcher) -> None:
             break
         if not data:
             break
-        message, answer, pipes = json.loads(data), dict[str, object](), list[int]()
+        answer, pipes = dict[str, object](), list[int]()
         try:
-            answer["value"], pipes = _answer(launcher, message.pop("op"), list(fds), message)
+            op, arguments, named = json.loads(data)
+            answer["value"], pipes = _answer(launcher, op, arguments, named, list(fds))
         except _FAILURES as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         for fd in fds:

@@ -46,7 +46,7 @@ class Process:
         try:
             fds = [to_worker, from_worker, *(shared or [])]
             self.started = self.launcher.start(
-                name, device, fds, self.log, serves, compiles=kind == COMPILES, own_user=own_user
+                name, device, fds, self.log, serves=serves, compiles=kind == COMPILES, own_user=own_user
             )
         except BaseException:
             self.channel.close()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from repro.judge.source.names import Source, imports, is_jit, parsed, text
+from repro.judge.source.names import Source, imports, is_jit, parsed
 
 # label: dotted names; each includes all names below it
 _USES = {
@@ -29,10 +29,12 @@ _USES = {
                     "numpy.memmap", "numpy.loadtxt", "torch.from_file"),
     "half_precision": ("torch.float16", "torch.half", "torch.bfloat16", "triton.language.float16",
                        "triton.language.bfloat16", "torch.HalfTensor", "torch.BFloat16Tensor"),
-    "dynamic_code": ("exec", "eval", "compile", "builtins.exec", "builtins.eval", "builtins.compile"),
+    "dynamic_code": ("exec", "eval", "compile", "builtins.exec", "builtins.eval", "builtins.compile", "__import__",
+                     "importlib.import_module"),
 }  # fmt: skip
-_METHODS = {"half": "half_precision", "bfloat16": "half_precision",
-           "read_text": "reads_files", "read_bytes": "reads_files"}  # fmt: skip
+# label: last parts of names, whatever they are of
+_PARTS = {"half": "half_precision", "bfloat16": "half_precision", "read_text": "reads_files",
+         "read_bytes": "reads_files", "allow_tf32": "sets_tf32", "fp32_precision": "sets_tf32"}  # fmt: skip
 _PROBLEM = re.compile(r"(problems?|reference|L\d_\d+\w*)(\.|$)")
 _HEAVY = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "conv", "scaled_dot_product_attention", "softmax",
          "log_softmax", "einsum", "tensordot", "layer_norm", "group_norm", "batch_norm", "rms_norm", "max_pool",
@@ -60,21 +62,19 @@ def _by_torch(source: Source, node: ast.AST) -> bool:
     return node.func.attr in _HEAVY_METHODS and not (isinstance(owner, ast.Name) and owner.id in ("self", "cls"))
 
 
-def _calls_super(node: ast.AST) -> bool:
-    match node:
-        case ast.Attribute(ast.Call(ast.Name("super")), "forward" | "__call__"):
-            return True
-    return False
-
-
 def _used(source: Source, node: ast.AST) -> set[str]:
-    """Return the labels of the names that a node reads or imports."""
-    paths = imports(node)
+    """Return the labels of the names that a node reads, sets or imports."""
+    paths, labels = imports(node), set[str]()
+    match node:
+        case ast.Attribute(ast.Name("self")):
+            return labels
+        case ast.Attribute(_, attr) if attr in _PARTS:
+            labels.add(_PARTS[attr])
     if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
         paths.append(source.dotted(node))
-    labels = {"triton"} if any(map(is_jit, paths)) else set[str]()
     for path in filter(None, paths):
-        labels |= {label for label, uses in _USES.items() if any(path == u or path.startswith(u + ".") for u in uses)}
+        labels |= {"triton"} if is_jit(path) else set()
+        labels |= {label for label, uses in _USES.items() if f"{path}.".startswith(tuple(f"{use}." for use in uses))}
     return labels
 
 
@@ -83,80 +83,36 @@ def _falls_back(source: Source, node: ast.AST) -> set[str]:
     labels = {"torch_fallback"} if _by_torch(source, node) else set[str]()
     if isinstance(node, ast.Try):
         inside = [part for handler in node.handlers for part in ast.walk(handler)]
-        labels |= (
-            {"exception_fallback"} if any(_by_torch(source, part) or _calls_super(part) for part in inside) else set()
-        )
+        if any(_by_torch(source, part) or isinstance(part, ast.Name) and part.id == "super" for part in inside):
+            labels.add("exception_fallback")
     return labels
 
 
 def _inherits(source: Source, node: ast.AST) -> set[str]:
-    match node:
-        case ast.ClassDef(_, bases):
-            inherits = any(ast.unparse(base).rpartition(".")[2] == "Model" for base in bases)
-        case _:
-            inherits = any(map(_PROBLEM.match, imports(node)))
-    return {"inherits_model"} if inherits else set()
-
-
-def _flags_and_types(source: Source, node: ast.AST) -> set[str]:
-    """Return the labels of precision that a node sets or asks for, and those of files that it reads."""
-    match node:
-        case ast.Attribute(_, "allow_tf32" | "fp32_precision", ast.Store()):
-            return {"sets_tf32"}
-        case ast.Call(ast.Attribute(ast.Name("self"))):
-            return set()
-        case ast.Call(ast.Attribute(_, attr)) if attr in _METHODS:
-            return {_METHODS[attr]}
-    return set()
-
-
-def _named_at_run_time(source: Source, node: ast.AST) -> set[str]:
-    """Return the labels of a call that imports, reads or sets by a name that is given as a value."""
-    match node:
-        case ast.Call(ast.Attribute(ast.Name("self"))):
-            return set()
-        case ast.Call(ast.Attribute(_, attr)) if attr in _METHODS:
-            return set()
-        case ast.Call(func, [first, *rest]):
-            path, name = source.dotted(func).removeprefix("builtins."), text(rest[0]) if rest else ""
-            if path in ("__import__", "importlib.import_module"):
-                return set() if text(first) else {"dynamic_code"}
-            if path == "getattr" and rest and not name and source.dotted(first):
-                return {"dynamic_code"}
-            if path == "setattr" and name in ("allow_tf32", "fp32_precision"):
-                return {"sets_tf32"}
-    return set()
+    bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases] if isinstance(node, ast.ClassDef) else []
+    return {"inherits_model"} if "Model" in bases or any(map(_PROBLEM.match, imports(node))) else set()
 
 
 _Rule = Callable[[Source, ast.AST], set[str]]
-_RULES: tuple[_Rule, ...] = (_used, _falls_back, _inherits, _flags_and_types, _named_at_run_time)
-
-
-def _module_of_torch(source: Source, node: ast.AST) -> str:
-    """Return the attribute of self to which a node assigns a module of torch that works, or ""."""
-    match node:
-        case ast.Assign([ast.Attribute(ast.Name("self"), attr)], ast.Call(func)):
-            owner, _, name = source.dotted(func).rpartition(".")
-            return attr if owner.startswith("torch.nn") and name.startswith(_HEAVY_MODULES) else ""
-    return ""
+_RULES: tuple[_Rule, ...] = (_used, _falls_back, _inherits)
 
 
 def _labels(source: Source) -> set[str]:
     labels: set[str] = set()
-    modules: set[str] = set()  # attributes of self that hold a module of torch, and those that are called
+    modules: set[str] = set()  # attributes of self that hold a module of torch that works, and those that are called
     called: set[str] = set()
     for node in source.nodes():
-        for rule in _RULES:
-            labels |= rule(source, node)
-        modules.add(_module_of_torch(source, node))
+        labels |= {label for rule in _RULES for label in rule(source, node)}
         match node:
+            case ast.Assign([ast.Attribute(ast.Name("self"), attr)], ast.Call(func)):
+                owner, _, name = source.dotted(func).rpartition(".")
+                if owner.startswith("torch.nn") and name.startswith(_HEAVY_MODULES):
+                    modules.add(attr)
             case ast.Call(ast.Attribute(ast.Name("self"), attr)):
                 called.add(attr)
     if modules & called:
         labels.add("torch_fallback")
-    if not labels & {"triton", "inline_cuda"}:
-        labels.add("no_custom_kernel")
-    return labels
+    return labels if labels & {"triton", "inline_cuda"} else labels | {"no_custom_kernel"}
 
 
 def labels(path: Path | None) -> list[str]:

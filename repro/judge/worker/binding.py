@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
-
-from repro.judge.worker.signatures import parameters_of
+from torch._library.custom_ops import CustomOpDef
 
 _Values = dict[str, Any]
 _TENSORS = ("weight", "bias")
@@ -34,6 +33,21 @@ class _Several:
     """Values under one name that differ, by their full names."""
 
     full_names: tuple[str, ...]
+
+
+def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters that a call can fill, without those that a partial has filled by name.
+
+    Wrappers, modules and custom operators have those of the function behind them. Raises TypeError where Python cannot
+    read them.
+    """
+    if isinstance(function, nn.Module):
+        function = getattr(function, "_orig_mod", function).forward
+    try:
+        signature = inspect.signature(function._init_fn if isinstance(function, CustomOpDef) else function)
+    except ValueError:
+        raise TypeError("kernel_function has no readable signature: define it with def") from None
+    return [p for p in signature.parameters.values() if p.name not in getattr(function, "keywords", ())]
 
 
 def _scalar(value: Any) -> Any:

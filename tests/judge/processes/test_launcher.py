@@ -21,6 +21,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -301,7 +302,7 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
         client.forks = forks
     for number in (launch.GO, launch.STOP):
         try:
-            os.kill(busy.pids()[CHILD], launch.SIGNALS[number])
+            os.kill(busy.pids()[CHILD], number)
         except PermissionError:  # a judge without root cannot signal them
             assert busy.worker.started.signal(number)
         time.sleep(0.05)
@@ -686,7 +687,7 @@ def test_all_processes_of_a_user_are_killed_even_if_none_was_seen(monkeypatch: p
     monkeypatch.setattr(launch, "of_user", lambda uid: [])
     uid = users.LAST_UID - 1
     launcher = launch.Launcher(iter([uid]))
-    commands, answers, scratch = launcher._warden(uid, "hopper")
+    begun = launcher._warden(uid, "hopper")
     shared = mmap.mmap(-1, 4096)
     worker = os.fork()
     if worker == 0:
@@ -707,7 +708,7 @@ def test_all_processes_of_a_user_are_killed_even_if_none_was_seen(monkeypatch: p
         return shared[0] != before
 
     launcher.children[worker] = Forked(worker)
-    launcher.started[worker] = launch.Started(worker, scratch, uid, [], commands, answers)
+    launcher.started[worker] = replace(begun, pid=worker)
     try:
         assert moves(30.0)  # a fork of this large process takes long where others want the cores
         deadline = time.monotonic() + 30.0
@@ -716,7 +717,7 @@ def test_all_processes_of_a_user_are_killed_even_if_none_was_seen(monkeypatch: p
         assert launcher.poll(worker) == 5
     finally:
         launcher.remove(worker)
-    assert not moves(0.5) and not Path(scratch).exists()
+    assert not moves(0.5) and not Path(begun.scratch).exists()
 
 
 def test_a_process_unreadable_for_a_moment_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,7 +202,7 @@ def test_arguments_filled_by_a_partial_are_kept() -> None:
 
 
 def test_wrappers_are_bound_by_the_parameters_of_the_wrapped_function() -> None:
-    """Modules, compiled functions, TorchScript and autograd functions, in which `(*args, **kwargs)` stood for them."""
+    """Modules and compiled functions. Where `(*args, **kwargs)` stands for the parameters, that is refused."""
 
     class Kernel(nn.Module):
         def forward(self, x: torch.Tensor, stride: int, padding: int = 7) -> torch.Tensor:
@@ -213,23 +213,14 @@ def test_wrappers_are_bound_by_the_parameters_of_the_wrapped_function() -> None:
         def forward(ctx: Any, x: torch.Tensor, scale: float = 1.0, stride: int = 7, padding: int = 7) -> torch.Tensor:
             return x * scale * stride + padding
 
-    class Apart(torch.autograd.Function):
-        @staticmethod
-        def forward(x: torch.Tensor, stride: int, padding: int) -> torch.Tensor:
-            return x * stride + padding
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            pass
-
     x, model = torch.tensor([5.0]), Conv()
     kernel = Kernel()
     for function in (
         kernel, kernel.forward, torch.compile(kernel, backend="eager"), torch.compile(kernel.forward, backend="eager"),
-        torch.jit.script(kernel), torch.jit.script(kernel).forward, torch.no_grad()(kernel.forward),
-        functools.partial(kernel), Function.apply, Apart.apply,
+        torch.no_grad()(kernel.forward), functools.partial(kernel.forward),
     ):  # fmt: skip
         assert called_with(function, model, x).item() == 11, function
+    assert "takes *args: name each parameter" in refused(Function.apply, model)
 
 
 def test_positional_only_parameters_keep_their_places() -> None:
