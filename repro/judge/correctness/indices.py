@@ -66,12 +66,10 @@ class Pointers(TorchFunctionMode):
             self._note(result, pointed)
         pair = isinstance(result, tuple) and len(result) == 2
         if pair and (pool := _POOL.fullmatch(name)):
-            flat = source.flatten(-int(pool[1]))
-            self._note(result[1], _pointed(flat, result[1].flatten(-int(pool[1])), -1))
+            dims = -int(pool[1])
+            self._note(result[1], _pointed(source.flatten(dims), result[1].flatten(dims), -1))
         elif name in _DIM and (pair or name.startswith("arg")):
-            dim = kwargs.get("dim", args[_DIM[name]] if len(args) > _DIM[name] else -1 if pair else None)
-            if name == "argsort":
-                dim = -1 if dim is None else dim
+            dim = kwargs.get("dim", dict(enumerate(args)).get(_DIM[name], -1 if pair or name == "argsort" else None))
             indices = result[1] if pair else result
             self._note(indices, _pointed(source, indices, dim))
         return result

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
@@ -37,23 +36,56 @@ _STILL_TIMEOUT_S = 5.0
 _LAST_MOMENT_S = 0.001
 
 
-class Asked(Protocol):
-    """What the judge needs from the process that runs a solution. unrest: why `rest` or `rested` was False."""
+class Asked:
+    """What the judge needs from the process that runs a solution. By itself it is never stopped, and always at rest."""
 
-    unrest: str
+    unrest = ""  # why `rest` or `rested` was False the last time
 
-    def start(self) -> Json: ...
-    def ask(self, message: Mapping[str, object], timeout_s: float) -> Json: ...
-    def post(self, message: Mapping[str, object], timeout_s: float) -> None: ...
-    def collect(self, timeout_s: float) -> Json: ...
-    def collected(self, patience_s: float, timeout_s: float) -> Json | None: ...
-    def stop(self) -> None: ...
-    def wake(self) -> None: ...
-    def doom(self) -> None: ...
-    def printed(self) -> str: ...
-    def rest(self) -> bool: ...
-    def rested(self) -> bool: ...
-    def close(self) -> None: ...
+    def start(self) -> Json:
+        """Return the description of the software, once all buffers are attached."""
+        raise NotImplementedError
+
+    def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
+        """Send one request and return its answer. Raises SolutionError."""
+        self.post(message, timeout_s)
+        return self.collect(timeout_s)
+
+    def post(self, message: Mapping[str, object], timeout_s: float) -> None:
+        """Send one request, whose answer `collect` returns."""
+        raise NotImplementedError
+
+    def collect(self, timeout_s: float) -> Json:
+        """Return the answer to the oldest open request."""
+        raise NotImplementedError
+
+    def collected(self, patience_s: float, timeout_s: float) -> Json | None:
+        """Return `collect` if an answer begins to arrive within patience_s, else None; it can still be collected."""
+        return self.collect(timeout_s)
+
+    def printed(self) -> str:
+        """Return the end of what the solution printed, for messages only."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop every process of the solution."""
+
+    def wake(self) -> None:
+        """Resume them."""
+
+    def doom(self) -> None:
+        """Kill them without waiting for their end; `close` waits."""
+
+    def rest(self) -> bool:
+        """Wait until the stopped processes are at rest. Return whether they came to rest in time."""
+        return True
+
+    def rested(self) -> bool:
+        """Return whether no process has run, ended or appeared since `rest`."""
+        return True
+
+    def close(self) -> None:
+        """End the solution, and remove its scratch folder."""
+        raise NotImplementedError
 
 
 class GpuUse:
@@ -96,7 +128,7 @@ class GpuUse:
                 self._changed.notify_all()
 
 
-class WorkerProcess:
+class WorkerProcess(Asked):
     """One worker: a fresh interpreter with its own session, scratch folder and allow-listed environment.
 
     It has its own user if the launcher can assign one. gpu: of a trusted worker that compiles, whose benchmarks then
@@ -115,7 +147,6 @@ class WorkerProcess:
         self.resting: dict[int, int] | None = None  # CPU time in ns by process id, once all processes are at rest
         self.listed, self.forks = list[int](), 0  # the processes, and how many this machine had started by then
         self.hello: Json = {}
-        self.unrest = ""  # why `rest` or `rested` was False the last time
         self.strangers = set[tuple[int, int]]()
         ours = {self.started.pid, *descendants(self.started.pid)}
         self.warden = set() if self.started.uid is None else {*of_user(self.started.uid)} - ours  # no solution has run
@@ -142,8 +173,7 @@ class WorkerProcess:
         SolutionRejected if the answer is invalid.
         """
         self.wake()
-        self.post(message, timeout_s)
-        return self.collect(timeout_s)
+        return super().ask(message, timeout_s)
 
     def post(self, message: Mapping[str, object], timeout_s: float) -> None:
         """Send one request, whose answer `collect` returns. Raises as `ask` does.

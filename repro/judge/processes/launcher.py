@@ -315,11 +315,11 @@ class RemoteLauncher:
 
 
 def _answer(
-    launcher: Launcher, op: str, arguments: list[Any], named: dict[str, Any], fds: list[int]
+    launcher: Launcher, op: str, arguments: Any, named: dict[str, Any], fds: list[int]
 ) -> tuple[object, list[int]]:
     """Carry out one request. Return its value, and descriptors for the judge."""
     if op == "start":
-        started = launcher.start(*arguments, fds[1:], fds[0], **named)
+        started = launcher.start(*arguments, **named, fds=fds[1:], log=fds[0])
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return [started.pid, started.scratch, started.uid, started.fds], pipes
     if op not in ("start_forkserver", "rest", "workers", "poll", "kill", "remove"):

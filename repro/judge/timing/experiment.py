@@ -334,21 +334,24 @@ class Experiment:
             evaluation.comparison.take(implementation, look.get("output"), row, seal)
             return
         klass = self.verified.get(implementation.name, self.classes.get("eager", ""))
+        comparison, fixture = evaluation.comparison, evaluation.fixture
         values = dict[str, float]()
         for everything in (True,) if whole else (False, True):  # an error large for one row may be small for the whole
-            distances, _ = evaluation.comparison.compare(
-                implementation, look.get("output"), row, whole=everything, bound=seal
-            )
+            distances, _ = comparison.compare(implementation, look.get("output"), row, whole=everything, bound=seal)
             values = distances.values()
-            shown = values if everything else of_row(values)
-            if meets(shown, evaluation.fixture, kind, klass):
+            if meets(values if everything else of_row(values), fixture, kind, klass):
                 return
-        limits = evaluation.fixture.trials[kind].limits[klass]
+        raise self._wrong(values, kind, klass)
+
+    def _wrong(self, values: dict[str, float], kind: str, klass: str) -> SolutionRejected:
+        """Return the error of a timed output with these distances."""
+        fixture = self.evaluation.fixture
+        limits = fixture.trials[kind].limits[klass]
         name, place = named(values, limits)
         value, limit = (of[at(name, place)] for of in (values, limits))
-        where = " of ".join(filter(None, [name, evaluation.fixture.output_name(place)]))
+        where = " of ".join(filter(None, [name, fixture.output_name(place)]))
         detail = f"{where} {value:.3g} over the limit {limit:.3g} of class {klass}, {kind} inputs"
-        raise SolutionRejected("timed_output_wrong", detail)
+        return SolutionRejected("timed_output_wrong", detail)
 
     # -- the whole ------------------------------------------------------------------------------------------------
 

@@ -11,18 +11,17 @@ import torch
 
 from repro.errors import of_worker, printable_lines
 from repro.judge.gpu.shared_memory import SharedBuffer
+from repro.judge.processes.client import Asked
 from repro.judge.processes.wire import Json
 from repro.judge.worker import fresh_memory, no_gpu, server, triton_interpreter
 from repro.system import removal
 
 
-class InProcess:
+class InProcess(Asked):
     """Answers the judge's requests as a worker process does: quick, for an agent's inner loop.
 
     It protects nothing: it has no time limit and no separate memory.
     """
-
-    unrest = ""
 
     def __init__(self, device: torch.device, buffers: dict[str, SharedBuffer]) -> None:
         if device.type == "cpu":
@@ -37,47 +36,22 @@ class InProcess:
         """Return the description of the software. The buffers are already in this process."""
         return server.answer(self._worker, {"op": "hello"})
 
-    def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
-        """Answer one request, without a time limit. Raises SolutionError."""
-        printed = contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed)
-        with printed[0], printed[1], fresh_memory.meanwhile():
-            answer = server.answer(self._worker, dict(message))
-        if "error" in answer:
-            raise of_worker(str(answer["code"]), str(answer["error"])).traced(answer.get("trace"))
-        return answer
-
     def post(self, message: Mapping[str, object], timeout_s: float) -> None:
         """Queue a request; `collect` runs it."""
         self._due.append(message)
 
     def collect(self, timeout_s: float) -> Json:
-        """Run the oldest queued request, as `ask` does."""
-        return self.ask(self._due.popleft(), timeout_s)
-
-    def collected(self, patience_s: float, timeout_s: float) -> Json | None:
-        """Run the oldest queued request: no other process could run it meanwhile."""
-        return self.collect(timeout_s)
+        """Run the oldest queued request, without a time limit. Raises SolutionError."""
+        printed = contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed)
+        with printed[0], printed[1], fresh_memory.meanwhile():
+            answer = server.answer(self._worker, dict(self._due.popleft()))
+        if "error" in answer:
+            raise of_worker(str(answer["code"]), str(answer["error"])).traced(answer.get("trace"))
+        return answer
 
     def printed(self) -> str:
         """Return the end of what Python code printed; what a GPU kernel prints goes to this process's own output."""
         return printable_lines(self._printed.getvalue())
-
-    def stop(self) -> None:
-        """Do nothing: the solution runs in this process."""
-
-    def rest(self) -> bool:
-        """Return True: the solution runs in this process."""
-        return True
-
-    def rested(self) -> bool:
-        """Return True: the solution runs in this process."""
-        return True
-
-    def wake(self) -> None:
-        """Do nothing: nothing was stopped."""
-
-    def doom(self) -> None:
-        """Do nothing: the solution runs in this process."""
 
     def close(self) -> None:
         """Drop the solution and remove its scratch folder."""

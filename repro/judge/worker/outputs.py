@@ -74,40 +74,27 @@ def _length(value: Any) -> int:
     return int(_lists[1](value) if isinstance(value, list) else _tuples[1](value))
 
 
-def wide(value: Any) -> bool:
-    """Return whether a structure has more than _MOST_VALUES parts, or contains itself."""
-    todo, seen = [value], 0
-    while todo:
-        item = todo.pop()
-        seen += 1
-        if isinstance(item, tuple | list):
-            if seen + len(todo) + _length(item) > _MOST_VALUES:
-                return True
-            todo.extend(items(item))
-    return False
-
-
-def deep(value: Any) -> bool:
-    """Return whether a structure that is not wide has more than MOST_LEVELS levels."""
-    todo = [(value, 0)]
+def _walked(value: Any) -> tuple[list[Any], str]:
+    """Return an output's values in order, or none and why: it is wide or deep, or contains itself."""
+    flat, todo, seen = list[Any](), [(value, 0)], 0
     while todo:
         item, level = todo.pop()
-        if isinstance(item, tuple | list):
-            if level == MOST_LEVELS:
-                return True
-            todo.extend((part, level + 1) for part in items(item))
-    return False
+        seen += 1
+        if not isinstance(item, tuple | list):
+            flat.append(plain(item))
+        elif seen + len(todo) + _length(item) > _MOST_VALUES:
+            return [], f"a structure of more than {_MOST_VALUES} values"
+        elif level == MOST_LEVELS:
+            return [], f"a structure of more than {MOST_LEVELS} levels"
+        else:
+            todo.extend((part, level + 1) for part in reversed(items(item)))
+    return flat, ""
 
 
-def values(value: Any) -> list[Any]:
-    """Return an output's values in order; none of a wide or deep structure, which `describe` refuses."""
-    return [] if wide(value) or deep(value) else _values(value)
-
-
-def _values(value: Any) -> list[Any]:
-    if isinstance(value, tuple | list):
-        return [part for item in items(value) for part in _values(item)]
-    return [plain(value)]
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """Return an output's plain tensors that hold memory, in order; none of a structure that `describe` refuses."""
+    flat = [item for item in _walked(value)[0] if type(item) is torch.Tensor]
+    return [item for item in flat if item.layout is torch.strided and item.device.type != "meta"]
 
 
 def sums(value: Any) -> list[torch.Tensor]:
@@ -115,16 +102,12 @@ def sums(value: Any) -> list[torch.Tensor]:
 
     Eight bytes at a time, because torch would first copy the whole of narrower integers.
     """
-    return [part for item in values(value) for part in _sums(item)]
+    return [part for item in _tensors(value) for part in _sums(item)]
 
 
-def _sums(value: Any) -> list[torch.Tensor]:
-    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
-        return []
-    if value.numel() * value.element_size() > value.untyped_storage().nbytes():
-        return []  # its elements overlap, and a copy may not fit
-    if not value.numel():
-        return []
+def _sums(value: torch.Tensor) -> list[torch.Tensor]:
+    if not value.numel() or value.numel() * value.element_size() > value.untyped_storage().nbytes():
+        return []  # without elements, or these overlap, and a copy may not fit
     value = value if _dense(value) else value.detach().contiguous()
     flat = value.detach().as_strided((value.numel(),), (1,)).view(torch.uint8)
     even = flat.numel() // 8 * 8 if value.storage_offset() * value.element_size() % 8 == 0 else 0
@@ -136,18 +119,9 @@ def _sums(value: Any) -> list[torch.Tensor]:
 
 def sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
     """Return the states (`digests.py`) and byte count of every plain tensor of an output."""
-    return [part for item in values(value) for part in _sealed(item, key)]
-
-
-def _sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
-    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
-        return []
-    if value.is_complex():
-        return []
-    flat = commitment.dense_bytes(value, order(value))
-    if flat.data_ptr() % commitment.QUAD_BYTES:
-        flat = flat.clone()
-    return [(commitment.of(flat, key), flat.numel())]
+    flat = [commitment.dense_bytes(item, order(item)) for item in _tensors(value) if not item.is_complex()]
+    aligned = (bits.clone() if bits.data_ptr() % commitment.QUAD_BYTES else bits for bits in flat)
+    return [(commitment.of(bits, key), bits.numel()) for bits in aligned]
 
 
 def part(value: Any, path: list[int], start: int, count: int, order: list[int] | None) -> torch.Tensor:
@@ -170,11 +144,8 @@ def digest(parts: list[torch.Tensor]) -> list[int]:
 
 def describe(value: Any, inputs: list[Any]) -> Json:
     """Return the structure, types and memory layout of a solution's output."""
-    if wide(value):
-        return {"kind": "other", "type": f"a structure of more than {_MOST_VALUES} values"}
-    if deep(value):
-        return {"kind": "other", "type": f"a structure of more than {MOST_LEVELS} levels"}
-    return _describe(value, inputs)
+    why = _walked(value)[1]
+    return {"kind": "other", "type": why} if why else _describe(value, inputs)
 
 
 def _describe(value: Any, inputs: list[Any]) -> Json:
@@ -218,4 +189,4 @@ def address(value: Any) -> int | None:
 
 def nbytes(value: Any) -> int:
     """Return the bytes of an output's plain tensors."""
-    return sum(part.numel() * part.element_size() for part in values(value) if type(part) is torch.Tensor)
+    return sum(part.numel() * part.element_size() for part in _tensors(value))

@@ -91,20 +91,19 @@ def _race(accesses: list[tuple[int, bool, _Addresses]]) -> tuple[int, int] | Non
     stores = [(number, addresses) for number, stored, addresses in accesses if stored]
     if not stores:
         return None
-    first, last = min(a.min() for _, a in stores), max(a.max() for _, a in stores)
-    loads = [(n, a) for n, stored, a in accesses if not stored and a.min() <= last and a.max() >= first]
-    if not loads:
-        return None
     where = np.concatenate([addresses for _, addresses in stores])
     by = np.concatenate([np.full(addresses.size, number) for number, addresses in stores])
     order = np.lexsort((by, where))
-    where, by = where[order], by[order]
-    for number, addresses in loads:
-        ends = np.searchsorted(where, addresses), np.searchsorted(where, addresses, side="right") - 1
-        for end in ends:
-            hits = (ends[1] >= ends[0]) & (by[np.minimum(end, by.size - 1)] != number)
-            if hits.any():
-                return number, int(by[end[hits][0]])
+    by = by[order]
+    written, begin = np.unique(where[order], return_index=True)
+    first, last = by[begin], by[np.append(begin[1:], by.size) - 1]  # the lowest and the highest program that stores
+    for number, stored, addresses in accesses:
+        if stored or addresses.min() > written[-1] or addresses.max() < written[0]:
+            continue
+        at = np.minimum(np.searchsorted(written, addresses), written.size - 1)
+        other = np.where(first[at] == number, last[at], first[at])
+        if (hits := (written[at] == addresses) & (other != number)).any():
+            return number, int(other[hits][0])
     return None
 
 
