@@ -140,7 +140,6 @@ class JudgeSession:
         self.planned: list[input_cases.Trial] = []  # the trials of the latest check
         self.screened: list[Implementation] = []  # those whose workers a later screening may take over
         self.clock, self.timed = Clock(), Clock()
-        self.before_s: dict[str, float] = {}  # seconds by part of earlier timings
         if options.trust != "dev":
             confinement.shield()
         self.watch = memory.DeviceMemory(str(torch.cuda.get_device_properties(0).uuid) if self.cuda else None)
@@ -309,9 +308,7 @@ class JudgeSession:
         workers.solutions = good
         self.baselines.wait(good if tier == "full" else [])
         self.clock.lap("waiting for torch.compile")
-        for name, seconds in self.timed.laps.items():
-            self.before_s[name] = self.before_s.get(name, 0.0) + seconds
-        self.timed = Clock()
+        self.timed.lap()
         series, timing = self._measured(good, _TIERS[tier](self.options)) if good else ({}, _NOT_TIMED)
         self.clock.lap("timing")
         return self.result(wanted, series, timing)
@@ -367,12 +364,12 @@ class JudgeSession:
 
     def spent_s(self) -> dict[str, float]:
         """Return seconds by part since the session began: those of the session, and those of trials and timings."""
-        trials = {f"trials: {name}": seconds for name, seconds in self.evaluation.trials.parts.laps.items()}
-        timings = {
-            f"timing: {name}": self.before_s.get(name, 0.0) + self.timed.laps.get(name, 0.0)
-            for name in sorted({*self.before_s, *self.timed.laps})
+        trials, timings = self.evaluation.trials.parts.laps, self.timed.laps
+        return self.clock.laps | {
+            f"{of}: {name}": seconds
+            for of, laps in (("trials", trials), ("timing", timings))
+            for name, seconds in laps.items()
         }
-        return self.clock.laps | trials | timings
 
     def _refill(self) -> None:
         """Start a worker for the next solution, which gets ready while others are judged. The CPU's start at once."""
@@ -394,24 +391,16 @@ def evaluate(
     judge.
     """
     clock = Clock()
-    names = [name for name, _, _ in solutions]
+    facts: dict[str, object] = {
+        "trials_left_out": fixture.trials_left_out, "margin": fixture.margin, "margins": fixture.margins,
+    }  # fmt: skip
     if fixture.refused:
-        return _with_facts(_unjudged(problem, fixture, solutions, options), fixture, clock, None)
+        result = _unjudged(problem, fixture, solutions, options)
+        return result.model_copy(update=facts | {"wall_s": clock.total()})
     with JudgeSession(problem, fixture, options, progress, mark, single=True) as session:
         session.check(solutions)
+        names = [name for name, _, _ in solutions]
         result = session.time(names) if options.timing else session.result(names, {}, _NOT_TIMED)
-        return _with_facts(result, fixture, clock, session)
-
-
-def _with_facts(result: JudgeResult, fixture: Fixture, clock: Clock, session: JudgeSession | None) -> JudgeResult:
-    """Return a result with what the fixture and the session add. session: None if nothing was run."""
-    facts: dict[str, object] = {
-        "trials_left_out": fixture.trials_left_out,
-        "margin": fixture.margin,
-        "margins": fixture.margins,
-        "wall_s": clock.total(),
-    }
-    if session is not None:
         trials = session.evaluation.trials
         facts |= {
             "trials": [Trial(kind=trial.kind, seed=trial.seed) for trial in session.planned],
@@ -420,19 +409,16 @@ def _with_facts(result: JudgeResult, fixture: Fixture, clock: Clock, session: Ju
             "trials_parts_spent_s": trials.parts.laps,
             "timing_spent_s": session.timed.laps,
         }
-    return result.model_copy(update=facts)
+        return result.model_copy(update=facts | {"wall_s": clock.total()})
 
 
 def _unjudged(problem: Problem, fixture: Fixture, solutions: list[Solution], options: Options) -> JudgeResult:
     """Return the verdicts on a problem that cannot tell a cheat from the truth: nothing is run."""
     judged = verdict.unjudgeable(fixture)
-    timing = _NOT_TIMED.model_copy(update={"compile_ahead_s": {}, "clock": "none: nothing was timed"})
+    timing = Timing(clock="none: nothing was timed")
     implementations = [_implementation(*solution) for solution in solutions]
     results = [verdict.result(problem, one, judged, {}, timing, None, options.trust) for one in implementations]
-    return JudgeResult(
-        results=results, baselines={}, samples_ms={}, timing=timing, ceilings=None, trials=[], spent_s={},
-        trials_spent_s={}, trials_parts_spent_s={}, timing_spent_s={},
-    )  # fmt: skip
+    return JudgeResult(results=results, timing=timing)
 
 
 def _quick(options: Options) -> Options:

@@ -319,7 +319,8 @@ def _answer(
 ) -> tuple[object, list[int]]:
     """Carry out one request. Return its value, and descriptors for the judge."""
     if op == "start":
-        started = launcher.start(*arguments, **named, fds=fds[1:], log=fds[0])
+        name, device = arguments
+        started = launcher.start(name, device, fds[1:], fds[0], **named)
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return [started.pid, started.scratch, started.uid, started.fds], pipes
     if op not in ("start_forkserver", "rest", "workers", "poll", "kill", "remove"):
