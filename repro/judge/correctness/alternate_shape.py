@@ -10,7 +10,6 @@ from repro.judge.correctness.distance import score
 from repro.judge.correctness.reference import Shape, rows_per_chunk
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
-from repro.judge.processes import pool
 from repro.problems import plan as inputs_module
 from repro.problems.meta import output_spec
 from repro.records.verdict import Neighbour
@@ -33,12 +32,8 @@ def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
 def _judged(
     evaluation: Evaluation, implementation: Implementation, trial: input_cases.Trial, shape: Shape | None
 ) -> Neighbour:
-    facts, slots, expected, workers = (
-        evaluation.fixture.neighbour,
-        evaluation.slots,
-        evaluation.expected,
-        evaluation.workers,
-    )
+    facts, slots = evaluation.fixture.neighbour, evaluation.slots
+    expected, workers = evaluation.expected, evaluation.workers
     if not facts or shape is None:
         return Neighbour(verdict="not_run", reason="this problem has no neighbouring shape")
     expected.shape, slots.plan = shape, shape.plan
@@ -65,16 +60,8 @@ def _judged(
         lap("neighbouring shape")
     if neighbour.verdict != "correct":
         implementation.observed.add("shape_specialised")
-        _end(evaluation, implementation)
+        workers.end(implementation)  # the foreign shape may have broken it: timing starts a new one
     return neighbour
-
-
-def _end(evaluation: Evaluation, implementation: Implementation) -> None:
-    """End a worker that the foreign shape may have broken. Timing uses a new worker, which starts now."""
-    evaluation.workers.end(implementation)
-    options = evaluation.options
-    if options.timing and options.device == "cuda" and options.trust == "audited":
-        pool.more(1, options.device)
 
 
 def _shape(evaluation: Evaluation) -> Shape | None:

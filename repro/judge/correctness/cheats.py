@@ -55,14 +55,19 @@ def _max_pool(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     yield "without_a_plane", fewer[:, :, : y.shape[2]]
 
 
-def _kept(parameter: nn.Parameter, change: Callable[[torch.Tensor], object], answer: Callable[[], Any]) -> torch.Tensor:
-    """Return an answer computed while a parameter is changed in place."""
-    kept = parameter.data.clone()
-    change(parameter.data)
+def _kept(
+    tensors: nn.Parameter | list[torch.Tensor], change: Callable[[torch.Tensor], object], answer: Callable[[], Any]
+) -> torch.Tensor:
+    """Return an answer computed while tensors are changed in place."""
+    changed = tensors if isinstance(tensors, list) else [tensors.data]
+    kept = [tensor.clone() for tensor in changed]
     try:
+        for tensor in changed:
+            change(tensor)
         return answer()  # type: ignore[no-any-return]
     finally:
-        parameter.data.copy_(kept)
+        for tensor, old in zip(changed, kept, strict=True):
+            tensor.copy_(old)
 
 
 def _without_tap(weight: torch.Tensor) -> None:
@@ -202,14 +207,7 @@ def _mobilenet(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
 
     def without(name: str, value: float) -> torch.Tensor:
-        tensors = [getattr(norm, name).data for norm in norms]
-        kept = [tensor.clone() for tensor in tensors]
-        for tensor in tensors:
-            tensor.fill_(value)
-        output: torch.Tensor = model(x)
-        for tensor, old in zip(tensors, kept, strict=True):
-            tensor.copy_(old)
-        return output
+        return _kept([getattr(norm, name).data for norm in norms], lambda t: t.fill_(value), lambda: model(x))
 
     yield "means_ignored", without("running_mean", 0.0)
     yield "norm_weights_ignored", without("weight", 1.0)

@@ -102,11 +102,6 @@ def prepare(counts: Counter[str], device: str) -> None:
                 _ready.setdefault((device, kind), []).append(process)
 
 
-def more(count: int, device: str) -> None:
-    """Start `count` processes beside those that wait."""
-    prepare(Counter({PLAIN: len(_ready.get((device, PLAIN), [])) + count}), device)
-
-
 def take(device: str, kind: str = PLAIN) -> Process | None:
     """Return a living process from the pool and remove it from there, or None."""
     while True:

@@ -114,8 +114,6 @@ def test_no_more_wait_than_are_wanted_and_none_that_has_ended(ready: None) -> No
         time.sleep(0.01)
     assert pool.take("cpu") is second and pool.take("cpu") is None
     second.close()
-    pool.more(1, "cpu")
-    assert len(pool._ready["cpu", pool.PLAIN]) == 1
 
 
 # Compiles nothing, but has the processes for it; as the worker that it is it says how many live below it.
