@@ -554,7 +554,7 @@ DEEP = f"a structure of more than {outputs.MOST_LEVELS} levels"
 
 @pytest.mark.parametrize(
     ("value", "told"),
-    [(Untouchable([torch.ones(1)] * 1_000_000), MANY), (CIRCLE, MANY), ([[torch.ones(1)] * 40] * 40, MANY),
+    [(Untouchable([torch.ones(1)] * 1_000_000), MANY), (CIRCLE, DEEP), ([[torch.ones(1)] * 40] * 40, MANY),
      *((nested(count), DEEP) for count in (outputs.MOST_LEVELS + 1, 400, 1000))],
     ids=["a million", "a circle", "many lists", "a level too deep", "400 levels", "1000 levels"],
 )  # fmt: skip

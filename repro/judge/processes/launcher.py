@@ -306,6 +306,7 @@ class RemoteLauncher:
     poll = functools.partialmethod(_call, "poll")
     kill = functools.partialmethod(_call, "kill")
     remove = functools.partialmethod(_call, "remove")
+    end = functools.partialmethod(_call, "end")
 
     def close(self) -> None:
         """End the launcher that was started below this process, with its workers."""
@@ -323,7 +324,7 @@ def _answer(
         started = launcher.start(name, device, fds[1:], fds[0], **named)
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return [started.pid, started.scratch, started.uid, started.fds], pipes
-    if op not in ("start_forkserver", "rest", "workers", "poll", "kill", "remove"):
+    if op not in ("start_forkserver", "rest", "workers", "poll", "kill", "remove", "end"):
         raise ValueError(f"no request {op!r}")
     return getattr(launcher, op)(*arguments), []
 
