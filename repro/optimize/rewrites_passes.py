@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
-from dataclasses import dataclass
 
 from repro.optimize.guards import every_kernel, plain, statement_of
 from repro.optimize.kernel_source import (
@@ -16,7 +15,6 @@ from repro.optimize.kernel_source import (
     Function,
     KernelSource,
     NotApplicable,
-    assigned,
     axis_of,
     body_of,
     calls,
@@ -35,7 +33,7 @@ from repro.optimize.kernel_source import (
     substituted,
 )
 from repro.optimize.knobs import append_arguments
-from repro.optimize.rewrites_tiles import first_tensor, programs_at_once, range_of
+from repro.optimize.rewrites_tiles import Filled, filled_by, first_tensor, programs_at_once, range_of
 
 # -- T23
 
@@ -119,58 +117,10 @@ def _steps(kernel: Function, loops: list[ast.For]) -> tuple[str, str]:
     return block, end
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """A loop that carries one name. kind: `sum` or `maximum` of `value`. shape: that of the name, as text."""
-
-    name: str
-    kind: str
-    shape: str
-    value: ast.expr
-    others: list[ast.stmt]
-
-
-def _pass(kernel: Function, loop: ast.For) -> _Pass | None:
-    """Return what a loop fills, beginning with zeros or with -inf everywhere; None for any other loop."""
-    outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
-    carried = [n for n in stored_names(ast.Module(loop.body, [])) if assigned(outside, n)]
-    if len(carried) != 1:
-        return None
-    (name,) = carried
-    begun, updates = assigned(outside, name), [s for s in loop.body if name in stored_names(s)]
-    if len(begun) != 1 or len(updates) != 1:
-        return None
-    (update,) = assigned(ast.Module(updates, []), name)
-    kind, value = _joins(update, name)
-    shape = _begins(begun[0], kind)
-    rest = [s for s in loop.body if s not in updates]
-    return _Pass(name, kind, shape, value, rest) if value is not None and shape else None
-
-
-def _joins(update: ast.expr, name: str) -> tuple[str, ast.expr | None]:
-    """Return how a new value of a name joins another to it, `sum` or `maximum`, and that one; None if it does not."""
-    joins = {"_name + _v": "sum", "tl.maximum(_name, _v)": "maximum", "tl.maximum(_v, _name)": "maximum"}
-    for pattern, kind in joins.items():
-        if found := matched(pattern, update, _name=name):
-            return kind, found["_v"]
-    return "", None
-
-
-def _begins(first: ast.expr, kind: str) -> str:
-    """Return the shape of what a sum or a maximum begins with, "number" for one; "" if it is not zero or -inf."""
-    text = ast.unparse(first)
-    least = "-inf" in text or "-float('inf')" in text
-    if least is not (kind == "maximum"):
-        return ""
-    if is_tl(first, "full" if least else "zeros"):
-        return ast.unparse(operand(first, 0, "shape"))
-    return "number" if text in ("0.0", "float('-inf')", "-float('inf')") else ""
-
-
 def _vector(kernel: Function, loop: ast.For, block: str) -> tuple[str, str]:
     """Return the vector of one block that a loop fills, and how a part is joined to it (`{}`: the part)."""
     no_vector = "a pass does not fill one vector with sums or maxima"
-    filled = needed(_pass(kernel, loop), no_vector)
+    filled = needed(filled_by(kernel, loop), no_vector)
     require(no_vector, filled.shape in (f"[{block}]", f"({block},)"))
     return filled.name, filled.name + " + {}" if filled.kind == "sum" else f"tl.maximum({filled.name}, {{}})"
 
@@ -201,7 +151,7 @@ def _joined(
     source: KernelSource, kernel: Function, one: ast.For, between: list[ast.stmt], other: ast.For
 ) -> str | None:
     """Return the text of one loop in the place of two and of what lies between them; None if they do not fit."""
-    rises, adds = _pass(kernel, one), _pass(kernel, other)
+    rises, adds = filled_by(kernel, one), filled_by(kernel, other)
     if rises is None or adds is None or calls(one, "store") or calls(other, "store"):
         return None
     top, total = rises.name, adds.name
@@ -232,7 +182,7 @@ def _joined(
 
 
 def _separate(
-    rises: _Pass, adds: _Pass, made_by_first: set[str], begun: list[ast.stmt], kept: list[ast.stmt], largest: str
+    rises: Filled, adds: Filled, made_by_first: set[str], begun: list[ast.stmt], kept: list[ast.stmt], largest: str
 ) -> bool:
     """Return whether a sum depends on the maximum before it through `largest` alone, and nothing else on either.
 

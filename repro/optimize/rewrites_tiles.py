@@ -143,19 +143,62 @@ def _sum_loop(kernel: Function) -> tuple[ast.For, str, str]:
     (loop,) = loops
     start, _, step = ranged(loop, 3) or ("", "", "")
     require(steps, start == "0", step in constexprs(kernel))
-    carried, outside = carried_by(kernel, loop)
-    require("the loop does not fill one sum from zeros", len(carried) == 1)
+    filled = needed(filled_by(kernel, loop), "the loop does not fill one sum from zeros")
+    require("the loop does not fill one sum from zeros", filled.kind == "sum", filled.shape != "number")
+    return loop, filled.name, step
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A loop that carries one name. kind: `sum` or `maximum` of `value`. shape: that of the name, as text."""
+
+    name: str
+    kind: str
+    shape: str
+    value: ast.expr
+    others: list[ast.stmt]
+
+
+def filled_by(kernel: Function, loop: ast.For) -> Filled | None:
+    """Return what a loop fills, beginning with zeros or with -inf everywhere; None for any other loop."""
+    outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
+    carried = [n for n in stored_names(ast.Module(loop.body, [])) if assigned(outside, n)]
+    if len(carried) != 1:
+        return None
     (name,) = carried
-    added = any(isinstance(n.op, ast.Add) and ast.unparse(n.target) == name for n in nodes(loop, ast.AugAssign))
-    begun = assigned(outside, name)
-    require("the loop does not fill one sum from zeros", added, len(begun) == 1, is_tl(begun[0], "zeros"))
-    return loop, name, step
+    begun, updates = assigned(outside, name), [s for s in loop.body if name in stored_names(s)]
+    if len(begun) != 1 or len(updates) != 1:
+        return None
+    kind, value = _joins(updates[0], name)
+    rest, shape = [s for s in loop.body if s not in updates], _begins(begun[0], kind)
+    if value is None or not shape or name in names_in(ast.Module([*rest, ast.Expr(value)], [])):
+        return None
+    return Filled(name, kind, shape, value, rest)
 
 
-def carried_by(kernel: Function, loop: ast.For) -> tuple[list[str], ast.Module]:
-    """Return the names that a loop changes and that begin before it, and the kernel without this loop."""
-    outside = ast.Module([s for s in kernel.body if s is not loop], [])
-    return [name for name in stored_names(ast.Module(loop.body, [])) if assigned(outside, name)], outside
+def _joins(update: ast.stmt, name: str) -> tuple[str, ast.expr | None]:
+    """Return how a statement joins a value to a name, `sum` or `maximum`, and the value; None if it does not."""
+    match update:
+        case ast.AugAssign() | ast.Assign(targets=[ast.Name()]):
+            (new,) = assigned(update, name)
+        case _:
+            return "", None
+    joins = {"_name + _v": "sum", "tl.maximum(_name, _v)": "maximum", "tl.maximum(_v, _name)": "maximum"}
+    for pattern, kind in joins.items():
+        if found := matched(pattern, new, _name=name):
+            return kind, found["_v"]
+    return "", None
+
+
+def _begins(first: ast.expr, kind: str) -> str:
+    """Return the shape of what a sum or a maximum begins with, "number" for one; "" if it is not zero or -inf."""
+    text = ast.unparse(first)
+    least = "-inf" in text or "-float('inf')" in text
+    if least is not (kind == "maximum"):
+        return ""
+    if is_tl(first, "full" if least else "zeros"):
+        return ast.unparse(operand(first, 0, "shape"))
+    return "number" if text in ("0.0", "float('-inf')", "-float('inf')") else ""
 
 
 def _is_sum(kernel: Function, stored: ast.expr, total: str) -> bool:
