@@ -19,7 +19,7 @@ _MIN_CAPABILITY = (8, 0)
 # An unused GPU holds a few hundred MB for the driver.
 _IDLE_BYTES = 1 << 30
 _POWER_SHARE, _HOT_C = 0.9, 85
-_SMOKE = "Without a GPU use --device cpu --size smoke: verdicts are real there, but times are not a measurement."
+_SMOKE = "Without a GPU use --device cpu --size smoke: verdicts are real at these small shapes, times are not."
 
 
 def _gpus(setting: Setting, *names: str) -> list[Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,14 @@ SMALL_SPIKE_RUN, SMALL = 509, 1 << 20
 _SPIKE_STREAM = 16
 # The same for the positions of elements that an edit changes.
 _EDIT_STREAM = 17
+# From an input's index to those of the draws that choose the signs and the tails of its elements.
+_SIGNS, _TAILS = 1 << 20, 1 << 21
+# Regions of a tensor of mixed signs, and how many deviations the last one lies away from zero.
+_REGIONS, _AWAY = 4, 4.0
+# The largest elements of heavy tails lie below 2**_TOP: operands in fp16 must stay finite.
+_TOP = 15
+# Elements that are changed at once: temporaries of 16 MiB.
+_STEP = 1 << 22
 # From an input's seed to the seed of the whole numbers that an edit puts in.
 _EDIT_SEED = 1 << 40
 # Standard deviation of a uniform draw from [0, 1).
@@ -58,12 +67,68 @@ def touched(seed: int, index: int, total: int, count: int) -> list[int]:
     return [low + word % (high - low) for low, high, word in parts if high > low]
 
 
+def move(
+    out: torch.Tensor, stress: str, deviation: float, seed: int, index: int, total: int, start: int = 0
+) -> torch.Tensor:
+    """Change drawn elements as a stress says; return `out`.
+
+    out: elements [start, start + out.numel()) of tensor `index`, which has `total` elements; contiguous. deviation: of
+    the draw.
+    """
+    word, number = stresses.parts(stress)
+    if word in ("signed", "heavy", "tailed"):
+        flat, change = out.view(-1), _signs if word == "signed" else functools.partial(_tails, reach=int(number))
+        for begin in range(0, flat.numel(), _STEP):
+            change(flat[begin : begin + _STEP], deviation, seed, index, total, start + begin)
+    if word in ("times", "signed"):
+        return out.mul_(number)
+    if word == "negative":
+        return out.neg_()
+    if word == "near":
+        return out.mul_(1 / (number * deviation)).add_(1.0)
+    if word == "unit":
+        return out.copy_(torch.copysign(torch.ones_like(out), out))
+    return out.add_(number * deviation) if word == "shift" else out
+
+
+def _signs(part: torch.Tensor, deviation: float, seed: int, index: int, total: int, start: int) -> None:
+    """Change a piece of a tensor region by region: as it is, negated, with random signs, moved away from zero."""
+    for region in range(start * _REGIONS // total, (start + part.numel() - 1) * _REGIONS // total + 1):
+        first, last = (min(max(0, -(-total * r // _REGIONS) - start), part.numel()) for r in (region, region + 1))
+        own = part[first:last]
+        if region == 1:
+            own.neg_()
+        elif region == 2:
+            own.copy_(torch.where(_word(own, seed, index + _SIGNS, start + first) < 0.5, own, -own))
+        elif region == 3:
+            own.add_(_AWAY * deviation)
+
+
+def _tails(part: torch.Tensor, deviation: float, seed: int, index: int, total: int, start: int, *, reach: int) -> None:
+    """Replace one element in two by powers of two, one in 2**t by larger ones, up to 2**reach for the rarest of all.
+
+    Equal powers tie in any precision and unlike ones are far apart, so that rounding decides no comparison.
+    """
+    tier = torch.frexp(_word(part, seed, index + _TAILS, start)).exponent.neg_()
+    last, least = min(24, max(1, total.bit_length() - 3)), min(0, _TOP - reach - math.frexp(deviation)[1])
+    sizes = [deviation * 2.0 ** (least + round(reach * min(t, last) / last)) for t in range(25)]
+    large = torch.tensor(sizes, device=part.device)[tier.clamp_(0, 24).long()]
+    own = part.float()
+    part.copy_(torch.where(tier > 0, torch.copysign(large, own), own * 2.0**least))
+
+
+def _word(part: torch.Tensor, seed: int, index: int, start: int) -> torch.Tensor:
+    """Return a uniform draw for every element of a piece of a tensor."""
+    word = torch.empty(part.shape, dtype=torch.float32, device=part.device)
+    return philox.fill(word, "uniform", seed, index, start=start)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """One input that is a plain draw.
 
-    std: for kind normal. low, high: for kind integer. sign, scale: for all kinds except integer. amplitude: of spikes,
-    0 for none. run: how many consecutive elements are equal. edits: how many elements are replaced, by +edit and -edit
+    std: for kind normal. low, high: for kind integer. moved: a stress that `move` knows. amplitude: of spikes, 0 for
+    none. run: how many consecutive elements are equal. edits: how many elements are replaced, by +edit and -edit
     alternately, or by other whole numbers of the draw.
     """
 
@@ -74,12 +139,16 @@ class Recipe:
     low: int = 0
     high: int = 1
     std: float = 1.0
-    sign: int = 1
+    moved: str = ""
     amplitude: float = 0.0
     run: int = 1
-    scale: float = 1.0
     edits: int = 0
     edit: float = 0.0
+
+    @property
+    def deviation(self) -> float:
+        """Return the standard deviation of a floating-point draw."""
+        return self.std if self.kind == "normal" else _UNIFORM_STD
 
     @property
     def numel(self) -> int:
@@ -103,9 +172,7 @@ class Recipe:
         philox.fill(out, self.kind, seed, self.index, start=start, low=self.low, high=self.high, std=self.std)
         if self.amplitude:
             return spike(out, self.amplitude, seed, self.index, self.numel, start)
-        if self.scale != 1.0:
-            out.mul_(self.scale)
-        return out.neg_() if self.sign < 0 else out
+        return move(out, self.moved, self.deviation, seed, self.index, self.numel, start) if self.moved else out
 
     def _edited(self, out: torch.Tensor, seed: int, start: int) -> torch.Tensor:
         flat, sign = out.view(-1), 1
@@ -128,17 +195,14 @@ class Recipe:
         `edit` and `special` apply to the recipe as it is.
         """
         word, number = stresses.parts(stress)
-        deviation = self.std if self.kind == "normal" else _UNIFORM_STD
         if word == "edit":
-            return replace(self, edits=TOUCHED, edit=number * deviation)
+            return replace(self, edits=TOUCHED, edit=number * self.deviation)
         if self.kind == "integer":
             return self
         if word == "special":
             return replace(self, edits=1, edit=math.nan)
-        if word == "times":
-            return replace(self, scale=number)
-        if stress == "negative":
-            return replace(self, sign=-1)
         if stress == "spike":
-            return replace(self, amplitude=factor * deviation)
+            return replace(self, amplitude=factor * self.deviation)
+        if word:
+            return replace(self, moved=str(stress))
         return Recipe("normal", self.index, self.shape, self.dtype, std=float(stress), run=run)

@@ -4,11 +4,20 @@ A stress is the standard deviation of a signed normal draw, or one of these text
 
 negative    the problem's own draw with its sign turned
 spike       that draw with one element in 8191 far outside it
-times F     that draw, every floating-point tensor multiplied by F
-mixed F     the same for tensors of even index; those of odd index are divided by F
+times F ... that draw, every floating-point tensor multiplied by F; of several numbers, the seed of a trial chooses one
+signed F    the same in four regions by turns: as published, negated, with random signs, away from zero
+mixed F     `signed F` for tensors of even index; those of odd index are divided by F
+levels F    `times F` for tensors of even index; those of odd index are divided by F
+heavy R     the problem's signed draw with heavy tails: one element in 2**t is larger by a factor that grows with t,
+            up to 2**R for the largest of the tensor, so that any part of a sum tells little of the whole
+tailed R    the problem's own draw with the same tails
+shift F     the problem's own draw moved away from zero by F of its deviations
+near F      1 plus a signed normal draw of deviation 1 / F
+unit 1      1 or -1: every power of two, product and prefix product is exact in every precision
 normal F    a signed normal draw of F times the problem's own stress deviation
 edit F I    the problem's stress draw, or its own one, with TOUCHED elements of tensor I replaced by values of F
             deviations; the same seed without `edit` gives the same tensors without that change (`base`)
+scales F N  the problem's signed draw, with the perturbed weights of the names N F times as large
 special I   that draw with one element of tensor I replaced by NaN
 """
 
@@ -19,6 +28,8 @@ Stress = float | str
 SPIKE_FACTOR = 16.0
 # Elements of each tensor that an edit changes.
 TOUCHED = 2
+# Stresses that draw inputs of even and odd index differently -> the stress of one.
+_TURNS = {"mixed": "signed", "levels": "times"}
 
 
 def parts(stress: Stress | None) -> tuple[str, float]:
@@ -39,20 +50,42 @@ def base(signed: Stress) -> Stress | None:
     return signed if not isinstance(signed, str) else None
 
 
-def of_tensor(stress: str, i: int) -> str:
-    """Return a stress of one tensor, of tensor i; another stress as it is."""
-    return f"{stress} {i}" if edits(stress) else stress
+def on_signed(stress: Stress | None) -> bool:
+    """Return whether a stress changes the problem's signed draw and not its published one."""
+    return parts(stress)[0] in ("edit", "heavy", "near", "unit")
+
+
+def drawn(stress: Stress | None, turn: int, tensors: list[int]) -> Stress | None:
+    """Return one of the forms that a stress has: with one of its numbers, or of one tensor; by turns."""
+    if not isinstance(stress, str):
+        return stress
+    if edits(stress):
+        return f"{stress} {tensors[turn % len(tensors)]}"
+    word, *numbers = stress.split()
+    return f"{word} {numbers[turn % len(numbers)]}" if numbers and not scaled(stress) else stress
+
+
+def forms(stress: Stress | None, tensors: list[int]) -> int:
+    """Return how many forms `drawn` gives."""
+    return len(tensors) if edits(stress) else 1 if scaled(stress) else max(1, len(str(stress).split()) - 1)
+
+
+def scaled(stress: Stress | None) -> str:
+    """Return a stress of which weights are scaled, and the empty string for another one."""
+    return str(stress) if parts(stress)[0] == "scales" else ""
 
 
 def of_input(stress: Stress | None, i: int, signed: Stress) -> Stress | None:
     """Return the stress of input i alone, None where it stays as published. signed: the problem's own stress."""
     word, number = parts(stress)
-    if word == "mixed":
-        return f"times {1 / number if i % 2 else number:g}"
+    if word in _TURNS:
+        return f"{_TURNS[word]} {1 / number if i % 2 else number:g}"
     if word == "special":
         return stress if i == number else None
     if word == "edit" and str(i) != str(stress).split()[2]:
         return base(signed)
     if word == "normal":
         return number * (signed if not isinstance(signed, str) else 1.0)
+    if word == "scales":
+        return base(signed)
     return stress

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 from repro.errors import ProblemError
 from repro.inputs import stress as stresses
-from repro.inputs.recipes import Recipe, spike, touched
+from repro.inputs.recipes import Recipe, move, spike, touched
 from repro.inputs.stress import Stress
 from repro.problems.catalogue import Problem
 
@@ -170,6 +170,11 @@ def structure(value: torch.Tensor) -> str:
     return "symmetric" if square and torch.equal(value, value.mT) else ""
 
 
+def _deviation(value: torch.Tensor) -> float:
+    """Return the standard deviation of a computed input to four digits, because devices sum in different orders."""
+    return float(f"{float(value.double().std(correction=0)):.4g}")
+
+
 @dataclass(frozen=True)
 class Plan:
     """The inputs of a problem as recipes, or None for an input that only `get_inputs()` can make.
@@ -207,8 +212,8 @@ class Plan:
         if recipe is None or stress is None:
             return recipe
         factor, run = self.problem.spike_of(i), self.problem.stress_run
-        if stresses.parts(stress)[0] == "edit" and (base := stresses.base(self.problem.stress)) is not None:
-            recipe = recipe.stressed(base, factor, run)
+        if stresses.on_signed(stress) and (base := stresses.base(self.problem.stress)) is not None:
+            recipe = recipe.stressed(base, factor, run if stresses.edits(stress) else 1)
         return recipe.stressed(stress, factor, run)
 
     def make(self, seed: int, device: torch.device, *, stress: Stress | None = None) -> list[Any]:
@@ -260,25 +265,32 @@ class Plan:
         """Return an input that `get_inputs()` computes, stressed so that what a problem requires of it still holds.
 
         Zeros stay zeros, symmetric matrices stay symmetric, distributions stay distributions, and inputs of few values,
-        as signs and classes, stay as they are. Spikes and edits are in units of the input's own deviation, rounded to
-        four digits, because devices sum in different orders.
+        as signs and classes, stay as they are. What a stress adds is in units of the input's own deviation.
         """
         word, number = stresses.parts(stress)
-        if stress == "negative" or word == "times":
+        if word in ("negative", "times"):
             return -value if word == "negative" else value * number
         kept = structure(value)
-        if word == "edit" and (base := stresses.base(self.problem.stress)) is not None:
+        if stresses.on_signed(stress) and (base := stresses.base(self.problem.stress)) is not None:
             value = self._stressed(value, base, seed, i)
         if word == "special" or (word in ("spike", "edit") and not kept):
             return self._touched(value, word, number, seed, i)
         if word in ("spike", "edit") or kept in ("few values", "distributions"):
             return value
-        moved = (value - 0.5) * (math.sqrt(12) * float(stress))
+        if word and not 0 < (deviation := _deviation(value)) < math.inf:
+            return value
+        if word:
+            dense = value.clone(memory_format=torch.contiguous_format)
+            moved = move(dense, str(stress), deviation, seed, i, value.numel())
+        else:
+            moved = (value - 0.5) * (math.sqrt(12) * float(stress))
+        if kept == "symmetric":
+            moved = moved.tril() + moved.tril(-1).mT
         return moved.masked_fill(value == 0, 0.0) if kept == "zeros" else moved
 
     def _touched(self, value: torch.Tensor, word: str, number: float, seed: int, i: int) -> torch.Tensor:
         """Return an input with spikes, edited elements or one element that is no number."""
-        deviation = float(f"{float(value.double().std(correction=0)):.4g}")
+        deviation = _deviation(value)
         height = math.nan if word == "special" else (number or self.problem.spike_of(i)) * deviation
         if height == 0 or math.isinf(height):
             return value
@@ -352,12 +364,13 @@ def refuse_fp8(value: torch.Tensor, source: str) -> None:
 class Weights:
     """A state dict on the CPU, with the constructor arguments that it belongs to. Its tensors are never written to.
 
-    perturbed: those that were made from it, or None.
+    perturbed: those that were made from it, or None. scaled: those of which some are larger, by their stress, or None.
     """
 
     init: list[Any]
     state: dict[str, torch.Tensor]
     perturbed: Weights | None = None
+    scaled: tuple[str, Weights] | None = None
 
     @functools.cached_property
     def sha256(self) -> str:

@@ -44,6 +44,8 @@ _CGROUPS = (
 )
 # The share of free memory that a proposed size may take.
 _SAFE_SHARE = 0.8
+# The largest power of two whose remainders a reduced size keeps.
+_BLOCK = 128
 # A search ends after this many runs on the meta device.
 _MOST_RUNS = 80
 
@@ -202,6 +204,28 @@ class Search:
             sizes = smaller
             yield sizes
         yield from self._told_apart()
+        yield from self._divisible(sizes)
+
+    def _divisible(self, sizes: Sizes) -> Iterator[Sizes]:
+        """Sizes that the powers of two up to _BLOCK divide as they divide the file's: a kernel that needs whole blocks
+        is right at both or wrong at both. Smaller powers where these cost too much; of a batch only up to 16."""
+        most = max(self.budget.excess(sizes), 0.0)
+        for constant in sorted(self.constants, key=lambda c: -self.now[c] * self.weight[c]):
+            powers = (16,) if self.weight[constant] == _LEADING_WEIGHT else (_BLOCK, 64, 32, 16)
+            equal = {c: self.now[c] for c in self.constants if c.value == constant.value}
+            if self.now[constant] == constant.value:
+                continue
+            tries = itertools.product(powers, (constant.value, self.now[constant]), ([constant], [*equal]))
+            for power, limit, chosen in tries:
+                value = _nearest(constant.value, self.now[constant], power, limit)
+                now = self.now | dict.fromkeys(chosen, value)
+                if value == self.now[constant]:
+                    break
+                found = self.sized(now)
+                if found is not None and self.budget.excess(found) <= most:
+                    self.now = now
+                    yield found
+                    break
 
     def _told_apart(self) -> Iterator[Sizes]:
         """Sizes at which constants that differ in the file differ: a kernel that takes one for the other is wrong."""
@@ -231,6 +255,14 @@ class Search:
                 self.now = now
                 return sizes
         return None
+
+
+def _nearest(published: int, reduced: int, power: int, most: int) -> int:
+    """The value nearest to a reduced one that has the published one's greatest common divisor with a power of two; of
+    those up to `most`, or the least one."""
+    shared = math.gcd(published, power)
+    able = range(shared, max(most, shared) + 1, shared if shared == power else 2 * shared)
+    return min(able, key=lambda value: (abs(value - reduced), value))
 
 
 def _fault(problem: Problem) -> tuple[str, str]:

@@ -124,6 +124,10 @@ class FixtureRecord(Fixture, Observed):
     """The worst honest distance over its limit."""
     influence: list[Number | None] = []
     """For every input: relative change of the output when that input is another."""
+    tails: Limits = {}
+    """Elementwise function -> the largest argument of the call of it that the trials reach least."""
+    unseen: Number = 0.0
+    """Share of the first rows' output that is negligible in every trial."""
     reference_timing: dict[str, Any] = {}
     """A few eager calls, ms, for orientation."""
     build_s: float | None = None

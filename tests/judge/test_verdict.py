@@ -1122,7 +1122,9 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
     assert fixture.refused == "" and fixture.margin >= 1.5
     assert fixture.worst_honest_score <= 1 < fixture.best_cheat_score
     plan = inputs.plan(catalogue.load(key, size="smoke"))
-    assert len(fixture.trials) >= 3 and len(fixture.trials) + len(fixture.trials_left_out) == 11
+    assert len(fixture.trials) >= 3 and len(fixture.trials) + len(fixture.trials_left_out) == 6 + len(
+        input_cases.PROBES
+    )
     own: set[str] = set()
     for kind, trial in fixture.trials.items():
         if kind.endswith("spiked") or kind in input_cases.PROBES:
@@ -1245,12 +1247,12 @@ def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_s
     for kind, trial in fixture.trials.items():
         assert trial.draws == (calibration.PROBE_DRAWS if kind in input_cases.PROBES else calibration.MOST_DRAWS)
         for model in models.values():
-            model.load(perturbed if kind.startswith("perturbed") or not problem.native_signal else published)
+            moved = perturbed if kind.startswith("perturbed") or not problem.native_signal else published
+            scaled = stresses.scaled(trial.stress)
+            model.load(input_cases.scaled_weights(plan, published, CPU, scaled) if scaled else moved)
         outside = dict.fromkeys(trial.limits, 0)
         for number in range(FURTHER[key]):
-            stress = trial.stress
-            if kind == "edited":
-                stress = stresses.of_tensor(stress, plan.tensors[number % len(plan.tensors)])
+            stress = stresses.drawn(trial.stress, number, plan.tensors)
             values = plan.make(7_000_000 + number, CPU, stress=stress)
             expected = models["fp64"](list(values))[0]
             for name in outside:

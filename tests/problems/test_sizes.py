@@ -17,6 +17,7 @@ from repro.problems import plan as inputs
 from repro.records.job import Job
 
 DATA = Path(__file__).parents[1] / "data" / "problems"
+FRAMES = Path(__file__).parents[1] / "frames" / "problems"
 FILES = sorted(DATA.glob("*.py"))
 SHIPPED = [catalogue.load(i).path for i in catalogue.ids()]
 
@@ -280,3 +281,22 @@ def test_too_large_a_size_ends_with_code_1(judged: Judged, capsys: pytest.Captur
     code, entry = judged(path, "--size", "full", "--set", "batch_size=100000")
     assert code == 1 and entry["verdict"] == "error"
     assert "this machine has" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("published", "reduced", "power", "most", "kept"),
+    [(4095, 128, 128, 4095, 127), (65535, 1024, 128, 65535, 1023), (4096, 60, 128, 4096, 128), (4096, 60, 64, 60, 64),
+     (1000, 125, 128, 1000, 120), (96, 24, 128, 96, 32), (300, 75, 16, 300, 76), (64, 8, 16, 64, 16)],
+)  # fmt: skip
+def test_reduced_sizes_keep_remainders_and_their_absence(
+    published: int, reduced: int, power: int, most: int, kept: int
+) -> None:
+    """A kernel without a mask for the last block is wrong at both or right at both."""
+    assert sizes._nearest(published, reduced, power, most) == kept
+
+
+def test_an_irregular_size_stays_irregular_and_a_whole_one_whole(tmp_path: Path) -> None:
+    for name, divided in (("8191", False), ("8192", True)):
+        file = tmp_path / f"rows_{name}.py"
+        file.write_text((FRAMES / "softmax_rows.py").read_text().replace("1000", name))
+        assert (sizes.derive(unknown(file)).overrides["columns"] % 128 == 0) == divided

@@ -1,7 +1,7 @@
-"""Where elementwise functions curve: the deviation of signed inputs at which their arguments lie there.
+"""What trials reach: where elementwise functions curve, their tails, and every element of the output.
 
-An approximation of a function differs from it most where it bends. Inputs that are all small, or all large, never reach
-that place behind a linear layer.
+An approximation of a function differs from it most where it bends, or beyond the range that it was fitted to. Inputs
+that are all small, or all large, never reach the bend behind a linear layer, and none reach the tails behind a norm.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from repro.inputs import stress as input_stress
+from repro.inputs.stress import Stress
 from repro.judge.correctness.reference import Reference
 from repro.problems.plan import Plan, Weights
 
@@ -26,16 +28,27 @@ FACTORS, GAIN = tuple(2.0**k for k in range(-5, 6)), 1.25
 ROWS, SEED = 8, 20251121
 
 
+# Arguments of this size are in the tails of all such functions.
+TAIL = 12.0
+# How many times as large weights may be to reach there, and the gain in arguments by the first that tells which do.
+SCALES, RAISED = (16, 8, 4), 4.0
+# An element of an output under this share of its root mean square is negligible: zero in its place is within tf32.
+NEGLIGIBLE = 1e-3
+
+
 class _Arguments(TorchFunctionMode):
-    """Notes which share of the arguments of every elementwise function lies where these curve."""
+    """Notes the share of the arguments of every elementwise function that lies where these curve, and the largest."""
 
     def __init__(self) -> None:
         super().__init__()
         self.shares: list[float] = []
+        self.largest: list[tuple[str, float]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "").rstrip("_") in _FUNCTIONS and args and isinstance(args[0], torch.Tensor):
+        name = getattr(func, "__name__", "").rstrip("_")
+        if name in _FUNCTIONS and args and isinstance(args[0], torch.Tensor):
             size = args[0].abs()
+            self.largest.append((name, float(size.nan_to_num(0.0, 0.0, 0.0).max()) if size.numel() else 0.0))
             self.shares.append(float(((size >= FROM) & (size <= TO)).double().mean()) if size.numel() else 0.0)
         return func(*args, **(kwargs or {}))
 
@@ -57,3 +70,69 @@ def stresses(plan: Plan, reference: Reference, state: Weights) -> tuple[str, ...
     best = max(shares, key=lambda factor: shares[factor])
     usual = shares[1.0] if not isinstance(plan.problem.stress, str) else 0.0
     return (f"normal {best:g}",) if shares[best] > GAIN * usual else ()
+
+
+class Survey:
+    """What the first rows of several trials reach.
+
+    largest: of the arguments of every call of an elementwise function, in the order of the Model. negligible: whether
+    an element of the outputs is so in all trials; visible: whether it is not zero in one.
+    """
+
+    def __init__(self, plan: Plan, reference: Reference) -> None:
+        self.plan, self.reference = plan, reference
+        self.rows = slice(0, min(ROWS, plan.batch)) if plan.batch else None
+        self.largest: list[tuple[str, float]] = []
+        self.negligible: list[torch.Tensor] = []
+        self.visible: list[torch.Tensor] = []
+
+    def look(self, state: Weights, stress: Stress | None) -> None:
+        """Run the reference with a trial's weights on its inputs."""
+        self.reference.load(state)
+        with _Arguments() as noted:
+            outputs = self.reference(self.plan.chunk(self.rows, SEED, self.reference.device, stress))
+        pairs = zip(self.largest or noted.largest, noted.largest, strict=False)
+        self.largest = [(name, max(known, now)) for (name, known), (_, now) in pairs]
+        sizes = [x.abs().nan_to_num(0.0, 0.0, 0.0) for x in outputs]
+        small = [x <= NEGLIGIBLE * x.square().mean().sqrt() for x in sizes]
+        self.negligible = [a & b for a, b in zip(self.negligible or small, small, strict=True)]
+        self.visible = [a | (b > 0) for a, b in zip(self.visible or [x > 0 for x in sizes], sizes, strict=True)]
+
+    def tails(self) -> dict[str, float]:
+        """Return elementwise function -> the largest argument of the call of it that was reached least."""
+        return {name: min(size for other, size in self.largest if other == name) for name, _ in self.largest}
+
+    def unseen(self) -> float:
+        """Return the share of the outputs' elements that no trial shows."""
+        pairs = list(zip(self.negligible, self.visible, strict=True))
+        return sum(int((a & b).sum()) for a, b in pairs) / max(1, sum(a.numel() for a, _ in pairs))
+
+
+def before_tails(survey: Survey, state: Weights, signed: Stress) -> list[str]:
+    """Return the weights of norms and matrices that, enlarged, bring arguments of elementwise functions to their tails.
+
+    survey: of other trials. For every function that these do not bring there it is the last one that does, in the order
+    of the Model. state: perturbed weights. signed: the problem's stress.
+    """
+    short = [place for place, (_, size) in enumerate(survey.largest) if size < TAIL]
+    if not short:
+        return []
+    reference, stress = survey.reference, input_stress.base(signed)
+    reference.load(state)
+
+    def arguments() -> list[float]:
+        with _Arguments() as noted:
+            reference(survey.plan.chunk(survey.rows, SEED, reference.device, stress))
+        return [size for _, size in noted.largest]
+
+    usual, found = arguments(), dict[int, str]()
+    for name, parameter in reference.model.named_parameters():
+        if name.endswith("bias") or name not in state.state:
+            continue
+        with torch.no_grad():
+            parameter.mul_(SCALES[0])
+            raised = arguments()
+            parameter.div_(SCALES[0])  # by a power of two: exact
+        found |= {place: name for place in short if raised[place] >= RAISED * usual[place] > 0}
+    reference.loaded = None
+    return list(dict.fromkeys(found.values()))

@@ -47,15 +47,17 @@ class Expected:
         self.reference = Reference(self.own.plan, self.native, self.device)
         self.own.rows = rows_per_chunk(self.own.plan, self.reference, self.own.spec)
 
-    def weights(self, perturbed: bool) -> tuple[str, Weights]:
-        """Return the name of the native or the perturbed weights, and the weights."""
+    def weights(self, perturbed: bool, stress: Stress | None = None) -> tuple[str, Weights]:
+        """Return the name of the native, the perturbed or the scaled weights, and the weights."""
+        if scaled := stresses.scaled(stress):
+            return "scaled", input_cases.scaled_weights(self.own.plan, self.native, self.device, scaled)
         if not perturbed:
             return "native", self.native
         return "perturbed", input_cases.perturbed_weights(self.own.plan, self.native, self.device)
 
-    def use(self, perturbed: bool) -> tuple[str, Weights]:
-        """Load the native or the perturbed weights into the reference; return their name and the weights."""
-        name, state = self.weights(perturbed)
+    def use(self, perturbed: bool, stress: Stress | None = None) -> tuple[str, Weights]:
+        """Load these weights into the reference; return their name and the weights."""
+        name, state = self.weights(perturbed, stress)
         if self.reference.loaded is not state:
             self.reference.load(state)
         return name, state

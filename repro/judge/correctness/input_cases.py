@@ -13,8 +13,15 @@ Probes look where a caller may go. A fixture says which of them a problem has, a
 which the fp64 reference stays finite and an honest kernel's error bounded. A class whose honest kernel has no such
 bound has no limit there. A fixture also leaves out stress and spikes at which torch's own Model overflows.
 
-tiny, large       published inputs, every floating-point tensor multiplied by 1e-4 or by up to 1e4
+tiny, large       published inputs, every floating-point tensor multiplied by 1e-4 to 1e-2, or by 30 to 1e4 with regions
+                  of both signs and away from zero; two strengths where inputs are small
 mixed             the same by turns: large, small, large
+heavy             elements with heavy tails, so that any part of a mean, norm or loss tells little of the whole
+offset            inputs far from zero for their deviation: what subtracts large numbers, or counts padding, is wrong
+scaled            perturbed weights of which norms or matrices are up to 16 times as large, where arguments of
+                  elementwise functions lie in their tails in no other trial
+unit              1 or -1, where elements of the output are negligible in every other trial, as of a product that
+                  underflows
 curved            signed inputs at a deviation at which the arguments of elementwise functions lie where these curve
 edited            inputs that equal those of the call before except a few elements
 
@@ -28,6 +35,7 @@ from __future__ import annotations
 import functools
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -44,16 +52,24 @@ PUBLIC_SEED = 20251121
 _PERTURBATION_SEED = 77
 _NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+# From a parameter's index to that of the draw of its signs.
+_SIGNS = 4000
 # Rows of the batch that calibrate running statistics: enough for one scalar a layer.
 _CALIBRATION_ROWS = 8
-# Probe -> its stresses, the strongest first; those of `curved` are measured.
+# Probe -> its stresses, the strongest first; those of `curved` and `scaled` are measured.
 PROBES: dict[str, tuple[str, ...]] = {
-    "tiny": ("times 0.0001", "times 0.01"),
-    "large": ("times 10000", "times 1000", "times 100", "times 10"),
-    "mixed": ("mixed 10000", "mixed 100", "mixed 10"),
+    "tiny": ("times 0.0001 0.01 0.001", "times 0.01"),
+    "large": ("signed 10000 300 30", "signed 100 30 10", "times 10000 300 30", "times 100 30", "times 10"),
+    "mixed": ("mixed 10000", "mixed 100", "mixed 10", "levels 10000", "levels 100", "levels 10"),
+    "heavy": ("heavy 24", "heavy 14", "heavy 8", "heavy 4", "tailed 24", "tailed 8"),
+    "offset": ("shift 1000", "shift 100", "near 1000", "shift 10"),
     "curved": (),
     "edited": ("edit 16", "edit 256", "edit 4096"),
+    "scaled": (),
+    "unit": ("unit 1",),
 }
+# Probes that are measured only where a survey of the others shows that something was not seen.
+SURVEYED = ("scaled", "unit")
 # Draws of edited elements where inputs are small. A cheat that looks at one element in a hundred sees one of the two
 # changed ones in one draw of fifty; a rounded mean of few elements changes with them too.
 EDITED, SMALL_BYTES = 4, 16 << 20
@@ -158,12 +174,16 @@ def make(plan: Plan, *, public: bool = False, draws: int = 2, fixture: Fixture |
 def _probes(plan: Plan, fixture: Fixture, perturbed: bool) -> list[Trial]:
     """Return the trials of a fixture's probes, and that of inputs with a NaN. Edits touch every tensor in turn."""
     trials = []
+    small = sum(map(plan.nbytes, plan.tensors)) <= SMALL_BYTES
     for kind in (kind for kind in fixture.trials if kind in PROBES):
-        tensors = plan.tensors if kind == "edited" else [0]
-        if kind == "edited" and sum(map(plan.nbytes, plan.tensors)) <= SMALL_BYTES:
-            tensors = tensors * EDITED
         stress = fixture.trials[kind].stress
-        trials += [Trial(kind, secret_seed(), stresses.of_tensor(stress, i), perturbed) for i in tensors]
+        turns = list(range(stresses.forms(stress, plan.tensors)))
+        if kind == "edited":
+            turns *= EDITED if small else 1
+        else:  # the strongest, and another where inputs are small
+            turns = turns[:1] + ([secrets.choice(turns[1:])] if small and turns[1:] else [])
+        drawn = [stresses.drawn(stress, turn, plan.tensors) for turn in turns]
+        trials += [Trial(kind, secret_seed(), one, perturbed or kind == "scaled") for one in drawn]
     if some := floating(plan):
         trials.append(Trial(NONFINITE, secret_seed(), f"special {secrets.choice(some)}", perturbed, judged=False))
     return trials
@@ -176,15 +196,33 @@ def _draw(shape: torch.Size, kind: str, index: int, std: float = 1.0) -> torch.T
 def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weights:
     """Return the published weights, perturbed. They are made once.
 
-    Norm weights are U(.5, 1.5), those of batch norms U(.75, 1.25); norm biases are normal with deviation .2, of batch
-    norms .1. Constant parameters are multiplied by 1.37, or become normal with deviation .2 if they are zero. Vectors
-    get normal noise of deviation .2. All other parameters are reversed, which keeps their distribution.
+    Norm weights are U(.5, 1.5), those of batch norms U(.75, 1.25), half of them negative; norm biases are normal with
+    deviation .2, of batch norms .1. Constant parameters are multiplied by U(1, 1.74), or become normal with deviation
+    .2 if they are zero. Vectors get normal noise of deviation .2. All other parameters are reversed, which keeps their
+    distribution. Constant parameters are negative too, one in two elements, where the output stays finite.
 
-    Running statistics are calibrated on a few rows: one scalar mean square a layer, and means of a tenth of that
-    deviation. The scalar keeps a deep untrained net well conditioned, since per-channel statistics amplify rounding.
+    Running statistics are calibrated on a few rows: a mean square a layer times 0.5 to 2 for each channel, and means of
+    a tenth of that deviation. One mean square keeps a deep untrained net well conditioned, since what each channel has
+    itself amplifies rounding.
     """
-    if native.perturbed is not None:
-        return native.perturbed
+    if native.perturbed is None:
+        native.perturbed = _perturbed(plan, native, device, signed=True) or _perturbed(plan, native, device)
+    assert native.perturbed is not None
+    return native.perturbed
+
+
+def scaled_weights(plan: Plan, native: Weights, device: torch.device, stress: str) -> Weights:
+    """Return the perturbed weights with those that a stress names times its number."""
+    if native.scaled is None or native.scaled[0] != stress:
+        moved = perturbed_weights(plan, native, device)
+        (_, number), names = stresses.parts(stress), stress.split()[2:]
+        state = {name: value * number if name in names else value for name, value in moved.state.items()}
+        native.scaled = stress, Weights(moved.init, state)
+    return native.scaled[1]
+
+
+def _perturbed(plan: Plan, native: Weights, device: torch.device, *, signed: bool = False) -> Weights | None:
+    """Return perturbed weights. signed: constant parameters and norms are negative too; None where this gives NaN."""
     init = plan.problem.init_inputs(plan.module, perturbed=True)
     model = build(plan.problem, plan.module, init, drawn=init != native.init)
     if init == native.init:
@@ -192,47 +230,59 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
     model = model.float()
     owners = {id(p): m for m in model.modules() for p in m.parameters(recurse=False)}
     with torch.no_grad():
-        for index, (name, parameter) in enumerate(model.named_parameters()):
-            _perturb(parameter, owners[id(parameter)], name, index)
+        turned = [
+            _perturb(parameter, owners[id(parameter)], name, index, signed)
+            for index, (name, parameter) in enumerate(model.named_parameters())
+        ]
         if any(isinstance(m, _BATCH_NORMS) for m in model.modules()):
             _calibrate(model, plan, device)
+        if any(turned) and any(bool(x.isnan().any()) for x in meta.tensors(_run(model, plan, device))):
+            return None
     dtype = torch_dtype(plan.problem.dtype)
     state = {
         name: (value.to(dtype) if value.is_floating_point() else value).cpu()
         for name, value in model.state_dict().items()
     }
-    native.perturbed = Weights(init, state)
-    return native.perturbed
+    return Weights(init, state)
 
 
-def _perturb(parameter: nn.Parameter, owner: nn.Module, name: str, index: int) -> None:
-    """Perturb one parameter in place; index: of its draws."""
+def _perturb(parameter: nn.Parameter, owner: nn.Module, name: str, index: int, signed: bool) -> bool:
+    """Perturb one parameter in place, and return whether some of its signs turned; index: of its draws."""
     draw = functools.partial(_draw, parameter.shape, index=index)
     narrow = isinstance(owner, _BATCH_NORMS)
+    constant, value = bool((parameter == parameter.flatten()[0]).all()), float(parameter.flatten()[0])
     if isinstance(owner, _NORMS) and name.endswith("weight"):
         low, width = (0.75, 0.5) if narrow else (0.5, 1.0)
         parameter.copy_(low + width * draw("uniform"))
     elif isinstance(owner, _NORMS):
         parameter.copy_(draw("normal", std=0.1 if narrow else 0.2))
-    elif not bool((parameter == parameter.flatten()[0]).all()):
-        if parameter.dim() == 1:
-            parameter.add_(draw("normal", std=0.2))
-        else:
-            parameter.copy_(parameter.flip(tuple(range(parameter.dim()))))
-    elif float(parameter.flatten()[0]) == 0.0:
+        return False
+    elif not constant and parameter.dim() == 1:
+        parameter.add_(draw("normal", std=0.2))
+        return False
+    elif not constant:
+        parameter.copy_(parameter.flip(tuple(range(parameter.dim()))))
+        return False
+    elif value == 0.0:
         parameter.copy_(draw("normal", std=0.2))
+        return False
     else:
-        parameter.mul_(1.37)
+        parameter.mul_(1.0 + 0.74 * draw("uniform"))
+    if signed:
+        negative = _draw(parameter.shape, "uniform", _SIGNS + index) < 0.5
+        negative.view(-1)[:1] = True  # also of a single element: the published one is positive
+        parameter.copy_(torch.where(negative, -parameter, parameter))
+    return signed
 
 
 def _calibrate(model: nn.Module, plan: Plan, device: torch.device) -> None:
     """Set every batch norm's running statistics from the inputs that reach it, layer after layer."""
-    model.to(device)
 
     def before(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
         assert isinstance(module, _BATCH_NORMS) and module.running_var is not None and module.running_mean is not None
         variance = float(args[0].double().square().mean())
-        module.running_var.fill_(variance)
+        spread = 4.0 ** (_draw(module.running_var.shape, "uniform", 2000 + order[module]) - 0.5)
+        module.running_var.copy_(variance * spread)
         deviation = 0.1 * variance**0.5
         mean = _draw(module.running_mean.shape, "normal", 1000 + order[module], deviation)
         module.running_mean.copy_(mean.to(module.running_mean.device))
@@ -240,12 +290,20 @@ def _calibrate(model: nn.Module, plan: Plan, device: torch.device) -> None:
     norms = [m for m in model.modules() if isinstance(m, _BATCH_NORMS)]
     order = {module: position for position, module in enumerate(norms)}
     hooks = [module.register_forward_pre_hook(before) for module in norms]
+    _run(model, plan, device)
+    for hook in hooks:
+        hook.remove()
+
+
+def _run(model: nn.Module, plan: Plan, device: torch.device) -> Any:
+    """Return what a float32 model, which comes back to the CPU, returns for a few rows of published inputs."""
     rows = slice(0, min(_CALIBRATION_ROWS, plan.batch)) if plan.batch else None
     inputs = plan.chunk(rows, PUBLIC_SEED, device, None)
     with exact_float32():
-        model(*[x.float() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs])
-    for hook in hooks:
-        hook.remove()
+        value = model.to(device)(
+            *[x.float() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs]
+        )
     model.cpu()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+    return value

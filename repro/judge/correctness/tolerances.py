@@ -13,7 +13,7 @@ from typing import Any
 
 from repro.judge.correctness.distance import BIAS, DIFFER, EDIT, ZERO, of_output, score, split
 from repro.judge.correctness.input_cases import PROBES
-from repro.records.fixture import PUBLISHED, Fixture, Limits, TrialLimits
+from repro.records.fixture import PUBLISHED, Fixture, Limited, Limits, TrialLimits
 from repro.records.verdict import PrecisionClass
 
 CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
@@ -49,6 +49,9 @@ ZERO_LIMIT, MIN_ZERO_SHARE = 1e-6, 0.01
 EDIT_LIMIT, EDIT_HONEST = 0.5, 0.2
 # On a probe a class has limits where the honest error of every looser class is at most this many times that one's cap.
 _LOOSE = 4.0
+# Inputs far from zero multiply rounding, in ways that differ between honest kernels: there fp32 has the limits of tf32,
+# where the honest kernel of either class stays under a tenth of the lowest one.
+OFFSET, _EXACT = "offset", 0.1
 
 
 def limits(honest: Limits, klass: str, sensitivity: float, integers: Limits | None = None) -> Limits:
@@ -94,6 +97,17 @@ def probe_limits(honest: dict[str, Limits], least: Limits | None = None) -> dict
         own = limits(values, klass, 0.0, least) if bounded and steady else {}
         by_class[klass] = own | ({EDIT: EDIT_LIMIT} if own and EDIT in values else {})
     return by_class
+
+
+def offset_limits(honest: dict[str, Limits], least: Limits | None = None) -> dict[str, Limits]:
+    """Return the limits of every class on inputs far from zero: fp32 has those of tf32, because rounding grows there.
+
+    honest: class -> distances. A class has none where its honest kernel is not far more precise than they are.
+    """
+    of = {klass: "tf32" if klass == "fp32" else klass for klass in honest}
+    bounded = {klass: values["rel_l2"] <= _EXACT * _FLOOR[of[klass]] for klass, values in honest.items()}
+    bounded["bf16"] = honest.get("bf16", {}).get("rel_l2", math.inf) <= _CAP["bf16"]
+    return {klass: limits(values, of[klass], 0.0, least) if bounded[klass] else {} for klass, values in honest.items()}
 
 
 def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, float]:
@@ -200,13 +214,18 @@ def class_of(
 ) -> PrecisionClass | None:
     """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored.
 
-    refused: also a class that the fixture does not admit.
+    A solution that is of the most precise class wherever every class has limits is not called one of a looser class
+    where that one has none: there it must meet the loosest that it can. refused: also a class that the fixture does not
+    admit.
     """
     deciding = {kind: values for kind, values in distances.items() if kind in fixture.trials}
+    precise = _precise(deciding, fixture)
     for klass in CLASSES[fixture.dtype]:
         if klass in fixture.refused_classes and not refused:
             continue
         limit = {kind: trial.limits.get(klass) for kind, trial in fixture.trials.items()}
+        if precise:
+            limit |= {kind: _loosest(fixture.trials[kind], limit[kind]) for kind in deciding}
         if None in limit.values():  # a class at which the fixture's device could not run the problem
             continue
         if deciding and all(
@@ -214,3 +233,18 @@ def class_of(
         ):
             return klass
     return None
+
+
+def _precise(deciding: dict[str, list[dict[str, float]]], fixture: Fixture) -> bool:
+    """Return whether a solution is of the most precise class on every trial on which all classes have limits."""
+    first, *looser = CLASSES[fixture.dtype]
+    admitted = [klass for klass in (first, *looser) if klass not in fixture.refused_classes]
+    common = [kind for kind in deciding if all(fixture.trials[kind].limits.get(klass) for klass in (first, *admitted))]
+    within = [score(v, fixture.trials[kind].limits[first]) <= 1 for kind in common for v in deciding[kind]]
+    return bool(looser) and bool(within) and all(within)
+
+
+def _loosest(trial: Limited, own: dict[str, float] | None) -> dict[str, float] | None:
+    """Return a class's own limits on a trial, or where these are empty those of the loosest class that has some."""
+    some = [limits for limits in trial.limits.values() if limits]
+    return some[-1] if own == {} and some else own

@@ -70,7 +70,9 @@ class Trials:
         self.comparison.choose(few=screening)
         order = [trial for trial in planned if not trial.neighbour]
         random.SystemRandom().shuffle(order)
-        order.sort(key=lambda trial: (trial.kind == NONFINITE, trial.judged, trial.perturbed))
+        order.sort(
+            key=lambda trial: (trial.kind == NONFINITE, trial.judged, trial.perturbed, stresses.scaled(trial.stress))
+        )
         for trial in order:
             for solution in solutions:
                 if solution.failed in ("", "incorrect") and solution.worker is not None:
@@ -173,7 +175,7 @@ class Trials:
 
     def load(self, solution: Implementation, trial: Trial) -> None:
         """Load the trial's weights into the reference and the worker, with all other solutions at rest."""
-        name, state = self.expected.use(trial.perturbed)
+        name, state = self.expected.use(trial.perturbed, trial.stress)
         self.workers.stop_others(solution)
         self._another_ran(solution, trial)
         self.workers.load(solution, name, state)
