@@ -101,7 +101,7 @@ def _signs(part: torch.Tensor, deviation: float, seed: int, index: int, total: i
         elif region == 2:
             own.copy_(torch.where(_word(own, seed, index + _SIGNS, start + first) < 0.5, own, -own))
         elif region == 3:
-            own.add_(_AWAY * deviation)
+            own.div_(_AWAY).add_(deviation)  # no larger than the others: operands in fp16 must stay finite
 
 
 def _tails(part: torch.Tensor, deviation: float, seed: int, index: int, total: int, start: int, *, reach: int) -> None:

@@ -51,7 +51,7 @@ EDIT_LIMIT, EDIT_HONEST = 0.5, 0.2
 _LOOSE = 4.0
 # Inputs far from zero multiply rounding, in ways that differ between honest kernels: there fp32 has the limits of tf32,
 # where the honest kernel of either class stays under a tenth of the lowest one.
-OFFSET, _EXACT = "offset", 0.1
+OFFSET, HEAVY, _EXACT = "offset", "heavy", 0.1
 
 
 def limits(honest: Limits, klass: str, sensitivity: float, integers: Limits | None = None) -> Limits:
@@ -104,10 +104,26 @@ def offset_limits(honest: dict[str, Limits], least: Limits | None = None) -> dic
 
     honest: class -> distances. A class has none where its honest kernel is not far more precise than they are.
     """
+    if any(math.isinf(values["rel_l2"]) for values in honest.values()):  # of an output in 16 bits, say
+        return {klass: {} for klass in honest}
     of = {klass: "tf32" if klass == "fp32" else klass for klass in honest}
     bounded = {klass: values["rel_l2"] <= _EXACT * _FLOOR[of[klass]] for klass, values in honest.items()}
     bounded["bf16"] = honest.get("bf16", {}).get("rel_l2", math.inf) <= _CAP["bf16"]
     return {klass: limits(values, of[klass], 0.0, least) if bounded[klass] else {} for klass, values in honest.items()}
+
+
+def heavy_limits(honest: dict[str, Limits], least: Limits | None = None) -> dict[str, Limits]:
+    """Return the limits of every class on heavy tails: the widest that it has, and none of single elements or rows,
+    whose errors have heavy tails too.
+
+    A class has none where its honest kernel's error is not well under the widest limit.
+    """
+    by_class: dict[str, Limits] = {}
+    for klass, own in probe_limits(honest, least).items():
+        bounded = own and HEADROOM * honest[klass]["rel_l2"] <= _CAP[klass]
+        kept = {name: limit for name, limit in own.items() if name not in ("max", "row")}
+        by_class[klass] = (kept | {"rel_l2": _CAP[klass]} if "rel_l2" in kept else own) if bounded else {}
+    return by_class
 
 
 def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, float]:
