@@ -462,6 +462,19 @@ def test_the_class_is_the_most_precise_one_that_every_trial_meets() -> None:
     assert tolerances.class_of({}, fixture) is None, "nothing judged is nothing passed"
 
 
+@pytest.mark.parametrize(
+    ("native", "offset", "klass"),
+    [(1e-6, 5e-4, "fp32"), (1e-6, 1e-2, "tf32"), (1e-6, 0.5, None), (1e-6, math.nan, None), (5e-4, 0.5, "tf32")],
+)  # fmt: skip
+def test_a_precise_solution_has_a_cap_where_its_class_has_no_limits(
+    native: float, offset: float, klass: str | None
+) -> None:
+    """A variance as a difference of squares is fp32 until inputs are far from zero; a kernel in tf32 is off there."""
+    fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
+    fixture.trials["offset"] = Limited(stress="shift 1000", limits={"fp32": even(1e-3), "tf32": {}, "bf16": {}})
+    assert tolerances.class_of({"native": [even(native)], "offset": [even(offset)]}, fixture) == klass
+
+
 def test_a_neighbour_never_decides_a_class() -> None:
     """Neither a bad one nor a good one: trials that the fixture does not list are left aside."""
     fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)

@@ -13,7 +13,7 @@ from typing import Any
 
 from repro.judge.correctness.distance import BIAS, DIFFER, EDIT, ZERO, of_output, score, split
 from repro.judge.correctness.input_cases import PROBES
-from repro.records.fixture import PUBLISHED, Fixture, Limited, Limits, TrialLimits
+from repro.records.fixture import PUBLISHED, Fixture, Limits, TrialLimits
 from repro.records.verdict import PrecisionClass
 
 CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
@@ -230,37 +230,28 @@ def class_of(
 ) -> PrecisionClass | None:
     """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored.
 
-    A solution that is of the most precise class wherever every class has limits is not called one of a looser class
-    where that one has none: there it must meet the loosest that it can. refused: also a class that the fixture does not
-    admit.
+    A solution that is precise wherever every class has limits does not fall back to a class that has none: there it
+    must meet the widest cap. refused: also a class that the fixture does not admit.
     """
     deciding = {kind: values for kind, values in distances.items() if kind in fixture.trials}
-    precise = _precise(deciding, fixture)
+    unlimited = {"rel_l2": _CAP["bf16"]} if _precise(deciding, fixture) else {}
     for klass in CLASSES[fixture.dtype]:
         if klass in fixture.refused_classes and not refused:
             continue
         limit = {kind: trial.limits.get(klass) for kind, trial in fixture.trials.items()}
-        if precise:
-            limit |= {kind: _loosest(fixture.trials[kind], limit[kind]) for kind in deciding}
         if None in limit.values():  # a class at which the fixture's device could not run the problem
             continue
         if deciding and all(
-            score(v, own) <= 1 for kind, values in deciding.items() if (own := limit[kind]) for v in values
+            score(v, own) <= 1 for kind, values in deciding.items() if (own := limit[kind] or unlimited) for v in values
         ):
             return klass
     return None
 
 
 def _precise(deciding: dict[str, list[dict[str, float]]], fixture: Fixture) -> bool:
-    """Return whether a solution is of the most precise class on every trial on which all classes have limits."""
-    first, *looser = CLASSES[fixture.dtype]
-    admitted = [klass for klass in (first, *looser) if klass not in fixture.refused_classes]
-    common = [kind for kind in deciding if all(fixture.trials[kind].limits.get(klass) for klass in (first, *admitted))]
-    within = [score(v, fixture.trials[kind].limits[first]) <= 1 for kind in common for v in deciding[kind]]
-    return bool(looser) and bool(within) and all(within)
-
-
-def _loosest(trial: Limited, own: dict[str, float] | None) -> dict[str, float] | None:
-    """Return a class's own limits on a trial, or where these are empty those of the loosest class that has some."""
-    some = [limits for limits in trial.limits.values() if limits]
-    return some[-1] if own == {} and some else own
+    """Return whether a solution is of the most precise admitted class on every trial on which all have limits."""
+    admitted = [klass for klass in CLASSES[fixture.dtype] if klass not in fixture.refused_classes]
+    limits = {kind: fixture.trials[kind].limits for kind in deciding}
+    common = [kind for kind, own in limits.items() if len(admitted) > 1 and all(own.get(klass) for klass in admitted)]
+    within = [score(v, limits[kind][admitted[0]]) <= 1 for kind in common for v in deciding[kind]]
+    return bool(within) and all(within)
