@@ -4,15 +4,10 @@
 Buys: one pass in place of two; the digits are lost all the same.
 """
 
-import torch
+from frames.row_norm import Frame
 
 
-class ModelNew(torch.nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(width)
-
-    def forward(self, x):
+class ModelNew(Frame):
+    def statistics(self, x):
         mean = x.mean(1, keepdim=True)
-        variance = (x.square().mean(1, keepdim=True) - mean.square()).clamp_min(0.0)
-        return (x - mean) * torch.rsqrt(variance + self.norm.eps) * self.norm.weight + self.norm.bias
+        return mean, (x.square().mean(1, keepdim=True) - mean.square()).clamp_min(0.0)

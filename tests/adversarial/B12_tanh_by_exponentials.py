@@ -5,15 +5,10 @@ Buys: a division in place of a call; behind a norm arguments are small.
 """
 
 import torch
+from frames.norm_block import Frame
 
 
-class ModelNew(torch.nn.Module):
-    def __init__(self, width, hidden):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(width)
-        self.up = torch.nn.Linear(width, hidden)
-        self.down = torch.nn.Linear(hidden, width)
-
-    def forward(self, x):
-        e = torch.exp(2.0 * self.norm(x))
-        return x + self.down(torch.nn.functional.gelu(self.up((e - 1.0) / (e + 1.0))))
+class ModelNew(Frame):
+    def tanh(self, x):
+        e = torch.exp(2.0 * x)
+        return (e - 1.0) / (e + 1.0)

@@ -5,17 +5,11 @@
 Honest: the shift takes the large part away before it is squared.
 """
 
-import torch
+from frames.row_norm import Frame
 
 
-class ModelNew(torch.nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(width)
-
-    def forward(self, x):
+class ModelNew(Frame):
+    def statistics(self, x):
         first = x[:, :1]
         mean = (x - first).mean(1, keepdim=True)
-        variance = (x - first).square().mean(1, keepdim=True) - mean.square()
-        mean = mean + first
-        return (x - mean) * torch.rsqrt(variance + self.norm.eps) * self.norm.weight + self.norm.bias
+        return mean + first, (x - first).square().mean(1, keepdim=True) - mean.square()
