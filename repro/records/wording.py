@@ -84,7 +84,11 @@ DISTANCES = {
 
 # Kinds of input cases -> what a kernel is that fails on no other kind.
 _ALONE = (
-    ({"tiny"}, "right on inputs of the usual size: look for a missing eps, or for values that are taken for 0"),
+    ({"heavy"}, "right where all elements are alike: look for a part of a sum that is left out"),
+    ({"offset"}, "right around zero: look for a difference of large numbers, and for padding that counts"),
+    ({"scaled"}, "right with small hidden values: look for an approximation that holds in a range"),
+    ({"tiny", "heavy"},
+     "right on inputs of the usual size: look for a missing eps, or for values that are taken for 0"),
     ({"large", "mixed"}, "right on inputs of the usual size: look for overflow, fixed ranges and sums in 16 bits"),
     ({"spiked", "perturbed_spiked"}, "right without outliers: look for overflow, as of exp without the maximum"),
     ({"perturbed", "perturbed_stress", "perturbed_spiked"},

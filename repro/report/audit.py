@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable
 
@@ -19,7 +20,8 @@ _COPIED = ("problem", "best_cheat", "margin", "margins", "influence", "refused_c
 
 
 class Audited(Record):
-    """What a problem can tell. signal: distance of outputs for two draws; kind: of a degenerate problem."""
+    """What a problem can tell. signal: distance of outputs for two draws; weakest: input cases with the widest limit or
+    none; kind: of a degenerate problem."""
 
     problem: str
     verdict: str
@@ -32,6 +34,7 @@ class Audited(Record):
     zeros_allclose: dict[str, bool] = {}
     influence: list[Number | None] = []
     outputs: list[str] = []
+    weakest: str = ""
     kind: str = ""
     why: str
 
@@ -55,9 +58,23 @@ def _row(name: str, row: Row | None) -> Audited:
         signal=trial.sensitivity if trial else None,
         zeros_allclose=trial.cheats.get("zeros", {}).get("legacy", {}) if trial else {},
         outputs=[leaf["dtype"] for leaf in fixture.outputs()],
+        weakest=_weakest(fixture),
         kind=fixture.degenerate.get("kind", ""),
         why="; ".join(_reasons(fixture)),
     )
+
+
+def _weakest(fixture: FixtureRecord) -> str:
+    """The kind of inputs on which the loosest class has its widest relative limit, and those on which it has none."""
+    klass = [klass for klass in fixture.margins if klass not in fixture.refused_classes][-1:]
+    limits = {kind: trial.limits.get(klass[0], {}) for kind, trial in fixture.trials.items() if klass and trial.limits}
+    widest = {
+        kind: max([own[name] for name in own if name.startswith("rel_l2")], default=0.0 if own else math.inf)
+        for kind, own in limits.items()
+    }
+    most = max([value for value in widest.values() if value < math.inf], default=0.0)
+    weak = [kind for kind, value in widest.items() if value >= most]
+    return ", ".join(f"{kind} {widest[kind]:.2g}" if limits[kind] else f"{kind} none" for kind in weak)
 
 
 def _reasons(fixture: FixtureRecord) -> list[str]:
@@ -70,13 +87,13 @@ def table(entries: Iterable[Audited], *, why: bool = True) -> Table:
     """Return a line for each entry. why: whether a column gives the reasons."""
     columns = [("problem", "text", 0), ("verdict", "text", 0), ("classes", "text", 1), ("signal", "quantity", 4),
                ("best cheat", "text", 3), ("margin", "quantity", 2), ("zeros", "text", 5), ("influence", "text", 7),
-               ("outputs", "text", 8),
+               ("outputs", "text", 8), ("weakest kind", "text", 9),
                ("why", "text", 0)]  # fmt: skip
     lines = [
         [e.problem, e.verdict, " ".join(e.classes), _rounded(e.signal), e.best_cheat, _rounded(e.margin),
          ", ".join(_passed(e)), 
          ", ".join("-" if x is None else f"{x:.2g}" for x in e.influence) if len(e.influence) > 1 else None,
-         ", ".join(e.outputs),
+         ", ".join(e.outputs), e.weakest,
          (_short(e.why) if e.verdict == "not measured" else e.why) if why else None]
         for e in entries
     ]  # fmt: skip
@@ -128,6 +145,8 @@ _LEGEND = (
     "**influence**: with several inputs, relative change of the output when one of them alone is another draw; `-`: "
     "it is no tensor.",
     "**outputs**: their dtypes, each judged by itself.",
+    "**weakest kind**: the input case on which the loosest class that is judged has its widest relative L2 limit, and "
+    "those on which it has none.",
 )
 
 

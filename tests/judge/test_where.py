@@ -56,7 +56,7 @@ BROKEN = {
     "shape": (("return out", "return out.view(B, C, HW)"), ["expected [4, 64, 12, 20], got [4, 64, 240]"]),
     "constructor": (("eps=1e-5", "eps, block"),
                     ["cannot construct ModelNew(64)", "(features, eps, block)", "(num_features: int, eps: float"]),
-    "missing eps": (("/ C + eps", "/ C"), ["on inputs scaled by 1/10,000", "times the expected", "a missing eps"]),
+    "missing eps": (("/ C + eps", "/ C"), ["on inputs scaled down many times", "times the expected", "a missing eps"]),
     "wrong axis": (("return out", "return x / (x.square().mean(2, keepdim=True) + self.eps).sqrt()"),
                    ["the mean square along dimension 1 is 1", "along dimension 2 is: a wrong dimension"]),
     "off by one block": (("tl.program_id(1) * BLOCK", "(tl.program_id(1) + 1) * BLOCK"),

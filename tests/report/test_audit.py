@@ -20,7 +20,9 @@ FIXTURE = {
     "problem": "L1_01", "margins": {"fp32": 40.0, "bf16": 0.5}, "margin": 40.0, "best_cheat": "constant",
     "refused": "", "refused_classes": {"bf16": "the cheat 'constant' passes every trial"}, "influence": [0.5, None],
     "trials": {"native": TrialLimits.model_construct(
-        sensitivity=0.5, cheats={"zeros": {"legacy": {"allclose_1e-2": True, "allclose_1e-4": False}}})},
+        sensitivity=0.5, cheats={"zeros": {"legacy": {"allclose_1e-2": True, "allclose_1e-4": False}}}),
+        "stress": TrialLimits.model_construct(limits={"fp32": {"rel_l2": 0.02, "max": 1.0}}),
+        "heavy": TrialLimits.model_construct(limits={"fp32": {}})},
 }  # fmt: skip
 CONSTANT = FIXTURE | {
     "problem": "L2_80",
@@ -65,7 +67,7 @@ def test_the_page_says_how_it_was_measured_what_stands_out_and_has_a_line_for_ea
     table = [line for line in page.splitlines() if line.startswith("|")]
     assert len(table) == 4
     assert [cell.strip() for cell in table[2].strip("|").split("|")] == [
-        "L1_01", "judged", "fp32", "0.5", "constant", "40", "1e-2", "0.5, -"
+        "L1_01", "judged", "fp32", "0.5", "constant", "40", "1e-2", "0.5, -", "stress 0.02, heavy none"
     ]  # fmt: skip
     assert "## Unjudgeable" in page and "- L2_80: constant; 16 runs \\| 0" in page
     assert "## Judged in some classes" in page and "- L1_01: bf16\n" in page
