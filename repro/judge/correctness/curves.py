@@ -133,6 +133,7 @@ def before_tails(survey: Survey, state: Weights, signed: Stress) -> list[str]:
             parameter.mul_(SCALES[0])
             raised = arguments()
             parameter.div_(SCALES[0])  # by a power of two: exact
-        found |= {place: name for place in short if raised[place] >= RAISED * usual[place] > 0}
+        gained = [now >= RAISED * then > 0 for then, now in zip(usual, raised, strict=False)]
+        found |= {place: name for place, gain in enumerate(gained) if gain and place in short}
     reference.loaded = None
     return list(dict.fromkeys(found.values()))
