@@ -250,19 +250,16 @@ def rounds_line(row: record.Row) -> str:
 
 def profiles_line(entries: list[Profile]) -> str:
     """Return how long the profiled calls took and at which share of the DRAM's bandwidth, and why others have none."""
-    words = []
-    for each in entries:
-        if each.state != "profiled":
-            continue
-        ns, share = each.totals["duration_ns"], each.totals["dram_pct"]
-        told = f"{KERNEL_WORDS[each.kernel]} {each.dtype}"
-        told += f" {ns / 1e6:.4g} ms" if ns is not None else " of unknown time"
-        words.append(told + (f" at {share:.0f} % of DRAM" if share is not None else ""))
+    words: list[str] = []
     whys: dict[str, list[str]] = {}
     for each in entries:
+        name = f"{KERNEL_WORDS[each.kernel]} {each.dtype}"
         if each.state != "profiled":
-            why = f"{each.state.replace('_', ' ')}: {each.why}"
-            whys.setdefault(why, []).append(f"{KERNEL_WORDS[each.kernel]} {each.dtype}")
+            whys.setdefault(f"{each.state.replace('_', ' ')}: {each.why}", []).append(name)
+            continue
+        ns, share = each.totals["duration_ns"], each.totals["dram_pct"]
+        name += f" {ns / 1e6:.4g} ms" if ns is not None else " of unknown time"
+        words.append(name + (f" at {share:.0f} % of DRAM" if share is not None else ""))
     for why, names in whys.items():
         words.append(f"not profiled: {why}" if len(names) == len(entries) else f"{', '.join(names)}: {why}")
     return "; ".join(words)
