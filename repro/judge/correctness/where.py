@@ -211,25 +211,29 @@ def _described(hit: Sequence[int], size: int) -> str:
 def look(evaluation: Evaluation, planned: list[Trial], solution: Implementation, reasons: list[Reason]) -> Where:
     """Return where a solution is wrong. reasons: of its verdict, the simplest first."""
     deciding = sorted((trial for trial in planned if trial.decides), key=lambda trial: ORDER.index(trial.kind))
-    failed = list(dict.fromkeys(reason.trial for reason in reasons)) or [""]
+    failed = list(dict.fromkeys(reason.trial for reason in reasons))
     where = Where(
-        trial=failed[0], failed=len({reason.trial for reason in reasons}), trials=len({t.kind for t in deciding}),
+        trial=next(iter(failed), ""), failed=len(failed), trials=len({trial.kind for trial in deciding}),
         trace=solution.trace, printed=solution.printed(),
     )  # fmt: skip
     trials = [trial for trial in deciding if trial.kind == where.trial]
-    found: Where | None = None
-    patterns = [_SMALL] if trials and solution.failed in ("", "incorrect") else []
     try:
         with evaluation.workers.gpu.trial():
-            if trials and solution.trace and solution.failed == "error":
+            if trials and solution.failed in ("", "incorrect"):
+                return where.model_copy(update=_wrong(evaluation, solution, trials, alone(failed)))
+            if trials and solution.failed == "error" and solution.trace:
                 return where.model_copy(update={"trial": _simplest(evaluation, solution, deciding[0], reasons[0])})
-            for far, trial in itertools.product(_FAR, trials if patterns else []):
-                found = found or _Look(evaluation, solution, trial, far).found()
     except (SolutionError, torch.cuda.OutOfMemoryError):
-        return where
-    seen = found.to_json() | {"example": found.example} if found else {}
-    more = [*(found.patterns if found else patterns), *(alone(failed) if patterns else [])]
-    return where.model_copy(update=seen | {"patterns": more})
+        pass
+    return where
+
+
+def _wrong(evaluation: Evaluation, solution: Implementation, trials: list[Trial], more: list[str]) -> dict[str, object]:
+    """Return what is wrong on the first of some trials on which anything is. more: further patterns."""
+    for far, trial in itertools.product(_FAR, trials):
+        if (found := _Look(evaluation, solution, trial, far).found()) is not None:
+            return found.to_json() | {"example": found.example, "patterns": [*found.patterns, *more]}
+    return {"patterns": [_SMALL, *more]}
 
 
 def _simplest(evaluation: Evaluation, solution: Implementation, trial: Trial, reason: Reason) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import threading
 import time
@@ -140,7 +141,9 @@ class WorkerProcess(Asked):
         self.name, self.device, self.trusted, self.buffers, self.gpu = name, device, trusted, buffers, gpu
         shared = {key: buffer.fd for key, buffer in buffers.items() if buffer.fd is not None}
         ahead = None if shared else pool.take(str(device), kind)
-        self.process = ahead or pool.Process(_plain(name), str(device), list(shared.values()), kind)
+        self.process = ahead or pool.Process(
+            re.sub(r"[^\w-]", "-", name)[:40], str(device), list(shared.values()), kind
+        )
         self.launcher, self.started, self.channel = self.process.launcher, self.process.started, self.process.channel
         self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
         self.stopped = self.ended = False
@@ -358,7 +361,3 @@ class WorkerProcess(Asked):
         if not self.ended:
             self.ended = True
             self.process.close()
-
-
-def _plain(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:40]

@@ -166,12 +166,9 @@ def kernelbench(
 
 def _kernelbench_verdict(answer: Json, tolerance: float, *, measurement: bool) -> KernelBenchVerdict:
     """Return the facts of an answer. Whatever else a solution's process wrote is left out."""
-    passed, why = (
-        answer.get("passed", 0 if "error" in answer else None),
-        str(answer.get("why", answer.get("error", ""))),
-    )
-    if not isinstance(passed, int) or isinstance(passed, bool):
-        passed = None
+    why = str(answer.get("why", answer.get("error", "")))
+    passed = answer.get("passed", 0 if "error" in answer else None)
+    passed = passed if type(passed) is int else None
     ms = eager_ms = None
     if passed == TRIALS:
         try:
@@ -362,14 +359,11 @@ def serve(request: Request, confined: dict[str, str]) -> None:
         torch.set_num_threads(1)
         triton_interpreter.mend()
     bench = _Bench(torch.device(request.device), Path(request.scratch))
-    verbs: dict[str, Callable[..., Json]] = {
-        "prepare": bench.prepare, "time": bench.time, "evaluate": bench.evaluate,
-    }  # fmt: skip
     with contextlib.suppress(ChannelClosed):
         while True:
             message = channel.receive()
             try:
-                answer = verbs[message.pop("op")](**message)
+                answer = getattr(bench, message.pop("op"))(**message)
             except Exception as error:
                 answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
             channel.send(answer)

@@ -60,14 +60,12 @@ def pass_guards() -> None:
 
 def lacks_gpu(error: BaseException) -> bool:
     """Return whether the error, or one that caused it, is about the missing GPU."""
-    seen: set[int] = set()
+    seen: list[BaseException] = []
     current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        if _says_so(current):
-            return True
+    while current is not None and not any(current is one for one in seen):
+        seen.append(current)
         current = current.__cause__ or current.__context__
-    return False
+    return any(map(_says_so, seen))
 
 
 def _asks_for_one(frame: FrameType, text: str) -> bool:

@@ -99,20 +99,29 @@ class Worker:
         self.scratch = scratch or Path(tempfile.mkdtemp(prefix="repro-dev-"))
         self.cuda = device.type == "cuda"
         self.buffers: dict[str, torch.Tensor] = {}
-        self.state: dict[str, torch.Tensor] = {}
-        self.calls: dict[str, Callable[..., Any]] = {}
-        self.output: Any = None
         self.gate: driver.Gate | None = None
-        self.module: Any = None
         self.source: Path | None = None
         self.defined = 0
+        self._empty()
+
+    def _empty(self) -> None:
+        """Hold no solution."""
+        self.state: dict[str, torch.Tensor] = {}
+        self.calls: dict[str, Callable[..., Any]] = {}
+        self.module: Any = None
         self.model: torch.nn.Module | None = None
+        self.output: Any = None
         self.built_with: Any = None
         self.static = self.reused = False
         self.held: list[tuple[Any, list[int]]] = []  # earlier outputs with their digests
         self.armed: Any = None
         self.launched: Any = None
         self.states: list[bytes] = []
+
+    def _wait(self) -> None:
+        """Wait for the GPU."""
+        if self.cuda:
+            _synchronize()
 
     def hello(self) -> Json:
         """Return the ids of this process, its torch version, and how it is confined."""
@@ -134,7 +143,7 @@ class Worker:
         A second solution takes the place of the first.
         """
         if self.source is not None:
-            self._forget()
+            self.drop()
         self.problem = catalogue.Message(**problem).problem(self.scratch / "problem.py")
         self.entry, self.input_count = entry, inputs
         self.problem_module = self.problem.module()
@@ -166,14 +175,12 @@ class Worker:
             raise SolutionError("no_entry", f"no ModelNew or kernel_function to call{defined}")
         return {}
 
-    def _forget(self) -> None:
+    def drop(self) -> Json:
         """Drop the solution with all that it made."""
-        self.model = self.module = self.built_with = self.armed = self.launched = self.output = None
-        self.state, self.calls, self.states, self.static, self.reused = {}, {}, [], False, False
-        self.held.clear()
+        self._empty()
         sys.modules.pop("solution", None)
         gc.collect()
-        self.release()
+        return self.release()
 
     def _code(self, error: BaseException, otherwise: str) -> str:
         """The reason code of an exception: without a GPU, one that asks for a GPU has a code of its own."""
@@ -186,8 +193,7 @@ class Worker:
             self.state[name] = torch.empty(shape, dtype=kind, device=self.device)
         flat = self.state[name].view(-1)
         flat[start : start + count].copy_(view(self.buffers["staging"], kind, (count,)))
-        if self.device.type == "cuda":
-            _synchronize()  # the judge overwrites the staging buffer after the answer
+        self._wait()  # the judge overwrites the staging buffer after the answer
         return {}
 
     def load(self, init: list[Any], variants: list[str]) -> Json:
@@ -273,8 +279,7 @@ class Worker:
             self.output = self.calls[variant](*values)
         _no_modes()
         bits = digest(sums(self.output))
-        if self.cuda:
-            _synchronize()
+        self._wait()
         self._keep(bits)
         described = describe(self.output, values)
         return {"output": described, "digest": bits, "static": self.static, "reused": self.reused}
@@ -290,29 +295,27 @@ class Worker:
 
     def again(self) -> Json:
         """Return the digest of the kept output as it is now."""
-        if self.cuda:
-            _synchronize()
+        self._wait()
         return {"digest": digest(sums(self.output))}
 
     def fetch(self, path: list[int], start: int, count: int, order: list[int] | None = None) -> Json:
         """Copy some elements of one output tensor (`outputs.part`) into the staging buffer."""
         flat = part(self.output, path, start, count, order)
         view(self.buffers["staging"], flat.dtype, (count,)).copy_(flat)
-        if self.device.type == "cuda":
-            _synchronize()
+        self._wait()
         return {}
 
     def release(self) -> Json:
         """Free the outputs and cached memory for the next variant."""
         self.output = None
         self.held.clear()
-        if self.device.type == "cuda":
+        if self.cuda:
             torch.cuda.empty_cache()
         return {}
 
     def peak(self) -> Json:
         """Return the peak bytes since the last such request: of tensors, and reserved by the allocator."""
-        if self.device.type != "cuda":
+        if not self.cuda:
             return {"allocated": None, "reserved": None}
         allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         torch.cuda.reset_peak_memory_stats()
@@ -427,13 +430,6 @@ class Worker:
         with _no_grad():
             kernels, reason = kernel_origins.profile(functools.partial(self.calls[variant], *values))
         return {"kernels": kernels[: kernel_origins.MOST_KERNELS], "reason": reason}
-
-    def drop(self) -> Json:
-        """Free everything."""
-        self.output = self.model = None
-        self.calls.clear()
-        self.state.clear()
-        return self.release()
 
 
 def answer(worker: Worker, message: Json) -> Json:
