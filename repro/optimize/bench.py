@@ -53,7 +53,7 @@ class EngineJudge:
             trust=trust, timing_budget_s=CONTEST_BUDGET_S, modes=("eager",), passes=("control", "hot"),
             alone=alone, shared=shared, max_blocks=CONTEST_BLOCKS,
         )  # fmt: skip
-        self._run = Run(engine, results, progress, options)
+        self._run, self._trust = Run(engine, results, progress, options), trust
         self._stack = contextlib.ExitStack()
         self._session: Session | None = None
         self._checked: dict[str, str] = {}
@@ -104,6 +104,38 @@ class EngineJudge:
             return Profiled(state="not_run", why=outcome.error or "counters exist on a GPU only", totals={})
         return Profiled(state=found.state, why=found.why, totals=found.totals)
 
+    def ensure_fixture(self) -> None:
+        """Measure the fixture of a shipped problem if it is missing."""
+        if evaluation.ships(self.problem):
+            fixtures.ensure(Run(self.engine, self.results, self.progress), [self.problem])
+
+    def confirm(self, kernels: dict[str, Submission]) -> Confirmation:
+        """Judge and time kernels in processes of their own, beside eager, torch.compile and max-autotune.
+
+        kernels: by role, `input` and `best`. Where memory does not hold both, each has a job of its own.
+        """
+        found = self._confirmed(kernels)
+        told = [reason.code for each in (found.input, found.best) if each for reason in each.reasons]
+        if "memory" not in found.error and not _FULL & {*told}:
+            return found
+        self.progress.step("confirming each kernel alone: memory does not hold both")
+        first, best = (self._confirmed({role: kernels[role]}) for role in ("input", "best"))
+        error = "; ".join(filter(None, (first.error, best.error)))
+        return best.model_copy(update={"input": first.input, "error": error})
+
+    def _confirmed(self, kernels: dict[str, Submission]) -> Confirmation:
+        options = Options(trust=self._trust, timing_budget_s=FINAL_BUDGET_S)
+        submissions = [replace(submission, name=role) for role, submission in kernels.items()]
+        run = Run(self.engine, self.results, self.progress, options)
+        (outcome,) = self.engine.submit([evaluation.job(run, "confirm", self.problem, submissions)], self.progress.step)
+        if not isinstance(outcome.result, JudgeResult):
+            return Confirmation(error=outcome.error or outcome.status)
+        result = outcome.result
+        told = {entry.solution: entry.to_json() for entry in result.results}
+        found = {role: {name: each.get(name) for name in Confirmed.model_fields} for role, each in told.items()}
+        medians = {name: each.time_ms.median for name, each in result.baselines.items()}
+        return Confirmation.model_validate(found | {"baselines_ms": medians})
+
     def close(self) -> None:
         """End the session, which gives the GPU back."""
         self._stack.close()
@@ -131,44 +163,3 @@ class EngineJudge:
 
 def _digests(submissions: Sequence[Submission]) -> dict[str, str]:
     return {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
-
-
-def ensure_fixture(problem: Problem, results: Path, engine: Engine, progress: Progress) -> None:
-    """Measure the fixture of a shipped problem if it is missing."""
-    if evaluation.ships(problem):
-        fixtures.ensure(Run(engine, results, progress), [problem])
-
-
-def confirm(
-    problem: Problem, results: Path, engine: Engine, progress: Progress, kernels: dict[str, Submission], trust: Trust
-) -> Confirmation:
-    """Judge and time kernels in processes of their own, beside eager, torch.compile and max-autotune.
-
-    kernels: by role, `input` and `best`. Where memory does not hold both, each has a job of its own.
-    """
-    found = _confirmed(problem, results, engine, progress, kernels, trust)
-    told = [reason.code for each in (found.input, found.best) if each for reason in each.reasons]
-    if "memory" not in found.error and not _FULL & {*told}:
-        return found
-    progress.step("confirming each kernel alone: memory does not hold both")
-    alone = {
-        role: _confirmed(problem, results, engine, progress, {role: each}, trust) for role, each in kernels.items()
-    }
-    error = "; ".join(filter(None, (each.error for each in alone.values())))
-    return alone["best"].model_copy(update={"input": alone["input"].input, "error": error})
-
-
-def _confirmed(
-    problem: Problem, results: Path, engine: Engine, progress: Progress, kernels: dict[str, Submission], trust: Trust
-) -> Confirmation:
-    options = Options(trust=trust, timing_budget_s=FINAL_BUDGET_S)
-    submissions = [replace(submission, name=role) for role, submission in kernels.items()]
-    job = evaluation.job(Run(engine, results, progress, options), "confirm", problem, submissions)
-    (outcome,) = engine.submit([job], progress.step)
-    if not isinstance(outcome.result, JudgeResult):
-        return Confirmation(error=outcome.error or outcome.status)
-    result = outcome.result
-    told = {entry.solution: entry.to_json() for entry in result.results}
-    found = {role: {name: each.get(name) for name in Confirmed.model_fields} for role, each in told.items()}
-    medians = {name: each.time_ms.median for name, each in result.baselines.items()}
-    return Confirmation.model_validate(found | {"baselines_ms": medians})

@@ -93,7 +93,7 @@ def optimize(
 
     try:
         if judge is not None and not record.replays:
-            bench.ensure_fixture(problem, results, judge.engine, progress)
+            judge.ensure_fixture()
         told = {"kernel": options.kernel}
         counters = record.effect("profiled", told, search.PROFILED, lambda: _profile(asked(), kernel))
         run = Search(
@@ -113,7 +113,7 @@ def optimize(
             "confirmed",
             {role: sha256(each.source.decode()) for role, each in kernels.items()},
             search.CONFIRMED,
-            lambda: bench.confirm(problem, results, asked().engine, progress, kernels, trust),
+            lambda: asked().confirm(kernels),
         )
     name = export_name(problem)
     exported = export.export(

@@ -71,8 +71,8 @@ def test_no_attack_in_the_inbox_becomes_a_parent(problem: str, judge_tool: Tool)
     chosen = catalogue.resolve(problem, size="smoke", dtype="float32")
     source = ORACLE[problem].read_text()
     engine = choose("local", gpus="none", device="cpu", say=lambda _: None)
-    bench.ensure_fixture(chosen, judge_tool.results, engine, Progress(quiet=True))
     judge = bench.EngineJudge(chosen, judge_tool.results, engine, Progress(quiet=True), trust="audited")
+    judge.ensure_fixture()
     options = Options(problem, "smoke", "float32", "cpu", sha256(source), ("inbox",), rounds=1, screen=len(files),
                       finalists=len(files), minutes=None)  # fmt: skip
     try:

@@ -378,8 +378,8 @@ def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(
 ) -> None:
     asked: list[list[str]] = []
 
-    def judged(*arguments: Any) -> Confirmation:
-        roles = list(arguments[4])
+    def judged(judge: bench.EngineJudge, kernels: dict[str, Any]) -> Confirmation:
+        roles = list(kernels)
         asked.append(roles)
         if full == "job" and len(roles) == 2:
             return Confirmation(error="CUDA out of memory")
@@ -390,10 +390,10 @@ def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(
         }
         return Confirmation.model_validate(dict.fromkeys(roles, fields) | {"baselines_ms": {"eager": 2.0}})
 
-    monkeypatch.setattr(bench, "_confirmed", judged)
+    monkeypatch.setattr(bench.EngineJudge, "_confirmed", judged)
     kernels: Any = {"input": None, "best": None}
     nothing: Any = None
-    found = bench.confirm(nothing, tmp_path, nothing, Progress(quiet=True), kernels, "audited")
+    found = bench.EngineJudge(nothing, tmp_path, nothing, Progress(quiet=True), trust="audited").confirm(kernels)
     assert found.best and found.input and found.best.verdict == found.input.verdict == "correct"
     assert not found.error and found.baselines_ms == {"eager": 2.0}
     assert asked == [["input", "best"]] + ([["input"], ["best"]] if full else [])
