@@ -167,23 +167,14 @@ def _solutions(bundle: Evidence) -> list[str]:
     """The kept sources are those that the rows were measured from, and each belongs to a row or to its earlier line."""
     if all(row.inputs is None for row in bundle.records.values()):
         raise Skip("no row has inputs")
-    wrong, used = [], set(_superseded(bundle))
+    wrong = []
+    used = {given["kept"] for line in bundle.lines for given in line.get("inputs") or [] if given.get("kept")}
     for name, row in bundle.records.items():
-        used |= {given.kept for given in row.inputs or [] if given.kept}
         wrong += [f"row {name}: {what}" for what in _inputs(bundle, row)]
     if set(bundle.records) == set(bundle.plan):
         kept = (n for n in bundle.files if n.startswith((f"{INPUTS}/", f"{SOLUTIONS}/")))
         wrong += [f"{n} was kept and belongs to no row" for n in kept if n not in used]
     return wrong
-
-
-def _superseded(bundle: Evidence) -> Iterator[str]:
-    """Yield the sources of rows that were measured again, as far as they are still what was measured."""
-    for given in (given for row in bundle.superseded() for given in row.inputs or [] if given.kept):
-        text = bundle.bytes_of(str(given.kept))
-        # the next text of a solution takes its place
-        if str(given.kept).startswith(f"{SOLUTIONS}/") or (text is not None and seal.sha256(text) == given.sha256):
-            yield str(given.kept)
 
 
 def _inputs(bundle: Evidence, row: Row) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -65,14 +64,6 @@ class Evidence:
             with contextlib.suppress(BundleError):
                 found[name] = reading.row(row)
         return found
-
-    def superseded(self) -> Iterator[Row]:
-        """Yields the records of rows that were measured again later."""
-        last = self.rows
-        for line in self.lines:
-            if line is not last[line["row"]]:
-                with contextlib.suppress(BundleError):
-                    yield reading.row(line)
 
     @property
     def plan(self) -> list[str]:

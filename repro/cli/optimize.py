@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from repro.problems.catalogue import Problem
 
 TEXT = "search a faster kernel: rewrite, judge, time, keep what is faster"
-_PROPOSERS = ("search", "inbox", "model", "anthropic")
-# `anthropic` is an older name of `model`.
-_MODELS = ("model", "anthropic")
+_PROPOSERS = ("search", "inbox", "model")
 # The id of the program that the search starts from.
 _INPUT = "input"
 _NONE = "no faster kernel was found"
@@ -85,9 +83,12 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     if args.replay is not None:
         with runner.unpacked(args.replay, args.problem) as run:
             return _replay(args, run, progress)
-    _check(args)
+    if args.problem is None:
+        raise UsageError("no problem", "", "Name a shipped id or a KernelBench file, or --replay DIR.")
+    if args.rounds < 1 or not args.minutes > 0:
+        raise UsageError("--rounds must be at least 1, and --minutes positive")
     names, inbox = _proposers(args)
-    model = _model(args) if set(names) & set(_MODELS) else ""
+    model = _model(args) if "model" in names else ""
     kernel = runner.read_kernel(args.kernel or runner.shipped_kernel(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
     engine, size = arguments.engine_and_size(args, progress, timed=False)
@@ -146,14 +147,6 @@ def _outputs(args: argparse.Namespace) -> None:
         raise UsageError(f"--output {args.output}", "it is neither .html nor .svg")
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Raises UsageError for wrong use, before any line on an engine."""
-    if args.problem is None:
-        raise UsageError("no problem", "", "Name a shipped id or a KernelBench file, or --replay DIR.")
-    if args.rounds < 1 or not args.minutes > 0:
-        raise UsageError("--rounds must be at least 1, and --minutes positive")
-
-
 def _proposers(args: argparse.Namespace) -> tuple[tuple[str, ...], Path]:
     """Return the names of the proposers, and the folder of `inbox`. Raises UsageError."""
     folders = {}
@@ -185,7 +178,7 @@ def _proposer(name: str, inbox: Path, args: argparse.Namespace, problem: Problem
     from repro.optimize.proposers.inbox import Inbox
     from repro.optimize.proposers.search import Search
 
-    if name in _MODELS:
+    if name == "model":
         from repro.optimize.calls import Calls, Upstream
         from repro.optimize.proposers.model import Model
 
@@ -219,6 +212,8 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
 
 def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
     """Print the programs that gained something, how many had each verdict, and the confirmation."""
+    from repro.report.elements import count
+
     state = finished.state
     shown = [program for program in state.programs.values() if program.accepted or program.id == _INPUT]
     winner = state.best if finished.measured else _INPUT
@@ -230,8 +225,8 @@ def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
         screen.line("gain: from samples in turns with the input kernel, so not quite the quotient of two ms. Programs "
                     "that gained nothing over their parent are left out.", "dim")  # fmt: skip
     counts = Counter(program.verdict for program in state.programs.values())
-    total = len(state.programs)
-    screen.line(f"{total} program{'s' * (total > 1)}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+    screen.line(f"{count(len(state.programs), 'program')}: {verdicts}")
     if finished.baselines_ms:
         screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()) + stamp)
     if (confirmed := finished.confirmed) is not None:

@@ -39,6 +39,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
 def _pack(args: argparse.Namespace) -> int:
     from repro.bundle import share
+    from repro.report.elements import count
 
     for option, given in (("--hide", args.hide), ("--without", args.without)):
         if given:
@@ -47,13 +48,14 @@ def _pack(args: argparse.Namespace) -> int:
     screen = Screen.of(args)
     for copy in packed:
         screen.line(f"written: {copy.bundle} (bundle id {copy.bundle_id}, {copy.bytes / 1e3:.0f} kB)")
-    screen.last(f"{len(packed)} bundle{'' if len(packed) == 1 else 's'} packed")
+    screen.last(f"{count(len(packed), 'bundle')} packed")
     output.write_json(args.json, {"schema_version": 1, "bundles": [copy.to_json() for copy in packed]})
     return 0
 
 
 def _share(args: argparse.Namespace) -> int:
     from repro.bundle import share
+    from repro.report.elements import count
 
     copies = share.share(args.bundle, args.output, hide=args.hide, texts="texts" not in args.without)
     screen = Screen.of(args)
@@ -65,5 +67,5 @@ def _share(args: argparse.Namespace) -> int:
         if copy.failed:
             complain(f"in {copy.bundle} alone these checks fail: {', '.join(copy.failed)}")
     output.write_json(args.json, {"schema_version": 1, "bundles": [copy.to_json() for copy in copies]})
-    screen.last(f"{len(copies)} bundle{'' if len(copies) == 1 else 's'} copied", ", ".join(c.bundle for c in copies))
+    screen.last(f"{count(len(copies), 'bundle')} copied", ", ".join(c.bundle for c in copies))
     return 2 if any(copy.failed for copy in copies) else 0

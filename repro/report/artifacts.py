@@ -131,7 +131,7 @@ def convergence(folder: Path) -> Section:
             continue
         facts = trace.summary(artifact)
         name = f"convergence-{artifact.name}"
-        figures.append(Figure(id=name, kind="convergence", title=f"Convergence of {artifact.name}",
+        figures.append(Figure(id=name, title=f"Convergence of {artifact.name}",
                               alt=_alt(facts), data=Convergence(facts=facts)))  # fmt: skip
         rows = [[str(each.round), each.time_ms, each.running_best_ms] for each in facts.rounds]
         tables.append(elements.table(name + "-rounds", f"Rounds of {artifact.name}", _TRACE, rows))

@@ -85,9 +85,9 @@ def _reasons(fixture: FixtureRecord) -> list[str]:
 
 def table(entries: Iterable[Audited], *, why: bool = True) -> Table:
     """Return a line for each entry. why: whether a column gives the reasons."""
-    columns = [("problem", "text", 0), ("verdict", "text", 0), ("classes", "text", 1), ("signal", "quantity", 4),
-               ("best cheat", "text", 3), ("margin", "quantity", 2), ("zeros", "text", 5), ("influence", "text", 7),
-               ("outputs", "text", 8), ("weakest kind", "text", 9),
+    columns = ["problem", ("verdict", "text", 0), ("classes", "text", 1), ("signal", "quantity", 4),
+               ("best cheat", "text", 3), ("margin", "quantity", 2), ("zeros", "text", 5), "influence",
+               "outputs", "weakest kind",
                ("why", "text", 0)]  # fmt: skip
     lines = [
         [e.problem, e.verdict, " ".join(e.classes), _rounded(e.signal), e.best_cheat, _rounded(e.margin),

@@ -86,7 +86,7 @@ def _named(pairs: list[_Pair]) -> dict[str, str]:
 def _every(pairs: list[_Pair], named: dict[str, str]) -> Table:
     several = len(named) > 1
     columns: list[Head] = [
-        ("claim", "text", 0),
+        "claim",
         ("stack", "text", 0),
         ("published", "quantity", 1),
         ("unit", "text", 1),
@@ -163,7 +163,7 @@ def _first(pairs: list[_Pair]) -> list[Section]:
 
 def _known(family: str, stack: str, pairs: list[_Pair]) -> Section:
     columns = [
-        ("problem", "text", 0),
+        "problem",
         ("published", "ratio", 0),
         ("as published here", "verdict"),
         ("as judged", "verdict"),

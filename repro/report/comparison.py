@@ -72,7 +72,7 @@ def _rows(compared: Comparison) -> Section:
 
 
 def _changes(compared: Comparison) -> Table:
-    columns = [("row", "text", 0), ("variant", "text", 2), ("A", "text", 0), ("B", "text", 0), ("why", "text", 1)]
+    columns = ["row", ("variant", "text", 2), ("A", "text", 0), ("B", "text", 0), ("why", "text", 1)]
     rows = [
         [claims.short(change.row), change.variant, *change.verdict, "; ".join(filter(None, change.why))]
         for change in compared.verdict_changes
@@ -82,7 +82,7 @@ def _changes(compared: Comparison) -> Table:
 
 def _only(side: str, other: str, only: list[OnlyIn]) -> Table:
     rows = [[claims.short(each.row), each.variant, each.reason] for each in only]
-    columns = [("row", "text", 0), ("variant", "text", 2), (other, "text", 1)]
+    columns = ["row", ("variant", "text", 2), (other, "text", 1)]
     return elements.table(f"only-{side}", f"Only in {side}", columns, rows)
 
 
@@ -106,7 +106,7 @@ def _speedups(compared: list[ComparedRow]) -> Table:
             which = (best[0] if best[0] == best[1] else f"{best[0]}, in B {best[1]}") if best else None
             rows.append([claims.short(row.row), _variant(row), "best" if best else over, which, _both(speedup),
                          elements.quantity(speedup.ratio, speedup.ci95), speedup.word])  # fmt: skip
-    columns = [("row", "text", 0), ("variant", "text", 0), ("over", "text", 0), ("baseline", "text", 1),
+    columns = ["row", ("variant", "text", 0), ("over", "text", 0), ("baseline", "text", 1),
                ("A → B, x", "text", 2), ("B/A", "quantity", 0),
                ("word", "verdict")]  # fmt: skip
     return elements.table("speedups", "Speedups", columns, rows)
@@ -118,7 +118,7 @@ def _times(compared: list[ComparedRow]) -> Table:
         for row in compared
         if (time := row.time_ms) is not None
     ]
-    columns = [("row", "text", 0), ("variant", "text", 0), ("A → B, ms", "text", 1),
+    columns = ["row", ("variant", "text", 0), ("A → B, ms", "text", 1),
                ("B/A", "quantity", 0), ("word", "verdict")]  # fmt: skip
     return elements.table("times", "Times", columns, rows)
 
@@ -130,6 +130,6 @@ def _machines(pair: ComparedMachines) -> Section:
     text = [] if rows else ["Nothing but the machine's state differs."]
     dynamic = [f"{d['name']} {d['a']} → {d['b']}" for d in pair.differences if d["class"] == "dynamic"]
     text += [f"State when taken: {', '.join(dynamic)}."] if dynamic else []
-    columns = [("field", "text", 0), ("class", "text", 1), ("A", "text", 0), ("B", "text", 0)]
+    columns = ["field", "class", ("A", "text", 0), ("B", "text", 0)]
     table = elements.table("machines", "", columns, rows)
     return elements.section("machines", f"Fingerprints {pair.a} (A) and {pair.b} (B)", text=text, tables=[table])

@@ -19,7 +19,7 @@ from repro.report.elements import Cell, Section, Table
 from repro.report.sources import Solution
 from repro.studies import self_test
 
-_COLUMNS = (("problem", "text", 0), ("solution", "text", 1), "bundle", ("verdict", "verdict"), ("class", "text", 3),
+_COLUMNS = ("problem", "solution", "bundle", ("verdict", "verdict"), ("class", "text", 3),
             ("rel L2", "scientific", 2), ("max", "scientific"), ("row", "scientific"), ("trials", "integer"),
             ("not finite", "integer"), ("margin", "quantity", 4), "allclose 1e-2", "allclose 1e-4", "KernelBench",
             "labels", "why")  # fmt: skip

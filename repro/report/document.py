@@ -13,7 +13,7 @@ from repro.records.base import Record
 from repro.records.claim import JudgedClaims
 from repro.report import artifacts as artifact_sections
 from repro.report import claims, correctness, elements, kernels, log, machines, sources, speedups, study, summary
-from repro.report.elements import Banner, Card, Figure, Section, Table
+from repro.report.elements import Banner, Card, Figure, Section
 from repro.report.sources import Described, Judged
 from repro.report.summary import Headline
 
@@ -74,7 +74,7 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Docu
         headline=summary.headline(read, claimed),
         banners=summary.banners(read),
         cards=summary.cards(read, claimed),
-        sections=[_trimmed(each, len(read)) for each in sections if each.holds],
+        sections=[each if len(read) > 1 else _trimmed(each) for each in sections if each.holds],
         sources=[sources.described(source) for source in read],
         verdicts=[verdict for source in read for verdict in sources.judged(source)],
         claims=claimed,
@@ -100,14 +100,8 @@ _READING = elements.section("reading", "How to read this", text=[
 ], paper=False)  # fmt: skip
 
 
-def _trimmed(section: Section, bundles: int) -> Section:
+def _trimmed(section: Section) -> Section:
     """A section of one bundle has no column that names the bundle."""
-    if bundles > 1:
-        return section
-    return section.model_copy(update={"tables": [_unlettered(table) for table in section.tables]})
-
-
-def _unlettered(table: Table) -> Table:
-    kept = [at for at, head in enumerate(table.columns) if not at or head.title != "bundle"]
-    rows = [[row[at] for at in kept] for row in table.rows]
-    return table.model_copy(update={"columns": [table.columns[at] for at in kept], "rows": rows})
+    tables = [table.only([at for at, head in enumerate(table.columns) if not at or head.title != "bundle"])
+              for table in section.tables]  # fmt: skip
+    return section.model_copy(update={"tables": tables})

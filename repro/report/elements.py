@@ -46,6 +46,11 @@ class Table(Drawn):
     columns: list[Column]
     rows: list[list[Cell]]
 
+    def only(self, kept: list[int]) -> Table:
+        """Return it with these columns."""
+        rows = [[row[at] for at in kept] for row in self.rows]
+        return self.model_copy(update={"columns": [self.columns[at] for at in kept], "rows": rows})
+
 
 class Point(Quantity):
     """A ratio with its interval in a row of a forest."""
@@ -62,11 +67,10 @@ class ForestRow(Drawn):
 
 
 class Forest(Drawn):
-    """Ratios with intervals beside a line. series: of a point -> its name; x: label of the axis."""
+    """Ratios with intervals beside 1. series: of a point -> its name; x: label of the axis."""
 
     rows: list[ForestRow]
     series: dict[str, str]
-    line: float
     x: str
 
 
@@ -99,10 +103,9 @@ class Convergence(Drawn):
 
 
 class Figure(Drawn):
-    """A figure. kind: how `figures` draws it; alt: what it shows, in words; data: what it is drawn from."""
+    """A figure. alt: what it shows, in words; data: what it is drawn from."""
 
     id: str
-    kind: Literal["forest", "search", "convergence"]
     title: str
     alt: str
     data: Forest | Tree | Convergence
@@ -181,11 +184,9 @@ def table(name: str, caption: str, columns: Iterable[Sequence[str | int]], rows:
     for at, head in enumerate(columns):
         title, kind, *rank = (head, "text") if isinstance(head, str) else head
         heads.append(Column(title=str(title), kind=str(kind), rank=int(rank[0]) if rank else at * (kind != "verdict")))
-    lines = list(rows)
-    assert all(len(line) == len(heads) for line in lines), name
-    kept = [at for at in range(len(heads)) if not at or any(line[at] not in (None, "") for line in lines)]
-    return Table(
-        id=name, caption=caption, columns=[heads[at] for at in kept], rows=[[line[at] for at in kept] for line in lines]
+    every = Table(id=name, caption=caption, columns=heads, rows=[list(line) for line in rows])
+    return every.only(
+        [at for at, _ in enumerate(heads) if not at or any(line[at] not in (None, "") for line in every.rows)]
     )
 
 
@@ -225,8 +226,8 @@ def speedup(ratio: Speedup | None) -> Quantity | None:
 def forest(name: str, title: str, lead: str, rows: list[ForestRow], series: dict[str, str], x: str) -> list[Figure]:
     """Ratios with intervals beside 1 as a figure, if there are any. lead: what its words begin with."""
     words = "; ".join(f"{row.label} {', '.join(_spoken(point, len(series)) for point in row.points)}" for row in rows)
-    data = Forest(rows=rows, series=series, line=1.0, x=x)
-    return [Figure(id=name, kind="forest", title=title, alt=f"{lead}: {words}.", data=data)] * bool(rows)
+    data = Forest(rows=rows, series=series, x=x)
+    return [Figure(id=name, title=title, alt=f"{lead}: {words}.", data=data)] * bool(rows)
 
 
 def _spoken(point: Point, series: int) -> str:

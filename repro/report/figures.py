@@ -166,7 +166,7 @@ def _forest(axes: Axes, data: Forest) -> None:
         shift = 0.6 * (number / (len(names) - 1) - 0.5) if len(names) > 1 else 0.0
         points = [(at + shift, p) for at, row in enumerate(data.rows) for p in row.points if p.series == name]
         _series(axes, number, data.series[name], points, numbered=not banded)
-    axes.axvline(data.line, color=INK, linewidth=1, linestyle="--")
+    axes.axvline(1.0, color=INK, linewidth=1, linestyle="--")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.12)

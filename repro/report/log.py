@@ -45,7 +45,7 @@ def _trust(source: Source) -> str:
 def run(sources: list[Source]) -> Section:
     """Every planned row: what became of it, how long it took, what was left out, and why."""
     rows = [row for source in sources for row in _ran(source)]
-    columns = [("row", "text", 0), "bundle", ("status", "verdict"), ("seconds", "seconds", 2), ("ended", "text", 3),
+    columns = ["row", "bundle", ("status", "verdict"), ("seconds", "seconds", 2), ("ended", "text", 3),
                ("notes, skips and reasons", "text", 1)]  # fmt: skip
     table = elements.table("log", "Every planned row and what became of it", columns, rows)
     return elements.section("log", "Run log", tables=[table], paper=False)

@@ -29,11 +29,9 @@ _STATE = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C"
 
 def comparability(sources: list[Source], published: list[Claim]) -> Section:
     """What may be compared with what: with the published machines, and between these bundles."""
-    letters = records.grouped((throttled(source), source.letter) for source in sources)
-    text = [f"{', '.join(mine)}: {what}" for what, mine in letters.items()]
+    text = _other_texts(sources)
     if len({source.machine for source in sources}) > 1:
         text.insert(0, "The machines differ: absolute times of different machines are shown and not compared.")
-    text += _other_texts(sources)
     units = {records.value(found, "gpu_uuid_hash") for source in sources for found in source.fingerprints.values()}
     if len(sources) > 1 and (len(units) > 1 or None in units):
         text.append(f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %.")
@@ -167,7 +165,7 @@ def clocks(sources: list[Source]) -> Section:
         rows += [_sampled(source, *each) for each in windows]
         if not windows and (why := _unsampled(source)):
             without.setdefault(why, []).append(source.letter)
-    columns = [("row", "text", 0), "bundle", ("window", "text", 7), ("samples", "integer", 7), ("SM MHz", "spread", 1),
+    columns = ["row", "bundle", ("window", "text", 7), ("samples", "integer", 7), ("SM MHz", "spread", 1),
                ("memory MHz", "spread", 4), ("W", "spread", 2), ("°C", "spread", 3), ("J", "quantity"),
                ("s slowed by heat", "quantity"), ("event reasons, share of samples", "text", 5),
                ("times", "verdict")]  # fmt: skip
@@ -224,19 +222,6 @@ def _sampled(source: Source, name: str, window: Window, timed: bool) -> list[Cel
             *spreads,
             joules, slowed, reasons or "none",
             "throttled" if why else "not throttled" if timed else None]  # fmt: skip
-
-
-def throttled(source: Source) -> str:
-    """Whether a GPU was seen slowed, as far as that was recorded."""
-    windows = _windows(source)
-    slowed = [f"{name} ({', '.join(f'{why} in {share:.1%} of samples' for why, share in shares.items())})"
-              for name, window, _ in windows
-              if (shares := {why: share for why, share in window.reasons.items() if why in series.SLOWED})]  # fmt: skip
-    if slowed:
-        return f"the GPU was slowed during {'; '.join(slowed)}."
-    if count := sum(window.samples for _, window, _ in windows):
-        return f"of {count} samples in {len(windows)} rows none shows the GPU slowed by heat or power brakes."
-    return "throttling during the rows was not recorded."
 
 
 def _at(dynamic: dict[str, dict[str, Any]], when: str, name: str) -> Any:

@@ -41,7 +41,7 @@ def document(finished: Finished) -> Document:
         "far. Blue was accepted, green is the best, orange was slower or only screened. Hold the pointer over a "
         "point for its change, verdict, time and reason."
     ]
-    trees = [Figure(id="search-tree", kind="search", title=title, alt=_alt(state) + gain, data=tree)
+    trees = [Figure(id="search-tree", title=title, alt=_alt(state) + gain, data=tree)
              for tree in [_tree(finished)] if tree.points]  # fmt: skip
     rows = [_row(p) for p in state.programs.values()]
     section = elements.section("search", "Candidates", text=text, figures=trees, opened=True,

@@ -41,7 +41,7 @@ def section(of: list[Source]) -> Section:
 def _of_verb(verb: str, group: list[Source]) -> Section:
     """What bundles of one verb add to the section."""
     solutions = _by_key(group)
-    columns: list[Head] = [("row", "text", 0), ("solution", "text", 1)]
+    columns: list[Head] = ["row", "solution"]
     for source in group:
         columns += _columns(f"{source.letter} " if len(group) > 1 else "")
     rows = [
@@ -178,7 +178,7 @@ def _achieved(of: Solution) -> Iterator[list[Cell]]:
 def roofline(of: list[Source]) -> Section:
     """Achieved bytes and operations a second against the ceilings that were measured in the same job."""
     rows = [cells for source in of for solution in sources.solutions(source) for cells in _achieved(solution)]
-    columns = [("problem", "text", 0), ("solution", "text", 1), "bundle", ("class", "text", 3), ("ms", "ms", 2),
+    columns = ["problem", "solution", "bundle", "class", ("ms", "ms", 2),
                ("MB", "quantity"), ("GFLOP", "quantity"), ("GB/s", "quantity", 2), ("of copy", "percent", 2),
                ("TFLOP/s", "quantity", 3), ("of class", "percent", 3), ("of floor", "percent", 1)]  # fmt: skip
     text = (

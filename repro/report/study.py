@@ -88,16 +88,21 @@ class Study:
         return _timed(self.source)
 
     @property
+    def cells(self) -> list[str]:
+        """The planned sittings, in the order in which they start."""
+        return self.design.order_of_cells if self.design else []
+
+    @property
     def sittings(self) -> list[AgentRecord]:
         """Every sitting, in the order in which they started."""
         by_id = {sitting.job: sitting for arm in self.arms.values() for sitting in arm.sittings}
-        return [by_id[job] for job in (self.design.order_of_cells if self.design else []) if job in by_id]
+        return [by_id[job] for job in self.cells if job in by_id]
 
     @property
     def unfinished(self) -> list[str]:
         """Sittings of the design that have not finished."""
         finished = {sitting.job for sitting in self.sittings if sitting.finished}
-        return [job for job in (self.design.order_of_cells if self.design else []) if job not in finished]
+        return [job for job in self.cells if job not in finished]
 
 
 def _sum(values: list[float | None]) -> float | None:
@@ -308,7 +313,7 @@ def _problems(study: Study, prefix: str) -> Table:
 
 
 def _comparisons(study: Study, prefix: str) -> Table:
-    columns = ["comparison", ("problems", "integer", 2), ("ratio", "ratio", 0), ("Student's t", "text", 3),
+    columns = ["comparison", ("problems", "integer", 2), ("ratio", "ratio", 0), "Student's t",
                ("sign-flip p", "quantity", 1), ("up", "integer", 4), ("down", "integer", 4),
                ("detectable", "ratio", 1)]  # fmt: skip
     rows = []

@@ -562,11 +562,11 @@ def _table(of: list[Source], lines: list[_Line], published: list[Claim]) -> Tabl
     """One line a solution. What is the same in all lines stands in the caption and has no column."""
     overs = list(dict.fromkeys(_BASELINES[_OVER[line.source.verb]] for line in lines if line.measured))
     several = len({line.solution for line in lines if line.solution}) > 1
-    columns = [("problem", "text", 0), ("name", "text", 5), ("solution", "text", 0), ("bundle", "text", 0),
+    columns = ["problem", ("name", "text", 5), ("solution", "text", 0), ("bundle", "text", 0),
                ("measured", "ratio", 0), ("over", "text", 0), ("over best torch", "ratio", 1),
                ("ms", "ms", 2), (_published_title(lines, published), "text", 5),
                ("published protocol here", "ratio", 7), ("reproduced as published", "verdict", 8),
-               ("holds as judged", "verdict", 6), ("verdict", "verdict", 0), ("KernelBench", "text", 4),
+               ("holds as judged", "verdict", 6), ("verdict", "verdict"), ("KernelBench", "text", 4),
                ("remark", "text", 9), ("relative L2 error", "scientific", 2), ("precision", "text", 1)]  # fmt: skip
     order = list(dict.fromkeys(line.problem for line in lines))
     rows = [_cells(line, overs, several=several, lettered=len(of) > 1)

@@ -51,7 +51,7 @@ def section(report: dict[str, Any], *, whole: bool) -> Section:
     known = report["bundle_id"] or f"none, schema {report['schema_version']}"
     caption = f"{shortest(report['bundle'])}, bundle id {known}"
     rows = [[check["state"], check["check"], _reasons(check)] for check in report["checks"]]
-    columns = [("state", "verdict", 0), ("check", "text", 0), ("why", "text", 0)]
+    columns = [("state", "verdict"), ("check", "text", 0), ("why", "text", 0)]
     return elements.section("bundle", "", items=[line], tables=[elements.table("checks", caption, columns, rows)])
 
 
@@ -65,7 +65,7 @@ def summary(reports: list[dict[str, Any]]) -> str:
     """`3 bundles: 2 ok, 1 interrupted`."""
     states = [report["state"] for report in reports]
     told = ", ".join(f"{states.count(word)} {WORDS.get(word, word)}" for word in STATES if word in states)
-    return f"{len(reports)} bundle{'' if len(reports) == 1 else 's'}: {told}"
+    return f"{elements.count(len(reports), 'bundle')}: {told}"
 
 
 def _reasons(check: dict[str, Any]) -> str:

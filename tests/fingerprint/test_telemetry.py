@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -193,8 +194,13 @@ def test_the_report_tells_what_was_sampled(tmp_path):
     windows = {"job": slowed, "timing": timing}
     done = [SimpleNamespace(row="r", result=Observed(telemetry={"windows": windows}))]
     source = SimpleNamespace(letter="A", done=done, bundle=SimpleNamespace(path=tmp_path))
-    assert machines.throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
+
+    def cells() -> dict[str, Any]:
+        (table,) = machines.clocks([source]).tables
+        return dict(zip([head.title for head in table.columns], *table.rows, strict=True))
+
+    assert (cells()["samples"], cells()["times"], cells()["J"]) == (40, "not throttled", 21)
     done[0].result.telemetry["windows"]["timing"] = slowed
-    assert machines.throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
+    assert cells()["times"] == "throttled" and "hw_thermal 25%" in cells().values()
     done[0].result = Observed()
-    assert machines.throttled(source) == "throttling during the rows was not recorded."
+    assert not machines.clocks([source]).holds

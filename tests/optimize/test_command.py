@@ -93,7 +93,7 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         (("optimize",), "no problem"),
         (("optimize", "L1_36", "--proposer", "oracle"), "no proposer 'oracle'"),
         (("optimize", "L1_36", "--proposer", "inbox"), "Write inbox=DIR"),
-        (("optimize", "L1_36", "--proposer", "anthropic", "--upstream", "oracle"), "no upstream 'oracle'"),
+        (("optimize", "L1_36", "--proposer", "model", "--upstream", "oracle"), "no upstream 'oracle'"),
         (("optimize", "L1_36", "--rounds", "0"), "--rounds must be at least 1"),
         (("optimize", "L2_37"), "no input kernel ships"),
         (("optimize", "l1_36"), "no problem 'l1_36'"),
