@@ -60,7 +60,7 @@ def shell(room: Sealed, command: str, limit_s: float = 60.0) -> str:
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
-def test_what_an_agents_program_reaches(room: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_agents_program_reaches(room, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted")
     room.write("files/probe.py", PROBE.read_bytes())
     seen = json.loads(shell(room, "python3 /job/files/probe.py"))
@@ -84,7 +84,7 @@ def test_what_an_agents_program_reaches(room: Sealed, monkeypatch: pytest.Monkey
     assert (facts["network"], facts["read_only"], facts["cap_drop"]) == ("none", True, ["ALL"])
 
 
-def test_names_links_and_endless_files_lead_nowhere(room: Sealed) -> None:
+def test_names_links_and_endless_files_lead_nowhere(room):
     begin = time.monotonic()
     shell(room, SOLVES + "touch $(printf 'x%.0s' $(seq 252)).py $'\\xff.py' $'a\\nb.py' .hidden.py; mkfifo fifo.py; "
           "ln -s /etc/passwd link.py; mkdir folder.py; for n in 1 2 3 4; do truncate -s 7G z$n.py; done; "
@@ -97,7 +97,7 @@ def test_names_links_and_endless_files_lead_nowhere(room: Sealed) -> None:
     assert sum(map(len, found.files.values())) <= MOST_BYTES + (1 << 20)
 
 
-def test_a_link_in_a_folders_place_does_not_choose_what_is_read(room: Sealed) -> None:
+def test_a_link_in_a_folders_place_does_not_choose_what_is_read(room):
     """The engine follows links, and the masks are gone when the container is stopped."""
     shell(room, "mkdir -p /job/files; ln -s /opt/repro/artifacts/oracle /job/files/solutions")
     room.end()
@@ -105,7 +105,7 @@ def test_a_link_in_a_folders_place_does_not_choose_what_is_read(room: Sealed) ->
     assert not found.files and found.cut == [SOLUTIONS]
 
 
-def test_nothing_outlives_the_end_and_bombs_stay_inside(room: Sealed) -> None:
+def test_nothing_outlives_the_end_and_bombs_stay_inside(room):
     late = "(trap '' TERM INT HUP; while :; do echo late > late.py; sleep 0.1; done)"
     shell(room, SOLVES + f'setsid bash -c "{late}" >/dev/null 2>&1 & disown; kill -9 1; kill -STOP 1; true')
     said = shell(room, "python3 -c 'x = [bytearray(1 << 28) for _ in range(99)]'; echo alive")
@@ -117,7 +117,7 @@ def test_nothing_outlives_the_end_and_bombs_stay_inside(room: Sealed) -> None:
     assert room.collect(SOLUTIONS).files == first.files and "L1_36_RMSNorm.py" in first.files
 
 
-def test_a_command_past_its_limit_is_ended_and_files_go_both_ways(room: Sealed) -> None:
+def test_a_command_past_its_limit_is_ended_and_files_go_both_ways(room):
     assert room.exec(["sleep", "60"], limit_s=1).code == 124
     blob = bytes(range(256)) * 4096
     room.write("files/a/b.bin", blob)
@@ -139,7 +139,7 @@ def study(tool: Tool, *words: Any) -> tuple[Path, Any]:
 
 
 @pytest.mark.slow
-def test_a_scripted_study_in_containers_is_judged_and_reported(judge_tool: Tool) -> None:
+def test_a_scripted_study_in_containers_is_judged_and_reported(judge_tool):
     scripts = judge_tool.folder / "scripts"
     shutil.copytree(SCRIPTS, scripts)
     shutil.copy(SCRIPTS / "L1_36.with_kb.jsonl", scripts / "L1_36.placebo.jsonl")
@@ -185,7 +185,7 @@ print("ASKED" + json.dumps({
 
 
 @pytest.mark.slow
-def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(claude_code: None, judge_tool: Tool) -> None:
+def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(claude_code, judge_tool):
     bundle, done = study(judge_tool, "--agent", "claude-code", "--arms", "with_kb", "--upstream",
                          f"replay:{SCRIPTS / 'claude_code'}")  # fmt: skip
     assert done.code == 0, done.err
@@ -195,7 +195,7 @@ def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(claude_code:
 
 
 @pytest.mark.slow
-def test_what_a_program_gets_from_the_bridge_of_the_real_cli(claude_code: None, judge_tool: Tool) -> None:
+def test_what_a_program_gets_from_the_bridge_of_the_real_cli(claude_code, judge_tool):
     """Another model, the provider's own tools, addresses and the knowledge base: none of them leads out of the arm."""
     block = {"type": "tool_use", "name": "Bash", "input": {"command": f"cat > p.py <<'END'\n{ASKS}\nEND\npython3 p.py"}}
     script_file = judge_tool.folder / "attack.jsonl"

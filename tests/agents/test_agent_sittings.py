@@ -50,7 +50,7 @@ def verdicts(bundle: Bundle) -> list[Any]:
             for row in (bundle.rows[name] for name in bundle.manifest["plan"])]  # fmt: skip
 
 
-def test_three_arms_are_sat_judged_logged_and_reported(results: Path) -> None:
+def test_three_arms_are_sat_judged_logged_and_reported(results):
     chosen = plan(lambda unit: [consult("tiles of a reduction"), solve(*unit.problems), DONE] if unit.arm != "baseline"
                   else [solve(*unit.problems), DONE], arms=("baseline", "with_kb", "placebo"))  # fmt: skip
     engine = Stub()
@@ -91,7 +91,7 @@ ENDINGS: dict[str, tuple[list[dict[str, Any]], Budgets, str, str]] = {
 
 
 @pytest.mark.parametrize("name", ENDINGS)
-def test_an_ending_is_laid_at_the_right_door(name: str, results: Path) -> None:
+def test_an_ending_is_laid_at_the_right_door(name, results):
     lines, budgets, status, klass = ENDINGS[name]
     chosen = plan(lambda unit: lines, ONE, arms=("baseline",), budgets=budgets)
     bundle = go(Stub(), results, chosen, ONE, retries=1)
@@ -112,7 +112,7 @@ def test_an_ending_is_laid_at_the_right_door(name: str, results: Path) -> None:
         assert again.path != bundle.path or again.manifest["status"] == "complete"
 
 
-def test_one_budget_of_the_run_starts_no_sitting_that_it_cannot_pay(results: Path) -> None:
+def test_one_budget_of_the_run_starts_no_sitting_that_it_cannot_pay(results):
     chosen = plan(lambda unit: [solve(*unit.problems) | SPENT, DONE], budgets=Budgets(usd=5.0))
     engine = Stub()
     bundle = go(engine, results, chosen, jobs=3, run_usd=8.0)
@@ -127,7 +127,7 @@ def test_one_budget_of_the_run_starts_no_sitting_that_it_cannot_pay(results: Pat
 
 
 @pytest.mark.parametrize("stage", ["agent", "judge"])
-def test_interrupted_at_any_stage_and_resumed_the_verdicts_are_the_same(stage: str, tmp_path: Path) -> None:
+def test_interrupted_at_any_stage_and_resumed_the_verdicts_are_the_same(stage, tmp_path):
     """Ctrl-C while the third sitting is with its agent, or with the judge."""
     results, third = fixtures(tmp_path), design.units(plan(), IDS)[2]
     kill = f"kill -INT {os.getpid()}; sleep 20"
@@ -163,7 +163,7 @@ def _study_that_kills_itself(results: Path) -> None:
     go(Stub(), results, plan(lambda unit: [*[kill] * (unit == third), solve(*unit.problems), DONE]))
 
 
-def test_killed_without_warning_a_run_keeps_what_was_judged_and_goes_on(tmp_path: Path) -> None:
+def test_killed_without_warning_a_run_keeps_what_was_judged_and_goes_on(tmp_path):
     results = fixtures(tmp_path)
     process = multiprocessing.get_context("spawn").Process(target=_study_that_kills_itself, args=(results,))
     process.start()
@@ -176,7 +176,7 @@ def test_killed_without_warning_a_run_keeps_what_was_judged_and_goes_on(tmp_path
     assert set(verify.verify(again.path).failed) <= {"fingerprints"}
 
 
-def test_a_suites_sitting_gives_a_row_a_problem_and_jobs_run_side_by_side(results: Path) -> None:
+def test_a_suites_sitting_gives_a_row_a_problem_and_jobs_run_side_by_side(results):
     chosen = plan(lambda unit: [bash("sleep 2"), *map(solve, unit.problems), DONE], mode="suite")
     bundle = go(Stub(), results, chosen, jobs=2)
     assert set(bundle.rows) == {f"{p}/{a}/0" for p in IDS for a in ("baseline", "with_kb")}
@@ -184,7 +184,7 @@ def test_a_suites_sitting_gives_a_row_a_problem_and_jobs_run_side_by_side(result
     assert abs(int(starts[0][-3:-1]) - int(starts[1][-3:-1])) in (0, 1, 59)
 
 
-def test_what_a_local_agent_sees_and_leaves(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_local_agent_sees_and_leaves(results, monkeypatch):
     """No key, no arm, no page; and nothing that it started or wrote elsewhere stays."""
     for name in config.SECRETS:
         monkeypatch.setenv(name, f"planted-{name}")
@@ -205,7 +205,7 @@ def test_what_a_local_agent_sees_and_leaves(results: Path, monkeypatch: pytest.M
     assert not [line for line in running if line.startswith(b"linger")]
 
 
-def test_calls_beyond_the_budget_of_knowledge_are_refused_and_counted(results: Path) -> None:
+def test_calls_beyond_the_budget_of_knowledge_are_refused_and_counted(results):
     asks = [consult("a"), consult("b"), consult("c")]
     chosen = plan(
         lambda unit: [*asks, solve(*unit.problems), DONE], ONE, arms=("placebo",), budgets=Budgets(kb_calls=2)

@@ -35,7 +35,7 @@ def evaluated(folder: Path, *words: str) -> EvalLog:
     return read_eval_log(str(logs[0]))
 
 
-def test_inspect_eval_of_a_fresh_checkout_measures_what_it_lacks_and_judges(tmp_path: Path) -> None:
+def test_inspect_eval_of_a_fresh_checkout_measures_what_it_lacks_and_judges(tmp_path):
     checkout = tmp_path / "checkout"
     shutil.copytree(ROOT / "repro", checkout / "repro", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("problems", "artifacts", "requirements", "docs"):

@@ -58,7 +58,7 @@ def theirs(folder: Path, times: dict[str, Any] = THEIRS, **options: Any) -> Path
 # The file
 
 
-def test_the_shipped_claims_are_whole() -> None:
+def test_the_shipped_claims_are_whole():
     """Both studies with every kind of figure; each claim says what tests it or what is lacking, and its source."""
     found = figures.load()
     known = {p.key for suite in ("agent", "artifacts") for p in catalogue.suite(suite, size="full")}
@@ -78,7 +78,7 @@ def test_the_shipped_claims_are_whole() -> None:
         assert claim.problem == "all" or claim.key in known
 
 
-def test_the_published_figures_agree_with_each_other() -> None:
+def test_the_published_figures_agree_with_each_other():
     """A slip of a digit would show: means, speedups and running bests follow from the figures beside them."""
     value = {claim.id: claim.value for claim in figures.load()}
 
@@ -101,7 +101,7 @@ def test_the_published_figures_agree_with_each_other() -> None:
         )
 
 
-def test_every_command_is_one_of_this_tool() -> None:
+def test_every_command_is_one_of_this_tool():
     """As a reader types it, with the published folder for DIR."""
     commands = {claim.command for claim in figures.load() if claim.command}
     assert commands
@@ -142,7 +142,7 @@ def small(tmp_path: Path, text: str = SMALL) -> list[Claim]:
     return figures.load(file)
 
 
-def test_a_claim_has_its_band_and_its_command(tmp_path: Path) -> None:
+def test_a_claim_has_its_band_and_its_command(tmp_path):
     (claim,) = small(tmp_path)
     assert (claim.id, claim.key, claim.command) == ("f/36_RMSNorm", "L1_36@bf16", "repro benchmark 36")
     assert (claim.low, claim.high) == pytest.approx((1.8, 2.2))
@@ -162,7 +162,7 @@ def test_a_claim_has_its_band_and_its_command(tmp_path: Path) -> None:
         ('source = "a paper"', ""),
     ],
 )
-def test_a_file_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str) -> None:
+def test_a_file_that_is_wrong_is_refused(tmp_path, old, new):
     assert old in SMALL
     with pytest.raises(ValueError):
         small(tmp_path, SMALL.replace(old, new))
@@ -184,13 +184,13 @@ def test_a_file_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str) -> 
         (2.21, 2.21, "DIFFERS"),
     ],
 )
-def test_words(tmp_path: Path, low: float, high: float, verdict: str) -> None:
+def test_words(tmp_path, low, high, verdict):
     (claim,) = small(tmp_path)
     exact = Claim(**{**claim.__dict__, "low": 1.8, "high": 2.2})
     assert claims.word(low, high, exact) == verdict
 
 
-def test_a_speedup_compares_on_another_gpu_and_a_time_does_not(tool: Tool) -> None:
+def test_a_speedup_compares_on_another_gpu_and_a_time_does_not(tool):
     done, found, outcomes = judged(tool, theirs(tool.folder / "a"))
     assert done.code == 0
     (ratio,) = outcomes[SPEEDUP]
@@ -208,7 +208,7 @@ def test_a_speedup_compares_on_another_gpu_and_a_time_does_not(tool: Tool) -> No
     assert "claims: 1 of 1 hold as judged (" in done.out.splitlines()[-1]
 
 
-def test_times_compare_on_the_published_kind_of_machine(tool: Tool) -> None:
+def test_times_compare_on_the_published_kind_of_machine(tool):
     _, _, outcomes = judged(tool, theirs(tool.folder / "a", machine=H100))
     for name in (TIME, "artifact-eager-time/36_RMSNorm", "artifact-compile-time/36_RMSNorm", SPEEDUP):
         (only,) = outcomes[name]
@@ -227,12 +227,12 @@ def test_times_compare_on_the_published_kind_of_machine(tool: Tool) -> None:
         {"bandwidth_signature_gb_s": None},  # not recorded: it may differ
     ],
 )
-def test_a_machine_that_is_not_the_published_one(tool: Tool, machine: dict[str, Any]) -> None:
+def test_a_machine_that_is_not_the_published_one(tool, machine):
     found = outcome(tool, TIME, theirs(tool.folder / "a", machine=H100 | machine))
     assert found["verdict"] == "NOT-COMPARABLE" and next(iter(machine)) in found["reason"]
 
 
-def test_the_shipped_kernels_are_never_taken_for_the_published_ones(tool: Tool) -> None:
+def test_the_shipped_kernels_are_never_taken_for_the_published_ones(tool):
     """Nor those of a bundle that does not say whose they are. What is torch's own does not ask."""
     for parameters in ({"artifacts": "artifacts", "shipped": True}, {"shipped": None}):
         path = theirs(tool.folder / str(parameters["shipped"]), parameters=parameters, machine=H100)
@@ -246,7 +246,7 @@ def test_the_shipped_kernels_are_never_taken_for_the_published_ones(tool: Tool) 
         assert outcomes["artifact-eager-time/36_RMSNorm"][0]["verdict"] == "REPRODUCED"
 
 
-def test_a_benchmark_knows_whether_its_kernels_ship(tmp_path: Path) -> None:
+def test_a_benchmark_knows_whether_its_kernels_ship(tmp_path):
     shipped = config.ARTIFACTS_DIR / "36_RMSNorm"
     copied = tmp_path / "36_RMSNorm"
     shutil.copytree(shipped, copied)
@@ -256,7 +256,7 @@ def test_a_benchmark_knows_whether_its_kernels_ship(tmp_path: Path) -> None:
     assert not artifact_study.ships(Artifact(copied)) and not artifact_study.ships(Artifact(tmp_path))
 
 
-def test_every_stack_has_its_verdict(tool: Tool) -> None:
+def test_every_stack_has_its_verdict(tool):
     """As on problem 77: what holds on the pinned stack need not on a newer one."""
     a = theirs(tool.folder / "a")
     newer = {"torch": "2.11.0+cu130", "triton": "3.6.0"}
@@ -271,7 +271,7 @@ def test_every_stack_has_its_verdict(tool: Tool) -> None:
     assert "lies outside [2.079, 2.541] x" in second["reason"]
 
 
-def test_bundles_of_one_stack_that_disagree_leave_it_open(tool: Tool) -> None:
+def test_bundles_of_one_stack_that_disagree_leave_it_open(tool):
     a, b = theirs(tool.folder / "a"), theirs(tool.folder / "b", THEIRS | {"compile": 5.0})
     found = outcome(tool, SPEEDUP, a, b)
     assert found["verdict"] == "AMBIGUOUS" and "bundles disagree: REPRODUCED in" in found["reason"]
@@ -310,14 +310,12 @@ def unconfirmed() -> dict[str, Any]:
         (THEIRS | {"compile": 0.9 * 2.31 * 3.525}, {}, "AMBIGUOUS", "straddles an edge of"),
     ],
 )
-def test_a_bundle_without_a_clear_speedup_says_why(
-    tool: Tool, times: Any, options: dict[str, Any], verdict: str, why: str
-) -> None:
+def test_a_bundle_without_a_clear_speedup_says_why(tool, times, options, verdict, why):
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", times, **options))
     assert found["verdict"] == verdict and why in found["reason"]
 
 
-def test_unconverged_times_and_the_published_protocol_are_noted(tool: Tool) -> None:
+def test_unconverged_times_and_the_published_protocol_are_noted(tool):
     both = result("L1_36@bf16", THEIRS, baseline_classes=BF16, status="not_converged")
     both["parity"] = {"times_ms": {"compile": 8.0, "optimized": 4.0}}
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", both))
@@ -334,7 +332,7 @@ def both_ways(published: dict[str, float], judged: dict[str, float] = THEIRS, *,
     return found | {"parity": {"times_ms": published, "reasons": {}, "grad": grad}}
 
 
-def test_a_claim_can_be_reproduced_as_published_and_not_hold_as_judged(tool: Tool) -> None:
+def test_a_claim_can_be_reproduced_as_published_and_not_hold_as_judged(tool):
     """As on problem 82: gradients that are left on slow torch.compile down."""
     path = theirs(tool.folder / "a", both_ways(THEIRS, THEIRS | {"compile": 4.0}))
     found = outcome(tool, SPEEDUP, path)
@@ -348,20 +346,20 @@ def test_a_claim_can_be_reproduced_as_published_and_not_hold_as_judged(tool: Too
     assert "claims: 1 of 1 reproduced as published (18 not comparable), 0 of 1 hold as judged" in last
 
 
-def test_a_wrong_kernel_can_be_reproduced_as_published_and_never_holds(tool: Tool) -> None:
+def test_a_wrong_kernel_can_be_reproduced_as_published_and_never_holds(tool):
     wrong = no_kernel("incorrect", "1 over the limit 0.02") | {"parity": {"times_ms": THEIRS, "grad": True}}
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", wrong))
     assert found["as_published"]["verdict"] == "REPRODUCED" and found["as_judged"]["verdict"] == "DIFFERS"
     assert "the kernel is wrong" in found["difference"]
 
 
-def test_a_time_that_was_measured_once_has_one_per_cent_on_either_side(tool: Tool) -> None:
+def test_a_time_that_was_measured_once_has_one_per_cent_on_either_side(tool):
     edge = THEIRS | {"compile": 2.31 * 0.905 * THEIRS["optimized"]}
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", both_ways(edge)))
     assert found["as_published"]["verdict"] == "AMBIGUOUS"
 
 
-def test_both_ways_may_agree_on_another_figure_than_the_published_one(tool: Tool) -> None:
+def test_both_ways_may_agree_on_another_figure_than_the_published_one(tool):
     fast = THEIRS | {"optimized": 2.5}
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", both_ways(fast, fast)))
     assert found["as_published"]["verdict"] == found["as_judged"]["verdict"] == "DIFFERS"
@@ -399,7 +397,7 @@ def running_best(tool: Tool, path: Path, number: int) -> dict[str, Any]:
     return outcome(tool, f"artifact-running-best/36_RMSNorm/round-{number}", path)
 
 
-def test_running_bests_compare_as_ratios_to_the_input_kernel_on_any_machine(tool: Tool) -> None:
+def test_running_bests_compare_as_ratios_to_the_input_kernel_on_any_machine(tool):
     """Twice as fast in everything: ratios stay as published, and times are not held against another machine's."""
     path = beside(tool.folder / "a", rounds({0: 5.461 / 2} | {n: ms / 2 for n, ms in ROUNDS_MS.items()}))
     found = running_best(tool, path, 2)
@@ -409,14 +407,14 @@ def test_running_bests_compare_as_ratios_to_the_input_kernel_on_any_machine(tool
     assert running_best(tool, path, 3)["as_judged"]["reason"].startswith("round 3: ")
 
 
-def test_running_bests_compare_as_times_on_the_published_kind_of_machine(tool: Tool) -> None:
+def test_running_bests_compare_as_times_on_the_published_kind_of_machine(tool):
     found = running_best(tool, beside(tool.folder / "a", rounds({0: 5.461} | ROUNDS_MS), machine=H100), 3)
     assert found["unit"] == "ms" and found["as_judged"]["verdict"] == "REPRODUCED"
     slow = {0: 5.461} | {n: 1.2 * ms for n, ms in ROUNDS_MS.items()}
     assert running_best(tool, beside(tool.folder / "b", rounds(slow), machine=H100), 3)["verdict"] == "DIFFERS"
 
 
-def test_a_wrong_round_is_no_running_best(tool: Tool) -> None:
+def test_a_wrong_round_is_no_running_best(tool):
     path = beside(tool.folder / "a", rounds({0: 5.461} | ROUNDS_MS, wrong=(1,)))
     first = running_best(tool, path, 1)
     assert first["as_published"]["verdict"] == "REPRODUCED" and first["as_judged"]["verdict"] == "DIFFERS"
@@ -424,14 +422,14 @@ def test_a_wrong_round_is_no_running_best(tool: Tool) -> None:
     assert running_best(tool, path, 2)["as_judged"]["reason"].startswith("round 2: ")
 
 
-def test_a_ratio_to_a_wrong_input_kernel_is_not_compared(tool: Tool) -> None:
+def test_a_ratio_to_a_wrong_input_kernel_is_not_compared(tool):
     path = beside(tool.folder / "a", rounds({0: 5.461} | ROUNDS_MS, wrong=(0,)))
     found = running_best(tool, path, 3)
     assert found["as_published"]["verdict"] == "REPRODUCED" and found["as_judged"]["verdict"] == "NOT-COMPARABLE"
     assert "the input kernel is wrong" in found["difference"]
 
 
-def test_running_bests_of_a_bundle_without_rounds_say_so(tool: Tool) -> None:
+def test_running_bests_of_a_bundle_without_rounds_say_so(tool):
     found = running_best(tool, theirs(tool.folder / "a"), 3)
     assert found["verdict"] == "NOT-COMPARABLE" and found["reason"] == "not measured: --rounds was not given"
 
@@ -452,7 +450,7 @@ def profile(
 SHARE = "artifact-ncu-dram-throughput/36_RMSNorm/optimised"  # 89.5 %
 
 
-def test_a_profile_is_reproduced_by_the_dtype_that_fits(tool: Tool) -> None:
+def test_a_profile_is_reproduced_by_the_dtype_that_fits(tool):
     path = beside(tool.folder / "a", profile({("optimized", "bfloat16"): 40.0, ("optimized", "float32"): 88.0}))
     found = outcome(tool, SHARE, path)
     assert found["as_published"]["verdict"] == "REPRODUCED" and "float32: " in found["as_published"]["reason"]
@@ -463,7 +461,7 @@ def test_a_profile_is_reproduced_by_the_dtype_that_fits(tool: Tool) -> None:
     assert "of another machine" in rate["reason"] and rate["measured"] == pytest.approx(400.0)
 
 
-def test_a_profile_without_a_value_says_why(tool: Tool) -> None:
+def test_a_profile_without_a_value_says_why(tool):
     path = beside(tool.folder / "a", profile({("optimized", "bfloat16"): 40.0}, "no_permission"))
     found = outcome(tool, SHARE, path)
     assert found["verdict"] == "NOT-COMPARABLE" and found["reason"] == "not profiled: no permission: because"
@@ -494,7 +492,7 @@ def published(arm: str) -> dict[str, float]:
     return found
 
 
-def test_an_agents_two_arms_are_held_against_the_published_ones(tool: Tool) -> None:
+def test_an_agents_two_arms_are_held_against_the_published_ones(tool):
     path = agent(tool.folder / "a", {"baseline": [published("baseline")], "with_kb": [published("with-kb")]})
     _, _, outcomes = judged(tool, path)
     for name in ("agent-mean-baseline/all", "agent-mean-with-kb/all", "agent-gain/all", "agent-speedup-with-kb/L3_43"):
@@ -505,21 +503,21 @@ def test_an_agents_two_arms_are_held_against_the_published_ones(tool: Tool) -> N
     assert outcomes["agent-gain/all"][0]["measured"] == pytest.approx(17.2, abs=0.1)
 
 
-def test_repeats_widen_the_interval_to_all_of_them(tool: Tool) -> None:
+def test_repeats_widen_the_interval_to_all_of_them(tool):
     path = agent(tool.folder / "a", {"baseline": [{"L1_36": 2.0}, {"L1_36": 3.5}]})
     found = outcome(tool, "agent-speedup-baseline/L1_36", path)
     assert found["verdict"] == "AMBIGUOUS" and found["ci95"] == pytest.approx([2.0, 3.5], rel=0.01)
     assert found["measured"] == pytest.approx(math.sqrt(7.0)) and not any("one run" in n for n in found["notes"])
 
 
-def test_a_mean_is_over_all_problems_or_none(tool: Tool) -> None:
+def test_a_mean_is_over_all_problems_or_none(tool):
     some = dict(list(published("baseline").items())[:9])
     found = outcome(tool, "agent-mean-baseline/all", agent(tool.folder / "a", {"baseline": [some]}))
     assert found["verdict"] == "NOT-COMPARABLE" and "9 of 10 problems" in found["reason"]
 
 
 @pytest.mark.parametrize("name", ["oracle", "nop", "replay"])
-def test_hand_written_solutions_are_no_agents_results(tool: Tool, name: str) -> None:
+def test_hand_written_solutions_are_no_agents_results(tool, name):
     """Not even where their arms bear the published names."""
     path = agent(tool.folder / "a", {"baseline": [published("baseline")]}, name)
     _, _, outcomes = judged(tool, path)
@@ -531,7 +529,7 @@ def test_hand_written_solutions_are_no_agents_results(tool: Tool, name: str) -> 
 # The command
 
 
-def test_without_a_bundle_the_claims_are_a_list_of_work(tool: Tool) -> None:
+def test_without_a_bundle_the_claims_are_a_list_of_work(tool):
     done, found, outcomes = judged(tool)
     assert done.code == 0 and found["bundles"] == [] and done.out.splitlines()[-1] == "claims: 125 blocked"
     line_with(done.out, "artifact-speedup", "repro benchmark 4 --artifacts DIR --parity")
@@ -539,14 +537,14 @@ def test_without_a_bundle_the_claims_are_a_list_of_work(tool: Tool) -> None:
     assert tool.within("compare", "--claims", "--strict").code == 3, "nothing was reproduced"
 
 
-def test_without_a_name_the_newest_bundles_are_taken(tool: Tool) -> None:
+def test_without_a_name_the_newest_bundles_are_taken(tool):
     path = theirs(tool.results)
     done, found, outcomes = judged(tool, "--strict")
     assert [b["bundle"] for b in found["bundles"]] == [path.name]
     assert outcomes[SPEEDUP][0]["verdict"] == "REPRODUCED" and done.code == 0
 
 
-def test_the_published_bundles_pass_nothing_off_as_the_published_kernels(tool: Tool) -> None:
+def test_the_published_bundles_pass_nothing_off_as_the_published_kernels(tool):
     """The published bundle of the kernels that ship, and the same bundle as if from a newer stack."""
     pinned = shipped_benchmark("h200-pinned")
     name, files = storage.unpack((pinned / storage.ARCHIVE).read_bytes())
@@ -559,7 +557,7 @@ def test_the_published_bundles_pass_nothing_off_as_the_published_kernels(tool: T
     assert not any(found["counts"][side][verdict] for side in found["counts"] for verdict in claims.TRIED)
 
 
-def test_wrong_use_is_one_line(tool: Tool) -> None:
+def test_wrong_use_is_one_line(tool):
     done = tool.within("compare", "--claims", tool.folder)
     assert done.code == 1 and "is not a bundle" in done.complaint
     done = tool.within("compare", "--claims", theirs(tool.folder / "a"), "--json", tool.folder)

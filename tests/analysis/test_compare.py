@@ -76,7 +76,7 @@ def beside(tool: Tool, times: dict[str, Any] = TIMES, **options: Any) -> tuple[D
     return done, found, rows[MINE]
 
 
-def test_rows_are_compared_with_intervals(tool: Tool) -> None:
+def test_rows_are_compared_with_intervals(tool):
     """The kernel of 36 became a quarter faster, that of 82 stayed, torch.compile of 82 became twice as fast."""
     a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "compile": 4.0, "optimized": 3.2},
                                       "82_conv": {"eager": 8.0, "compile": 4.0, "optimized": 2.0}})  # fmt: skip
@@ -103,7 +103,7 @@ def evaluated(folder: Path, name: str, ms: float) -> Path:
     return bundle_of(folder, "evaluate", script, columns, machine=H200).path
 
 
-def test_files_of_other_names_compare_by_their_problem_and_strict_sees_the_slower(tool: Tool) -> None:
+def test_files_of_other_names_compare_by_their_problem_and_strict_sees_the_slower(tool):
     """What becomes faster, or stays, is no failure."""
     a, b = evaluated(tool.folder / "a", "first", 10.0), evaluated(tool.folder / "b", "second", 11.0)
     done, found, rows = rows_of(tool, a, b, "--strict")
@@ -112,7 +112,7 @@ def test_files_of_other_names_compare_by_their_problem_and_strict_sees_the_slowe
     assert [tool.within("compare", *pair, "--strict").code for pair in ((b, a), (a, a))] == [0, 0]
 
 
-def test_rows_missing_from_one_bundle_are_named_with_the_reason(tool: Tool) -> None:
+def test_rows_missing_from_one_bundle_are_named_with_the_reason(tool):
     times = {"eager": 8.0, "optimized": 2.0}
     a = folder_of(
         tool.folder / "a", {"36_RMSNorm": times, "43_Pool": times, "77_conv": "no memory", "04_Matrix": times}
@@ -131,7 +131,7 @@ def test_rows_missing_from_one_bundle_are_named_with_the_reason(tool: Tool) -> N
     assert sum("not all of its rows" in caveat for caveat in found["caveats"]) == 2
 
 
-def test_folders_are_the_same_where_their_numbers_are(tool: Tool) -> None:
+def test_folders_are_the_same_where_their_numbers_are(tool):
     times = {"eager": 8.0, "optimized": 2.0}
     one = result("L1_04@bf16", times, baseline_classes=EAGER)
     paths = []
@@ -142,7 +142,7 @@ def test_folders_are_the_same_where_their_numbers_are(tool: Tool) -> None:
     assert len(rows) == 2 and not found["only_a"] and not found["only_b"]
 
 
-def test_a_changed_verdict_is_named_and_strict_exits_with_it(tool: Tool) -> None:
+def test_a_changed_verdict_is_named_and_strict_exits_with_it(tool):
     times = {"eager": 8.0, "input_kernel": 3.0, "optimized": 2.0}
     wrong = result("L1_36@bf16", {"eager": 8.0, "input_kernel": 3.0}, bad={"optimized": "1 over the limit 0.02"},
                    baseline_classes=EAGER)  # fmt: skip
@@ -165,7 +165,7 @@ def test_a_changed_verdict_is_named_and_strict_exits_with_it(tool: Tool) -> None
         ({"mig_mode": 1}, "mig_mode 0 and 1"),
     ],
 )
-def test_times_never_compare_across_a_hard_difference(tool: Tool, machine: dict[str, Any], named: str) -> None:
+def test_times_never_compare_across_a_hard_difference(tool, machine, named):
     done, _, row = beside(tool, machine=machine)
     assert row["speedup"]["eager"]["word"] == "SAME", "ratios do compare"
     assert row["time_ms"]["word"] is None and row["time_ms"]["ratio"] is None
@@ -174,7 +174,7 @@ def test_times_never_compare_across_a_hard_difference(tool: Tool, machine: dict[
     assert line_with(done.out, "hard !", next(iter(machine))) and "times are shown and not compared" in done.out
 
 
-def test_five_per_cent_between_two_gpus_of_one_kind_is_ambiguous(tool: Tool) -> None:
+def test_five_per_cent_between_two_gpus_of_one_kind_is_ambiguous(tool):
     """No interval of one run knows how such machines differ; speedups hold each its own run."""
     for other, time in (("bb", "AMBIGUOUS"), (None, "AMBIGUOUS"), ("aa", "FASTER")):
         times = {"36_RMSNorm": {"eager": 8.0, "optimized": 1.9}}
@@ -190,7 +190,7 @@ def test_five_per_cent_between_two_gpus_of_one_kind_is_ambiguous(tool: Tool) -> 
         ({"parameters": {"size": "smoke"}}, "it ran at size smoke"),
     ],
 )
-def test_times_that_are_not_measurements_are_never_compared(tool: Tool, options: dict[str, Any], why: str) -> None:
+def test_times_that_are_not_measurements_are_never_compared(tool, options, why):
     a, b = folder_of(tool.folder / "a", TIMES), folder_of(tool.folder / "b", TIMES, **options)
     for pair, side in (((a, b), "B"), ((b, a), "A")):
         done, found, rows = rows_of(tool, *pair)
@@ -208,20 +208,20 @@ def test_times_that_are_not_measurements_are_never_compared(tool: Tool, options:
         ("L1_82@bf16", {}, "other sizes or another dtype"),
     ],
 )
-def test_no_measurement_and_another_problem_are_not_compared(tool: Tool, problem: str, changes: Any, why: str) -> None:
+def test_no_measurement_and_another_problem_are_not_compared(tool, problem, changes, why):
     found = result(problem, TIMES["36_RMSNorm"], baseline_classes=EAGER)
     found["results"][0] |= changes
     assert why in beside(tool, {"36_RMSNorm": found})[2]["time_reason"]
 
 
-def test_rows_that_did_not_converge_are_marked(tool: Tool) -> None:
+def test_rows_that_did_not_converge_are_marked(tool):
     done, found, row = beside(tool, status="not_converged")
     assert row["converged"] == [True, False]
     line_with(done.out, "36 RMSNorm", "optimized *")
     assert any("had not converged" in caveat for caveat in found["caveats"])
 
 
-def test_the_controls_noise_and_an_unconfirmed_speedup_leave_it_open(tool: Tool) -> None:
+def test_the_controls_noise_and_an_unconfirmed_speedup_leave_it_open(tool):
     """2.2 % faster where the A/A control was 4 % off is neither, nor what the judge's clock does not confirm."""
     fast = {"eager": 8.0, "optimized": 1.956}
     unsure = result("L1_36@bf16", fast, baseline_classes=EAGER)
@@ -231,14 +231,14 @@ def test_the_controls_noise_and_an_unconfirmed_speedup_leave_it_open(tool: Tool)
         assert beside(tool, {"36_RMSNorm": told}, **timing)[2]["speedup"]["eager"]["word"] == word
 
 
-def test_rejected_solutions_have_no_speed(tool: Tool) -> None:
+def test_rejected_solutions_have_no_speed(tool):
     """A time under what the GPU allows is kept in the row and compared with nothing."""
     _, _, row = beside(tool, {"36_RMSNorm": {"eager": 8.0, "optimized": 0.5}})
     assert row["verdict"] == ["correct", "rejected"] and "faster than this GPU can be" in row["why"][1]
     assert (row["speedup"], row["time_ms"]) == ({}, None) and row["time_reason"].startswith("B: rejected")
 
 
-def test_an_agent_study_is_compared_row_by_row(tool: Tool) -> None:
+def test_an_agent_study_is_compared_row_by_row(tool):
     """Repeats and arms are rows of their own; a baseline that is best in one bundle alone is named."""
     a, b = on(study(tool.folder / "a"), **H200).path, on(study(tool.folder / "b", triton="3.6.0"), **H200).path
     done, found, rows = rows_of(tool, a, b)
@@ -249,7 +249,7 @@ def test_an_agent_study_is_compared_row_by_row(tool: Tool) -> None:
     line_with(done.out, "a/20251121T120000Z-run fails repro verify", "do not trust its numbers")
 
 
-def test_the_published_stacks_are_compared(tool: Tool) -> None:
+def test_the_published_stacks_are_compared(tool):
     """The first use: why problem 77 is 20 times as fast on one stack and not on the other."""
     names = ("h200-pinned/20261124T133107Z-benchmark", "h200-newer/20261124T032150Z-benchmark")
     done, found, rows = rows_of(tool, *(PUBLISHED / name for name in names))
@@ -262,7 +262,7 @@ def test_the_published_stacks_are_compared(tool: Tool) -> None:
     assert found["a"]["stacks"][0].startswith("pinned: ") and found["b"]["stacks"][0].startswith("off-pin: ")
 
 
-def test_wrong_use_is_one_line(tool: Tool) -> None:
+def test_wrong_use_is_one_line(tool):
     a = folder_of(tool.folder / "a", TIMES)
     run = study(tool.folder / "run").path
     fixtures = latest(PUBLISHED / "h200-pinned", ("fixtures",))
@@ -278,7 +278,7 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         assert done.code == 1 and words in done.complaint, done.err
 
 
-def test_a_damaged_row_is_reported_and_not_compared(tool: Tool) -> None:
+def test_a_damaged_row_is_reported_and_not_compared(tool):
     a = folder_of(tool.folder / "a", TIMES)
     file = a / "rows.jsonl"
     row = json.loads(file.read_text())
@@ -288,7 +288,7 @@ def test_a_damaged_row_is_reported_and_not_compared(tool: Tool) -> None:
     assert done.code == 2 and "row 36_RMSNorm" in done.complaint and "is damaged" in done.complaint
 
 
-def test_neither_compare_nor_claims_need_torch() -> None:
+def test_neither_compare_nor_claims_need_torch():
     """The host of a docker run has none."""
     code = (
         "import sys; sys.modules['torch'] = None; import repro.analysis.compare, repro.analysis.claims, "
@@ -311,11 +311,11 @@ def test_neither_compare_nor_claims_need_torch() -> None:
         (1.08, 1.09, 0.0, 0.07, "FASTER"),
     ],
 )
-def test_words(low: float, high: float, noise: float, spread: float, word: str) -> None:
+def test_words(low, high, noise, spread, word):
     assert compare.word(Interval(math.sqrt(low * high), low, high), noise, spread) == word
 
 
-def test_quotients_carry_both_intervals() -> None:
+def test_quotients_carry_both_intervals():
     exact, wide = Interval(2.0, 2.0, 2.0), Interval(4.0, 3.6, 4.4)
     assert exact.over(exact) == Interval(1.0, 1.0, 1.0)
     quotient = wide.over(exact)
@@ -327,18 +327,18 @@ def test_quotients_carry_both_intervals() -> None:
 
 
 @pytest.mark.parametrize("ci95", [[2.0, 1.0], [0.0, 3.0], [1.0, "inf"], [3.0, 4.0], None])
-def test_an_interval_is_three_positive_numbers_in_order(ci95: Any) -> None:
+def test_an_interval_is_three_positive_numbers_in_order(ci95):
     with pytest.raises((BundleError, ValidationError)):
         records.interval(Ratio.model_validate({"ratio": 2.0, "ci95": ci95}))
     assert records.interval(None) is None
 
 
-def test_an_interval_of_no_width_may_be_a_rounding_off() -> None:
+def test_an_interval_of_no_width_may_be_a_rounding_off():
     found = records.interval(Ratio(ratio=2.0, ci95=[2.0 + 1e-15, 2.0 + 1e-15]))
     assert found == Interval(2.0, 2.0, 2.0 + 1e-15)
 
 
-def test_solutions_of_one_row_are_distinguished(tool: Tool) -> None:
+def test_solutions_of_one_row_are_distinguished(tool):
     found = records.read(artifacts(tool.folder / "a"))
     names = ("input_kernel", "optimized", "eager", "compile")
     assert {key for key in found.implementations if key[0] == "36"} == {("36", name) for name in names}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CPU, Tool, strict_json
+from conftest import CPU, strict_json
 from conftest import series as samples
 from test_report import bundle_of, result
 
@@ -53,12 +53,12 @@ def words(ms: float, count: int, slower: float = 0.0) -> list[str | None]:
 
 
 @pytest.mark.parametrize("ms", [0.012, 0.2, 3.0])
-def test_the_same_kernel_is_never_faster_or_slower(ms: float) -> None:
+def test_the_same_kernel_is_never_faster_or_slower(ms):
     assert not {"FASTER", "SLOWER"} & {*words(ms, 60)}
 
 
 @pytest.mark.parametrize("ms", [0.3, 3.0])
-def test_a_kernel_that_is_two_percent_slower_is_called_slower(ms: float) -> None:
+def test_a_kernel_that_is_two_percent_slower_is_called_slower(ms):
     assert words(ms, 30, slower=0.02).count("SLOWER") >= 28
     assert {*words(ms, 20, slower=-0.03)} == {"FASTER"}
 
@@ -81,7 +81,7 @@ RIGHT = [
 ]  # fmt: skip
 
 
-def test_recorded_pairs_of_one_kernel_are_the_same_and_two_percent_more_is_slower() -> None:
+def test_recorded_pairs_of_one_kernel_are_the_same_and_two_percent_more_is_slower():
     found = list(recorded())
     assert len(found) > 40 and {gate._against(of, *RIGHT).word for of in found} == {"SAME"}
     for of in found:
@@ -90,7 +90,7 @@ def test_recorded_pairs_of_one_kernel_are_the_same_and_two_percent_more_is_slowe
     assert {gate._against(of, *RIGHT).word for of in found} == {"SLOWER"}
 
 
-def test_launches_that_the_host_delays_widen_the_interval() -> None:
+def test_launches_that_the_host_delays_widen_the_interval():
     random = np.random.default_rng(7)
     of = judged(random, 1.0)
     hidden = gate._against(of, *of.results)
@@ -109,7 +109,7 @@ def bundle(folder: Path, new_ms: float = 10.0, **more: Any) -> Bundle:
 @pytest.mark.parametrize(
     ("ms", "word", "fails"), [(9.7, "FASTER", False), (10.0, "SAME", False), (10.3, "SLOWER", True)]
 )
-def test_a_slower_kernel_fails_unless_that_is_allowed(ms: float, word: str, fails: bool, tmp_path: Path) -> None:
+def test_a_slower_kernel_fails_unless_that_is_allowed(ms, word, fails, tmp_path):
     old, new = gate.judged(bundle(tmp_path, ms).records().values())
     assert old.against is None and new.against and new.against.word == word
     assert gate.slower(new, 0.01) == fails and not gate.slower(new, 0.05)
@@ -125,7 +125,7 @@ def test_a_slower_kernel_fails_unless_that_is_allowed(ms: float, word: str, fail
         ({"device": "cpu"}, "new is correct; speed not compared with old: times need a GPU"),
     ],
 )  # fmt: skip
-def test_what_was_not_compared_says_why(more: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_what_was_not_compared_says_why(more, told, tmp_path):
     times = TIMES | ({} if "bad" in more else {"new": 10.0})
     script = {"r": result("L1_36", times, **more)}
     made = bundle_of(tmp_path, "evaluate", script, {"r": {"problem": "L1_36"}}, device=more.get("device", "cuda"),
@@ -134,7 +134,7 @@ def test_what_was_not_compared_says_why(more: dict[str, Any], told: str, tmp_pat
     assert against.sentence(new) == told and not gate.slower(new, 0.0)
 
 
-def test_a_report_of_it_leads_with_its_sentence(tool: Tool) -> None:
+def test_a_report_of_it_leads_with_its_sentence(tool):
     done = tool.within("report", "-q", bundle(tool.folder, 10.5).path)
     assert "new is 0.952x as fast as old" in done.out and "SLOWER" in done.out
 
@@ -152,7 +152,7 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def test_the_command_judges_both_and_times_need_a_gpu(judge_tool: Tool) -> None:
+def test_the_command_judges_both_and_times_need_a_gpu(judge_tool):
     """Two files of one name, and one that is wrong: exit 3, and a table for a pull request alone on stdout."""
     for name, text in {"a/k": KERNEL, "b/k": KERNEL, "b/bad": KERNEL.replace("self.eps)", "0.5)")}.items():
         (judge_tool.folder / name).parent.mkdir(exist_ok=True)
@@ -179,7 +179,7 @@ def test_the_command_judges_both_and_times_need_a_gpu(judge_tool: Tool) -> None:
         ("k.py --against nowhere.py --no-timing", "no such file or folder: nowhere.py"),
     ],
 )
-def test_wrong_use_is_refused(words: str, told: str, tool: Tool) -> None:
+def test_wrong_use_is_refused(words, told, tool):
     (tool.folder / "k.py").write_text(KERNEL)
     more = () if "--suite" in words else ("--problem", "L1_36")
     done = tool.within("evaluate", *words.split(), *more, *CPU)

@@ -141,11 +141,11 @@ def check(cases: list[dict[str, Any]], device: str, repeats: int = 0, **environm
 
 
 @pytest.mark.slow
-def test_the_optimised_kernels_are_right_on_every_path() -> None:
+def test_the_optimised_kernels_are_right_on_every_path():
     check(CASES, "cpu", TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
 
 
 @pytest.mark.gpu
-def test_the_optimised_kernels_are_right_on_a_gpu_and_the_same_every_time() -> None:
+def test_the_optimised_kernels_are_right_on_a_gpu_and_the_same_every_time():
     """Warps that wait for each other by hand may race: twenty calls have the same bits."""
     check(CASES + ROLES, "cuda", repeats=20)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Tool, strict_json
+from conftest import strict_json
 
 from repro import config
 from repro.artifacts import layout, lint, trace
@@ -97,7 +97,7 @@ def linted(root: Path, tmp_path: Path) -> tuple[int, dict[str, Any]]:
     return code, strict_json(out.read_text())
 
 
-def test_a_folder_that_says_what_it_holds_has_notes_alone(tmp_path: Path) -> None:
+def test_a_folder_that_says_what_it_holds_has_notes_alone(tmp_path):
     code, report = linted(published(tmp_path / "a"), tmp_path)
     assert code == 0 and {finding["severity"] for finding in report["findings"]} == {"note"}, report["findings"]
     (artifact,) = report["artifacts"]
@@ -199,9 +199,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("change", "severity", "code", "words"), CASES, ids=lambda value: getattr(value, "__name__", None)
 )
-def test_every_fault_has_its_finding(
-    tmp_path: Path, change: Callable[[Path], None], severity: str, code: str, words: tuple[str, ...]
-) -> None:
+def test_every_fault_has_its_finding(tmp_path, change, severity, code, words):
     """One fault, its finding with the numbers, and exit code 2 where it is an error."""
     root = published(tmp_path / "a")
     change(root)
@@ -214,7 +212,7 @@ def test_every_fault_has_its_finding(
 
 
 @pytest.mark.parametrize("columns", [80, 160])
-def test_lint_prints_a_line_a_finding_and_exits_2_on_an_error(columns: int, tool: Tool) -> None:
+def test_lint_prints_a_line_a_finding_and_exits_2_on_an_error(columns, tool):
     root = published(tool.folder / "a")
     infinite(root)
     done = tool.within("verify", root, "--json", "lint.json", COLUMNS=str(columns))
@@ -227,7 +225,7 @@ def test_lint_prints_a_line_a_finding_and_exits_2_on_an_error(columns: int, tool
     assert lines[-1] == f"1 error · {sums['warning']} warnings · {sums['note']} notes · in 1 artifact"
 
 
-def test_lint_folds_equal_findings_and_reads_one_artifact_of_another_spelling(tmp_path: Path) -> None:
+def test_lint_folds_equal_findings_and_reads_one_artifact_of_another_spelling(tmp_path):
     root = published(tmp_path / "a")
     published(root, "04_Matrix")
     (whole,) = [f.where for f in lint.lint(root).findings if f.code == "no_baseline"]
@@ -237,14 +235,14 @@ def test_lint_folds_equal_findings_and_reads_one_artifact_of_another_spelling(tm
     assert found.number == 36 and found.floor_ms is not None
 
 
-def test_lint_of_a_folder_without_artifacts_is_wrong_use(tool: Tool) -> None:
+def test_lint_of_a_folder_without_artifacts_is_wrong_use(tool):
     done = tool.within("verify", ".")
     assert done.code == 1 and "NN_Name" in done.complaint
     done = tool.within("verify", "nowhere")
     assert done.code == 1 and "nowhere is not a bundle" in done.complaint
 
 
-def test_unreadable_files_do_not_stop_the_checks(tmp_path: Path) -> None:
+def test_unreadable_files_do_not_stop_the_checks(tmp_path):
     """Every file of a trace replaced by garbage, a folder or nothing at all, and a round that is a file."""
     root = published(tmp_path / "a")
     for position, file in enumerate(sorted((root / NAME).rglob("*.*"))):
@@ -261,7 +259,7 @@ def test_unreadable_files_do_not_stop_the_checks(tmp_path: Path) -> None:
     assert code == 2 and report["errors"] > 3
 
 
-def test_the_problems_work_is_known_by_number_and_sizes(tmp_path: Path) -> None:
+def test_the_problems_work_is_known_by_number_and_sizes(tmp_path):
     """A folder 36 with other sizes is another problem: neither its floor nor the dtype of its profiles is guessed."""
     root = published(tmp_path / "a")
     file = root / NAME / "problem.py"
@@ -288,9 +286,7 @@ def test_the_problems_work_is_known_by_number_and_sizes(tmp_path: Path) -> None:
         (36, 1.9e9, None, None),
     ],
 )
-def test_the_dtype_of_a_profile_is_inferred_from_its_traffic(
-    tmp_path: Path, number: int, read: float, written: float | None, dtype: str | None
-) -> None:
+def test_the_dtype_of_a_profile_is_inferred_from_its_traffic(tmp_path, number, read, written, dtype):
     metrics = {"dram__bytes_read.sum": read} | ({} if written is None else {"dram__bytes_write.sum": written})
     write(tmp_path / OPTIMIZED_NCU, {"metrics": {"kernel": metrics}})
     work = catalogue.load(f"L1_{number:02d}").work
@@ -302,7 +298,7 @@ def test_the_dtype_of_a_profile_is_inferred_from_its_traffic(
 # -- figures
 
 
-def test_a_figure_has_title_units_alternative_text_and_a_floor(tool: Tool) -> None:
+def test_a_figure_has_title_units_alternative_text_and_a_floor(tool):
     root = published(tool.folder / "a")
     for name in ("one", "two"):
         done = tool.within("report", root, "-o", name)
@@ -317,7 +313,7 @@ def test_a_figure_has_title_units_alternative_text_and_a_floor(tool: Tool) -> No
         assert part in words, part
 
 
-def test_a_figure_of_every_artifact_and_a_reason_for_the_others(tool: Tool) -> None:
+def test_a_figure_of_every_artifact_and_a_reason_for_the_others(tool):
     root = published(tool.folder / "a")
     published(tool.folder / "b", "43_Max_Pooling")
     (tool.folder / "b" / "43_Max_Pooling").rename(root / "43_Max_Pooling")
@@ -331,9 +327,7 @@ def test_a_figure_of_every_artifact_and_a_reason_for_the_others(tool: Tool) -> N
     assert tool.within("report", root / "82_conv").code == 1
 
 
-def test_without_matplotlib_a_figure_is_a_missing_prerequisite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_matplotlib_a_figure_is_a_missing_prerequisite(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code = main.main(["report", str(published(tmp_path / "a")), "-o", str(tmp_path / "f.svg")])
     assert code == 1 and "needs matplotlib" in capsys.readouterr().err

@@ -40,14 +40,14 @@ def name(path: Path) -> str:
     return f"{path.parent.name[:2]}_{path.stem}" if path.parent.name != "oracle" else path.stem
 
 
-def test_all_artifacts_are_here() -> None:
+def test_all_artifacts_are_here():
     assert sum(path.parent.name != "oracle" for path in SOLUTIONS) == 10
 
 
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)
-def test_every_kernel_compiles_within_the_limits_of_every_gpu(path: Path, tmp_path: Path) -> None:
+def test_every_kernel_compiles_within_the_limits_of_every_gpu(path, tmp_path):
     """Every kernel that the file launches is compiled."""
     done = compile_file(path, tmp_path)
     assert done.returncode == 0, f"{path} does not compile:\n{done.stderr[-4000:]}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from conftest import ROOT, Tool, manifest, small_disk, small_fingerprint, strict_json
+from conftest import ROOT, manifest, small_disk, small_fingerprint, strict_json
 
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError, PrerequisiteError, UsageError
@@ -95,7 +95,7 @@ except (ReproError, KeyboardInterrupt) as error:
 
 
 @pytest.mark.parametrize("point", range(1, 6))
-def test_ctrl_c_at_any_write_keeps_and_counts_the_row(tmp_path: Path, point: int) -> None:
+def test_ctrl_c_at_any_write_keeps_and_counts_the_row(tmp_path, point):
     """The signal comes while the row's text, its fingerprint, the row, or what closes the bundle is written."""
     told = subprocess.run(
         ["env", "--default-signal=INT", sys.executable, "-c", INTERRUPTED, str(tmp_path), str(point)],
@@ -110,7 +110,7 @@ def test_ctrl_c_at_any_write_keeps_and_counts_the_row(tmp_path: Path, point: int
 
 
 @pytest.mark.parametrize("length", [1, 20, len(jsonio.dumps(row("c"))) - 1])
-def test_cut_last_line_is_dropped_and_its_row_can_be_added_again(begun: Path, tmp_path: Path, length: int) -> None:
+def test_cut_last_line_is_dropped_and_its_row_can_be_added_again(begun, tmp_path, length):
     with begun.open("a") as stream:
         stream.write(jsonio.dumps(row("c"))[:length])
     bundle = resume(tmp_path)
@@ -120,7 +120,7 @@ def test_cut_last_line_is_dropped_and_its_row_can_be_added_again(begun: Path, tm
     assert list(Bundle.open(begun.parent).rows) == PLAN
 
 
-def test_last_line_that_lacks_only_its_end_is_kept(begun: Path, tmp_path: Path) -> None:
+def test_last_line_that_lacks_only_its_end_is_kept(begun, tmp_path):
     with begun.open("a") as stream:
         stream.write(jsonio.dumps(row("c", value=3)))
     bundle = resume(tmp_path)
@@ -130,7 +130,7 @@ def test_last_line_that_lacks_only_its_end_is_kept(begun: Path, tmp_path: Path) 
     assert Bundle.open(begun.parent).rows["a"] == row("a", value=4), "the last row of an id counts"
 
 
-def test_reading_does_not_change_a_cut_bundle(begun: Path) -> None:
+def test_reading_does_not_change_a_cut_bundle(begun):
     text = begun.read_text() + '{"row": "c"'
     begun.write_text(text)
     assert list(Bundle.open(begun.parent).rows) == ["a", "b"]
@@ -138,14 +138,14 @@ def test_reading_does_not_change_a_cut_bundle(begun: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ['{"row": "b", "sta', "[]", '{"status": "done"}', "\0\0\0"])
-def test_damage_in_the_middle_is_reported(begun: Path, line: str) -> None:
+def test_damage_in_the_middle_is_reported(begun, line):
     lines = begun.read_text().splitlines()
     begun.write_text("\n".join([lines[0], line, lines[1]]) + "\n")
     with pytest.raises(BundleError, match=r"rows.jsonl is damaged"):
         Bundle.open(begun.parent)
 
 
-def test_report_on_a_damaged_bundle_exits_2(begun: Path, tool: Tool) -> None:
+def test_report_on_a_damaged_bundle_exits_2(begun, tool):
     begun.write_text("damaged\n" + begun.read_text())
     done = tool.within("report", begun.parent)
     assert done.code == 2 and "rows.jsonl is damaged" in done.complaint
@@ -154,7 +154,7 @@ def test_report_on_a_damaged_bundle_exits_2(begun: Path, tool: Tool) -> None:
 # -- whose bundle it is
 
 
-def test_bundle_in_use_is_not_resumed(tmp_path: Path) -> None:
+def test_bundle_in_use_is_not_resumed(tmp_path):
     used = create(tmp_path)
     assert resume(tmp_path) is None
     used.finish("interrupted")
@@ -163,14 +163,14 @@ def test_bundle_in_use_is_not_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", ["running", "interrupted", "incomplete", "failed"])
-def test_unfinished_bundle_is_resumed(tmp_path: Path, status: str) -> None:
+def test_unfinished_bundle_is_resumed(tmp_path, status):
     path = create(tmp_path)
     path.finish(status)
     found = resume(tmp_path)
     assert found is not None and found.path == path.path and manifest(found.path)["status"] == "running"
 
 
-def test_the_report_of_an_earlier_attempt_is_not_kept(tmp_path: Path) -> None:
+def test_the_report_of_an_earlier_attempt_is_not_kept(tmp_path):
     """It was drawn from fewer rows, so that the bundle would fail `repro verify` until it is drawn again."""
     first = create(tmp_path)
     for name in ("report.json", "report.md", "report.html", "figures/bars.svg", "tables/times.csv", "inputs/report.py"):
@@ -184,9 +184,7 @@ def test_the_report_of_an_earlier_attempt_is_not_kept(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_full_disk_while_a_bundle_is_taken_up_again_leaves_it_resumable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_while_a_bundle_is_taken_up_again_leaves_it_resumable(tmp_path, monkeypatch):
     first = create(tmp_path)
     first.file("report.json", b"drawn")
     first.finish("incomplete")
@@ -198,7 +196,7 @@ def test_a_full_disk_while_a_bundle_is_taken_up_again_leaves_it_resumable(
     assert found is not None and not (found.path / "report.json").exists()
 
 
-def test_error_of_an_earlier_attempt_is_not_kept_for_the_next(tmp_path: Path) -> None:
+def test_error_of_an_earlier_attempt_is_not_kept_for_the_next(tmp_path):
     create(tmp_path).finish("incomplete", error="the engine went away")
     found = resume(tmp_path)
     assert found is not None
@@ -206,7 +204,7 @@ def test_error_of_an_earlier_attempt_is_not_kept_for_the_next(tmp_path: Path) ->
     assert "error" not in manifest(found.path)
 
 
-def test_bundle_finished_while_it_was_read_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundle_finished_while_it_was_read_is_not_resumed(tmp_path, monkeypatch):
     """Another process writes its last row and ends, just before this one takes the bundle."""
     create(tmp_path, ["a"])
     hold = Bundle._hold
@@ -222,14 +220,12 @@ def test_bundle_finished_while_it_was_read_is_not_resumed(tmp_path: Path, monkey
     assert resume(tmp_path, ["a"]) is None
 
 
-def test_complete_bundle_is_not_resumed(tmp_path: Path) -> None:
+def test_complete_bundle_is_not_resumed(tmp_path):
     create(tmp_path).finish("complete")
     assert resume(tmp_path) is None
 
 
-def test_resume_with_nothing_to_resume_says_that_it_starts_anew(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_with_nothing_to_resume_says_that_it_starts_anew(tmp_path, capsys):
     run = Run(cast(Any, None), tmp_path, Progress(), resume=True)
     first = run.open("fixtures", [], {})
     assert "nothing to resume" in capsys.readouterr().err
@@ -239,14 +235,14 @@ def test_resume_with_nothing_to_resume_says_that_it_starts_anew(
     assert again.path == first.path
 
 
-def test_bundle_of_another_plan_is_not_resumed(tmp_path: Path) -> None:
+def test_bundle_of_another_plan_is_not_resumed(tmp_path):
     create(tmp_path).finish("interrupted")
     assert resume(tmp_path, ["a"]) is None
     assert Bundle.resume(tmp_path, "run", PLAN, {"size": "full"}) is None
     assert Bundle.resume(tmp_path, "benchmark", PLAN, PARAMETERS) is None
 
 
-def test_a_damaged_bundle_of_another_plan_is_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_bundle_of_another_plan_is_left_alone(tmp_path):
     wanted = create(tmp_path)
     wanted.add(row("a"))
     wanted.finish("interrupted")
@@ -259,7 +255,7 @@ def test_a_damaged_bundle_of_another_plan_is_left_alone(tmp_path: Path) -> None:
     assert found is not None and found.path == wanted.path
 
 
-def test_a_damaged_fingerprint_is_named(tmp_path: Path) -> None:
+def test_a_damaged_fingerprint_is_named(tmp_path):
     bundle = create(tmp_path)
     bundle.fingerprint(small_fingerprint())
     for text in ("", "[1", "3"):
@@ -268,7 +264,7 @@ def test_a_damaged_fingerprint_is_named(tmp_path: Path) -> None:
             bundle.fingerprints()
 
 
-def test_newest_of_several_is_resumed(tmp_path: Path) -> None:
+def test_newest_of_several_is_resumed(tmp_path):
     for newest in [create(tmp_path) for _ in range(3)]:
         newest.add(row("a"))
         newest.finish("interrupted")
@@ -277,21 +273,21 @@ def test_newest_of_several_is_resumed(tmp_path: Path) -> None:
     assert (newest_on_disk := latest(tmp_path, ("run",))) is not None and newest_on_disk.path == newest.path
 
 
-def test_bundles_of_the_same_second_get_different_folders(tmp_path: Path) -> None:
+def test_bundles_of_the_same_second_get_different_folders(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         bundles = list(pool.map(lambda _: create(tmp_path), range(24)))
     assert len({bundle.path for bundle in bundles}) == 24
     assert all(manifest(bundle.path)["plan"] == PLAN for bundle in bundles)
 
 
-def test_row_counts_as_done_only_for_the_text_that_it_judged(tmp_path: Path) -> None:
+def test_row_counts_as_done_only_for_the_text_that_it_judged(tmp_path):
     bundle = create(tmp_path)
     bundle.add(row("a") | {"content": "one"})
     assert bundle.done("a") and bundle.done("a", "one") and not bundle.done("a", "another")
     assert not bundle.done("b")
 
 
-def test_failed_row_is_not_done(tmp_path: Path) -> None:
+def test_failed_row_is_not_done(tmp_path):
     bundle = create(tmp_path)
     bundle.add(row("a") | {"status": "failed"})
     assert not bundle.done("a")
@@ -306,7 +302,7 @@ def digests(bundle: Path) -> dict[str, str]:
     return {str(f.relative_to(bundle)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 
-def test_manifest_hashes_every_file(tmp_path: Path) -> None:
+def test_manifest_hashes_every_file(tmp_path):
     bundle = create(tmp_path)
     bundle.add(row("a"))
     bundle.file("solutions/oracle/0/a.py", b"pass\n")
@@ -322,7 +318,7 @@ def test_manifest_hashes_every_file(tmp_path: Path) -> None:
     assert manifest(bundle.path)["files"] == digests(bundle.path)
 
 
-def test_rows_and_manifest_are_strict_json_whatever_the_numbers(tmp_path: Path) -> None:
+def test_rows_and_manifest_are_strict_json_whatever_the_numbers(tmp_path):
     numbers = {"inf": math.inf, "minus": -math.inf, "nan": math.nan, "tuple": (math.inf, 1.0), "plain": 0.5}
     bundle = Bundle.create(tmp_path, "run", PLAN, {"limit": math.inf})
     bundle.add(row("a", **numbers, nested=[{"distances": [numbers]}]))
@@ -335,7 +331,7 @@ def test_rows_and_manifest_are_strict_json_whatever_the_numbers(tmp_path: Path) 
     assert float(result["inf"]) == math.inf and math.isnan(float(result["nan"])), "the words are what float() reads"
 
 
-def test_row_of_several_lines_stays_on_one(tmp_path: Path) -> None:
+def test_row_of_several_lines_stays_on_one(tmp_path):
     bundle = create(tmp_path)
     bundle.add(row("a", text="two\nlines \u2028 and \x85 more"))
     bundle.add(row("b"))
@@ -343,13 +339,13 @@ def test_row_of_several_lines_stays_on_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema_version": 1}'])
-def test_manifest_of_something_else_is_no_bundle(tmp_path: Path, text: str) -> None:
+def test_manifest_of_something_else_is_no_bundle(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(UsageError, match="is not a bundle"):
         Bundle.open(tmp_path)
 
 
-def test_results_that_are_a_file_are_refused(tmp_path: Path) -> None:
+def test_results_that_are_a_file_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for results in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(PrerequisiteError, match="Choose another --results"):
@@ -360,7 +356,7 @@ def test_results_that_are_a_file_are_refused(tmp_path: Path) -> None:
 # -- jsonio
 
 
-def test_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     file = tmp_path / "value.json"
     jsonio.write(file, {"old": True})
     with pytest.raises(TypeError):
@@ -375,7 +371,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "disk"
 
 
-def test_full_disk_keeps_the_old_manifest_and_the_rows_before(tiny_disk: Path) -> None:
+def test_full_disk_keeps_the_old_manifest_and_the_rows_before(tiny_disk):
     bundle = create(tiny_disk)
     bundle.add(row("a"))
     with pytest.raises(BundleError, match=r"No space left.*1 rows written before are kept.*--resume"):
@@ -391,7 +387,7 @@ def test_full_disk_keeps_the_old_manifest_and_the_rows_before(tiny_disk: Path) -
     assert list(Bundle.open(path).rows) == ["a", "b"]
 
 
-def test_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+def test_reader_never_sees_half_a_file(tmp_path):
     file = tmp_path / "value.json"
     jsonio.write(file, ["0"] * 10_000)
     ended = threading.Event()
@@ -417,7 +413,7 @@ def test_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["value.json"]
 
 
-def test_dumps_refuses_what_json_does_not_know() -> None:
+def test_dumps_refuses_what_json_does_not_know():
     for value in (object(), {1, 2}, b"bytes"):
         with pytest.raises(TypeError):
             jsonio.dumps(value)
@@ -436,7 +432,7 @@ def closed(tmp_path: Path) -> Bundle:
     return bundle
 
 
-def test_drawing_a_report_hides_no_change_of_what_was_measured(closed: Bundle) -> None:
+def test_drawing_a_report_hides_no_change_of_what_was_measured(closed):
     before = manifest(closed.path)
     (closed.path / "rows.jsonl").write_text(jsonio.dumps(row("a", value=2)) + "\n")
     (closed.path / "foreign.txt").write_text("put here later")
@@ -449,7 +445,7 @@ def test_drawing_a_report_hides_no_change_of_what_was_measured(closed: Bundle) -
     assert after["finished"] == before["finished"] and after["bundle_id"] != before["bundle_id"]
 
 
-def test_interrupted_bundle_that_was_edited_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_interrupted_bundle_that_was_edited_is_not_gone_on_with(tmp_path):
     bundle = create(tmp_path)
     bundle.add(row("a"))
     bundle.finish("interrupted")
@@ -458,13 +454,13 @@ def test_interrupted_bundle_that_was_edited_is_not_gone_on_with(tmp_path: Path) 
         resume(tmp_path)
 
 
-def test_half_written_files_of_a_killed_process_are_removed(begun: Path, tmp_path: Path) -> None:
+def test_half_written_files_of_a_killed_process_are_removed(begun, tmp_path):
     (begun.parent / ".manifest.json.123").write_text("{")
     found = resume(tmp_path)
     assert found is not None and not list(found.path.glob(".*"))
 
 
-def test_report_of_a_bundle_that_is_being_written_leaves_its_manifest_alone(tmp_path: Path) -> None:
+def test_report_of_a_bundle_that_is_being_written_leaves_its_manifest_alone(tmp_path):
     bundle = create(tmp_path)
     before = manifest(bundle.path)
     reader = Bundle.open(bundle.path)
@@ -473,7 +469,7 @@ def test_report_of_a_bundle_that_is_being_written_leaves_its_manifest_alone(tmp_
     assert manifest(bundle.path) == before
 
 
-def test_a_text_is_kept_once(closed: Bundle) -> None:
+def test_a_text_is_kept_once(closed):
     bundle = create(closed.path.parent)
     bundle.file("solutions/a.py", b"pass\n")
     assert bundle.keep("again.py", b"pass\n") == "solutions/a.py"
@@ -482,7 +478,7 @@ def test_a_text_is_kept_once(closed: Bundle) -> None:
     assert (bundle.path / place).read_bytes() == b"other\n"
 
 
-def test_claims_come_before_the_first_row(tmp_path: Path) -> None:
+def test_claims_come_before_the_first_row(tmp_path):
     bundle = create(tmp_path)
     bundle.declare(b"[claim]\n")
     bundle.add(row("a"))
@@ -492,14 +488,14 @@ def test_claims_come_before_the_first_row(tmp_path: Path) -> None:
         bundle.declare(b"[claim]\nlooser = true\n")
 
 
-def test_bundle_of_a_later_schema_is_refused_by_name(closed: Bundle, tool: Tool) -> None:
+def test_bundle_of_a_later_schema_is_refused_by_name(closed, tool):
     later = manifest(closed.path) | {"schema_version": 3}
     jsonio.write(closed.path / "manifest.json", later)
     done = tool.within("report", closed.path)
     assert done.code == 1 and "its schema is 3" in done.complaint
 
 
-def test_report_without_a_path_takes_the_newest_bundle_of_any_verb(tmp_path: Path) -> None:
+def test_report_without_a_path_takes_the_newest_bundle_of_any_verb(tmp_path):
     for verb in ("run", "self-test"):
         bundle = Bundle.create(tmp_path, verb, PLAN, PARAMETERS)
         bundle.add(row("a"))
@@ -509,7 +505,7 @@ def test_report_without_a_path_takes_the_newest_bundle_of_any_verb(tmp_path: Pat
     assert found.path.name.endswith("-self-test")
 
 
-def test_the_newest_bundle_is_the_newest_that_holds_a_row(tmp_path: Path) -> None:
+def test_the_newest_bundle_is_the_newest_that_holds_a_row(tmp_path):
     """Neither a report nor --resume takes one that failed before its first row, where there is one with rows."""
     first, second = (Bundle.create(tmp_path, "run", ["a", "b"], {}) for _ in range(2))
     first.add({"row": "a", "status": "done", "result": {}})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Tool, manifest, rows
+from conftest import ROOT, manifest, rows
 from sampled import seen
 
 from repro import config
@@ -70,7 +70,7 @@ def written(results: Path, verb: str = "run") -> Path:
 # -- what is written verifies
 
 
-def test_written_bundle_passes_every_check(tmp_path: Path) -> None:
+def test_written_bundle_passes_every_check(tmp_path):
     found = states(written(tmp_path))
     # no report was drawn, the bundle is a folder, and no agent wrote its solutions
     skipped = {"report", "copies beside the archive", "schema of the study"}
@@ -78,7 +78,7 @@ def test_written_bundle_passes_every_check(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_real_run_verifies_is_drawn_again_and_verifies(smoke_results: Path, tool: Tool) -> None:
+def test_a_real_run_verifies_is_drawn_again_and_verifies(smoke_results, tool):
     bundle = tool.results / "copied"
     shutil.copytree(next(smoke_results.glob("*-fixtures")), bundle)
     assert failed(bundle) == []
@@ -94,7 +94,7 @@ def test_a_real_run_verifies_is_drawn_again_and_verifies(smoke_results: Path, to
 
 
 @pytest.mark.slow
-def test_the_statement_names_files_inputs_and_code(smoke_results: Path) -> None:
+def test_the_statement_names_files_inputs_and_code(smoke_results):
     bundle = next(smoke_results.glob("*-fixtures"))
     told = json.loads((bundle / "statement.json").read_text())
     assert told["_type"] == "https://in-toto.io/Statement/v1" and told["predicateType"].startswith("https://slsa.dev/")
@@ -112,7 +112,7 @@ def test_the_statement_names_files_inputs_and_code(smoke_results: Path) -> None:
 
 
 @pytest.mark.slow
-def test_any_changed_byte_of_any_file_is_found(tmp_path: Path) -> None:
+def test_any_changed_byte_of_any_file_is_found(tmp_path):
     """Every byte of the manifest, and of the other files, which are hashed whole, a few."""
     path = written(tmp_path)
     dice = random.Random(7)
@@ -131,7 +131,7 @@ def test_any_changed_byte_of_any_file_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "rows.jsonl", "statement.json"])
-def test_a_changed_byte_is_exit_2_on_the_command_line(name: str, tool: Tool) -> None:
+def test_a_changed_byte_is_exit_2_on_the_command_line(name, tool):
     path = written(tool.results)
     content = (path / name).read_bytes()
     (path / name).write_bytes(content.replace(b"1", b"2", 1))
@@ -187,7 +187,7 @@ FORGED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_a_row_that_contradicts_itself_is_found_although_all_hashes_are_new(what: str, tmp_path: Path) -> None:
+def test_a_row_that_contradicts_itself_is_found_although_all_hashes_are_new(what, tmp_path):
     path = written(tmp_path)
     name, change, check = FORGED[what]
     edit_row(path, name, change)
@@ -197,7 +197,7 @@ def test_a_row_that_contradicts_itself_is_found_although_all_hashes_are_new(what
     assert check in wrong and not {"hashes", "bundle id", "statement"} & set(wrong)
 
 
-def test_an_exchanged_solution_fingerprint_or_claims_file_is_found(tmp_path: Path) -> None:
+def test_an_exchanged_solution_fingerprint_or_claims_file_is_found(tmp_path):
     path = written(tmp_path)
     for name, check in (("inputs/*", "solutions"), ("fingerprints/*", "fingerprints"), ("claims.toml", "claims")):
         (file, *_) = sorted(path.glob(name))
@@ -209,14 +209,14 @@ def test_an_exchanged_solution_fingerprint_or_claims_file_is_found(tmp_path: Pat
         close_anew(path)
 
 
-def test_a_plan_made_shorter_after_the_run_is_found(tmp_path: Path) -> None:
+def test_a_plan_made_shorter_after_the_run_is_found(tmp_path):
     path = written(tmp_path)
     told = manifest(path)
     jsonio.write(path / "manifest.json", told | {"plan": ["a"], "bundle_id": None})
     assert {"plan", "bundle id"} <= set(failed(path))
 
 
-def test_files_that_came_and_went_are_found(tmp_path: Path) -> None:
+def test_files_that_came_and_went_are_found(tmp_path):
     path = written(tmp_path)
     (path / "notes.txt").write_text("mine")
     (path / "inputs/.hidden").write_text("mine")
@@ -229,14 +229,14 @@ def test_files_that_came_and_went_are_found(tmp_path: Path) -> None:
     assert found["hashes"].reasons[0].endswith("is missing") and "solutions" in found
 
 
-def test_a_bundle_of_another_schema_fails(tmp_path: Path) -> None:
+def test_a_bundle_of_another_schema_fails(tmp_path):
     path = written(tmp_path)
     for version in (1, 3):
         close_anew(path, lambda told, version=version: told.update(schema_version=version))
         assert "schema version" in failed(path)
 
 
-def test_nonsense_fails_its_check_without_failing_the_tool(tmp_path: Path, tool: Tool) -> None:
+def test_nonsense_fails_its_check_without_failing_the_tool(tmp_path, tool):
     for name, text in (("rows.jsonl", '{"row": "a"}\n[]\n'), ("statement.json", "[1]"), ("manifest.json", "{}")):
         path = written(tmp_path / name)
         (path / name).write_text(text)
@@ -244,12 +244,12 @@ def test_nonsense_fails_its_check_without_failing_the_tool(tmp_path: Path, tool:
         assert done.code == 2 and "Traceback" not in done.err and "FAILED" in done.out
 
 
-def test_a_dash_writes_json_to_the_terminal(tmp_path: Path, tool: Tool) -> None:
+def test_a_dash_writes_json_to_the_terminal(tmp_path, tool):
     done = tool.within("verify", written(tmp_path / "a"), "--json", "-", "--quiet")
     assert json.loads(done.out[: done.out.rindex("}") + 1])["bundles"] and not list(tool.folder.glob("-"))
 
 
-def test_a_folder_that_is_no_bundle_is_wrong_use(tool: Tool) -> None:
+def test_a_folder_that_is_no_bundle_is_wrong_use(tool):
     for args, why in ((("nowhere",), "is not a bundle"), ((), "no bundle in")):
         done = tool.within("verify", *args)
         assert done.code == 1 and why in done.complaint
@@ -259,7 +259,7 @@ def test_a_folder_that_is_no_bundle_is_wrong_use(tool: Tool) -> None:
 
 
 @pytest.mark.parametrize("name", reading.FILES)
-def test_every_record_refuses_an_empty_object(name: str) -> None:
+def test_every_record_refuses_an_empty_object(name):
     assert reading.complaints(name, {})
 
 
@@ -308,7 +308,7 @@ def without_time(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Path) -> None:
+def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path):
     """With two jobs at once. And between two of them says what is missing."""
     dice = random.Random(2611)
     assert ended(start_writer(tmp_path / "whole")) == 0
@@ -343,7 +343,7 @@ def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_four_runs_at_once_do_not_mix(tmp_path: Path) -> None:
+def test_four_runs_at_once_do_not_mix(tmp_path):
     processes = [start_writer(tmp_path) for _ in range(4)]
     assert [ended(process) for process in processes] == [0] * 4
     paths = sorted(tmp_path.iterdir())

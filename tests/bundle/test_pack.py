@@ -50,7 +50,7 @@ def state(path: Path) -> tuple[str, set[str]]:
 # -- pack
 
 
-def test_pack_keeps_every_byte_and_gives_the_same_archive_again(tool: Tool) -> None:
+def test_pack_keeps_every_byte_and_gives_the_same_archive_again(tool):
     """Neither times, modes, owners, the order on disk nor the way it was stored change the archive."""
     bundle = written(tool.results)
     for folder, source in (
@@ -76,19 +76,19 @@ def test_pack_keeps_every_byte_and_gives_the_same_archive_again(tool: Tool) -> N
 
 
 @pytest.mark.slow
-def test_published_archives_are_packed_as_this_release_packs() -> None:
+def test_published_archives_are_packed_as_this_release_packs():
     """Their tar files are the same; the compressed bytes may differ where liblzma does."""
     for file in PUBLISHED.glob(f"*/*/{ARCHIVE}"):
         content = file.read_bytes()
         assert lzma.decompress(storage.pack(storage.find(file))) == lzma.decompress(content), file
 
 
-def test_tar_unpacks_a_folder_that_verifies(packed: Path, tmp_path: Path) -> None:
+def test_tar_unpacks_a_folder_that_verifies(packed, tmp_path):
     subprocess.run(["tar", "-xf", packed / ARCHIVE, "-C", tmp_path], check=True)
     assert state(tmp_path / packed.name) == ("ok", set())
 
 
-def test_what_is_changed_or_not_closed_is_not_packed(tool: Tool) -> None:
+def test_what_is_changed_or_not_closed_is_not_packed(tool):
     changed, begun = written(tool.results / "a"), Bundle.create(tool.results / "b", "run", ["a"], {})
     (changed / "claims.toml").write_text("")
     begun.add(FAILED_ROW)
@@ -111,7 +111,7 @@ def test_what_is_changed_or_not_closed_is_not_packed(tool: Tool) -> None:
 
 
 @pytest.mark.slow
-def test_every_verb_reads_a_folder_an_archive_and_its_folder_alike(tool: Tool) -> None:
+def test_every_verb_reads_a_folder_an_archive_and_its_folder_alike(tool):
     folders = []
     for path in BENCHMARKS:
         subprocess.run(["tar", "-xf", path / ARCHIVE, "-C", tool.folder], check=True)
@@ -135,7 +135,7 @@ def test_every_verb_reads_a_folder_an_archive_and_its_folder_alike(tool: Tool) -
         assert found[0] == found[1] == found[2], verb
 
 
-def test_a_packed_bundle_is_not_written_to(tool: Tool) -> None:
+def test_a_packed_bundle_is_not_written_to(tool):
     packed = tool.folder / BENCHMARKS[0].name
     shutil.copytree(BENCHMARKS[0], packed)
     before = {file: file.read_bytes() for file in packed.iterdir()}
@@ -145,7 +145,7 @@ def test_a_packed_bundle_is_not_written_to(tool: Tool) -> None:
     assert {file: file.read_bytes() for file in packed.iterdir()} == before
 
 
-def test_a_packed_run_is_not_resumed_in_place(tmp_path: Path) -> None:
+def test_a_packed_run_is_not_resumed_in_place(tmp_path):
     bundle = Bundle.create(tmp_path / "a", "run", ["a", "b"], {})
     bundle.finish("interrupted")
     target = tmp_path / "b" / bundle.name
@@ -160,7 +160,7 @@ def test_a_packed_run_is_not_resumed_in_place(tmp_path: Path) -> None:
 # -- archives that were changed or made to harm
 
 
-def test_copies_beside_an_archive_must_be_those_inside(packed: Path) -> None:
+def test_copies_beside_an_archive_must_be_those_inside(packed):
     assert state(packed) == ("ok", set())
     text = (packed / "manifest.json").read_text()
     (packed / "manifest.json").write_text(text.replace('"complete"', '"failed"'))
@@ -173,7 +173,7 @@ def test_copies_beside_an_archive_must_be_those_inside(packed: Path) -> None:
     assert state(packed / ARCHIVE)[0] == "failed"
 
 
-def test_a_changed_archive_fails_and_no_verb_reads_it(packed: Path, tool: Tool) -> None:
+def test_a_changed_archive_fails_and_no_verb_reads_it(packed, tool):
     content = (packed / ARCHIVE).read_bytes()
     for damaged in (content[:-20], content + b"more", content[:200] + b"\0" + content[201:], b"", b"text"):
         (packed / ARCHIVE).write_bytes(damaged)
@@ -231,7 +231,7 @@ HARMFUL: dict[str, tuple[bytes, str]] = {
 }
 
 
-def test_harmful_archives_are_refused_and_nothing_is_written(tmp_path: Path, tool: Tool) -> None:
+def test_harmful_archives_are_refused_and_nothing_is_written(tmp_path, tool):
     for what, (content, words) in HARMFUL.items():
         folder = tmp_path / what
         folder.mkdir()
@@ -244,7 +244,7 @@ def test_harmful_archives_are_refused_and_nothing_is_written(tmp_path: Path, too
     assert done.code == 2 and "'run/x' is not a plain file" in done.out
 
 
-def test_an_archive_is_bounded_in_bytes_files_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_bounded_in_bytes_files_and_memory(monkeypatch):
     """The first is an archive of 1 MiB of zeros in less than 1 kB; the dictionary of the last takes 16 MiB."""
     monkeypatch.setattr(storage, "_MAX_BYTES", 1 << 19)
     with pytest.raises(ValueError, match="more than 524,288 bytes"):
@@ -263,7 +263,7 @@ def test_an_archive_is_bounded_in_bytes_files_and_memory(monkeypatch: pytest.Mon
 # -- states
 
 
-def test_an_interrupted_bundle_passes_until_it_is_changed(tool: Tool) -> None:
+def test_an_interrupted_bundle_passes_until_it_is_changed(tool):
     bundle = Bundle.create(tool.results, "run", ["a", "b"], {})
     bundle.add(FAILED_ROW)
     bundle.finish("interrupted")
@@ -275,7 +275,7 @@ def test_an_interrupted_bundle_passes_until_it_is_changed(tool: Tool) -> None:
     assert state(path) == ("failed", {"hashes"}) and tool.within("verify", path).code == 2
 
 
-def test_a_run_that_ended_without_all_rows_failed(tmp_path: Path) -> None:
+def test_a_run_that_ended_without_all_rows_failed(tmp_path):
     """Only a run that was stopped is interrupted."""
     for status in ("incomplete", "failed", "complete"):
         bundle = Bundle.create(tmp_path, "run", ["a", "b"], {})

@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from conftest import Tool
 
 from repro import config, fingerprint
 from repro.artifacts import sources
@@ -102,7 +101,7 @@ def documents() -> list[Path]:
     return [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("artifacts/*/NOTES.md")]
 
 
-def test_bundles_are_packed_and_verify() -> None:
+def test_bundles_are_packed_and_verify():
     """An interrupted one says so and has no other fault; no archive holds a machine's identity."""
     assert 6 <= len(BUNDLES) <= 14
     for path in BUNDLES:
@@ -116,7 +115,7 @@ def test_bundles_are_packed_and_verify() -> None:
             assert not re.search(r"GPU-[0-9a-f]{8}-|/(root|home|work)/", text), f"{path.name}: {name}"
 
 
-def test_documents_name_bundles_that_exist() -> None:
+def test_documents_name_bundles_that_exist():
     """A link leads to a packed bundle; a bundle that is only named is at least in bundles.csv."""
     known = {entry["bundle"].partition("/")[2] for entry in table("bundles.csv")}
     for document in documents():
@@ -127,7 +126,7 @@ def test_documents_name_bundles_that_exist() -> None:
             assert name in known, f"{document.name} names {name}"
 
 
-def test_tables_of_all_bundles_agree_with_the_bundles() -> None:
+def test_tables_of_all_bundles_agree_with_the_bundles():
     """bundles.csv has a line for each bundle that is kept or named; lines of kept bundles are computed again.
 
     history.csv has what documents cite of bundles no longer kept, and lines of one that is: those are computed again.
@@ -147,7 +146,7 @@ def test_tables_of_all_bundles_agree_with_the_bundles() -> None:
         assert all(entry in made for entry in history if entry["bundle"] == wanted["bundle"])
 
 
-def test_the_self_test_says_what_the_documentation_does() -> None:
+def test_the_self_test_says_what_the_documentation_does():
     """No cheat passed, and results.md names every honest kernel rejected."""
     (path,) = (path for path in BUNDLES if path.name.endswith("-self-test"))
     bundle = Bundle.open(path)
@@ -160,7 +159,7 @@ def test_the_self_test_says_what_the_documentation_does() -> None:
     assert all(f"`{name}`" in text for name in wrong)
 
 
-def test_tracked_files_are_below_6_MB() -> None:
+def test_tracked_files_are_below_6_MB():
     """Those of the working tree: an untracked file does not count, a changed one does."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
@@ -172,7 +171,7 @@ def test_tracked_files_are_below_6_MB() -> None:
 
 
 @pytest.mark.slow
-def test_a_bundle_whose_kernels_are_withheld_can_be_shared(tool: Tool) -> None:
+def test_a_bundle_whose_kernels_are_withheld_can_be_shared(tool):
     """Its rows keep the hashes of texts that the bundle does not hold."""
     bundle = PUBLISHED / "h200-pinned" / "20261124T133107Z-benchmark"
     done = tool.within("share", bundle, "-o", "out")
@@ -184,7 +183,7 @@ def test_a_bundle_whose_kernels_are_withheld_can_be_shared(tool: Tool) -> None:
 OF_A_KERNEL = (b"@triton.jit", b"tl.load(", b"tl.store(", b"def kernel_function")
 
 
-def test_no_published_bundle_holds_a_line_of_a_fetched_kernel() -> None:
+def test_no_published_bundle_holds_a_line_of_a_fetched_kernel():
     """Their repository states no licence to copy. Where it has been fetched, its own lines are searched for too."""
     theirs = [path for path in BUNDLES if Bundle.open(path).manifest["parameters"].get("shipped") is False]
     assert theirs

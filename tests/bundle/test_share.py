@@ -155,9 +155,7 @@ def states(tool: Tool, bundle: Path) -> dict[str, str]:
     return {check["check"]: check["state"] for check in report["checks"]}
 
 
-def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_did(
-    talkative: Path, tool: Tool
-) -> None:
+def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_did(talkative, tool):
     before = states(tool, talkative)
     assert [name for name, state in before.items() if state == "FAILED"] == ["planned against done"], "one row failed"
     (shared,) = share.share([talkative], tool.folder / "public")
@@ -176,7 +174,7 @@ def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_
     assert shared.shared.identities.keys() == {"name", "uuid"} and shared.failed == []
 
 
-def test_a_copy_without_texts_keeps_their_hashes(talkative: Path, tool: Tool) -> None:
+def test_a_copy_without_texts_keeps_their_hashes(talkative, tool):
     before = states(tool, talkative)
     assert tool.within("share", talkative, "-o", "public", "--without", "texts").code == 0
     (copy,) = (tool.folder / "public").iterdir()
@@ -185,14 +183,14 @@ def test_a_copy_without_texts_keeps_their_hashes(talkative: Path, tool: Tool) ->
     assert given and all(each["withheld"] and "kept" not in each for each in given)
 
 
-def test_a_copy_of_a_copy_keeps_what_the_first_left_out(talkative: Path, tool: Tool) -> None:
+def test_a_copy_of_a_copy_keeps_what_the_first_left_out(talkative, tool):
     (copy,) = share.share([talkative], tool.folder / "public")
     (again,) = share.share([Path(copy.bundle)], tool.folder / "again")
     assert copy.shared.left_out.items() <= again.shared.left_out.items() and copy.shared.left_out
     assert again.shared.original_bundle_id == copy.shared.original_bundle_id
 
 
-def test_measurements_and_versions_stay_and_texts_without_identities(talkative: Path, tool: Tool) -> None:
+def test_measurements_and_versions_stay_and_texts_without_identities(talkative, tool):
     share.share([talkative], tool.folder / "public")
     (copy,) = (tool.folder / "public").iterdir()
     (fingerprint_file,) = (copy / "fingerprints").iterdir()
@@ -213,7 +211,7 @@ def test_measurements_and_versions_stay_and_texts_without_identities(talkative: 
     assert manifest(copy)["argv"] == ["evaluate", "kernel.py", "--problem", "P"]
 
 
-def test_a_name_that_is_given_is_in_no_copy(tool: Tool) -> None:
+def test_a_name_that_is_given_is_in_no_copy(tool):
     bundle = Bundle.create(tool.results, "evaluate", [], {})
     bundle.file("solutions/a/0/zaphod_kernel.py", b"x = 1\n")
     bundle.file("solutions/a/0/other.py", b"# thanks to Zaphod\n")
@@ -226,7 +224,7 @@ def test_a_name_that_is_given_is_in_no_copy(tool: Tool) -> None:
     assert done.code == 0 and "zaphod" not in everything(copy)
 
 
-def test_only_bundles_that_are_shared_together_show_that_they_used_one_gpu(talkative: Path, tool: Tool) -> None:
+def test_only_bundles_that_are_shared_together_show_that_they_used_one_gpu(talkative, tool):
     other = talkative.with_name("20990101T000000Z-evaluate")
     shutil.copytree(talkative, other)
     together = share.share([talkative, other], tool.folder / "public")
@@ -240,18 +238,18 @@ def test_only_bundles_that_are_shared_together_show_that_they_used_one_gpu(talka
                                   f"API_KEY={TOKEN}", f"# on {HOST}", f"# by {USER}", f"# GPU-{UUID}",
                                   f"# serial: {SERIAL}", f"# https://{USER}:{TOKEN}@example.org",
                                   "# of login-3.cluster.internal", "# C:\\Users\\x"])  # fmt: skip
-def test_a_source_with_an_identity_is_withheld(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_a_source_with_an_identity_is_withheld(monkeypatch, text):
     monkeypatch.setattr(share, "_sharer", lambda: [USER, HOST])
     assert share._Filter().identifies(f"import torch\n{text}\n")
 
 
-def test_shipped_sources_have_no_identity() -> None:
+def test_shipped_sources_have_no_identity():
     kept = share._Filter()
     files = [file for folder in (config.ROOT / "problems", config.ARTIFACTS_DIR) for file in folder.rglob("*.py")]
     assert [str(file) for file in files if kept.identifies(file.read_text())] == []
 
 
-def test_a_bundle_that_was_edited_is_not_shared(talkative: Path, tool: Tool) -> None:
+def test_a_bundle_that_was_edited_is_not_shared(talkative, tool):
     with (talkative / "rows.jsonl").open("a") as stream:
         stream.write("\n")
     done = tool.within("share", talkative, "-o", "public")
@@ -259,7 +257,7 @@ def test_a_bundle_that_was_edited_is_not_shared(talkative: Path, tool: Tool) -> 
     assert not (tool.folder / "public").exists()
 
 
-def test_a_target_that_exists_is_left_alone(talkative: Path, tool: Tool) -> None:
+def test_a_target_that_exists_is_left_alone(talkative, tool):
     assert tool.within("share", talkative, "-o", "public").code == 0
     done = tool.within("share", talkative, "-o", "public")
     assert done.code == 1 and "exists" in done.complaint

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +30,7 @@ VERBS = verbs()
 LISTED = [name for of in main.GROUPS.values() for name in of]
 
 
-def test_help_lists_every_verb_once() -> None:
+def test_help_lists_every_verb_once():
     assert sorted(LISTED) == sorted(VERBS)
     text = main.parser().format_help()
     told = [line.split()[0] for line in text.split("\noptions:")[0].splitlines() if line.startswith("  ")]
@@ -39,7 +38,7 @@ def test_help_lists_every_verb_once() -> None:
 
 
 @pytest.mark.parametrize("name", LISTED)
-def test_help_of_a_verb_says_every_default_and_every_verb_takes_quiet_and_verbose(name: str) -> None:
+def test_help_of_a_verb_says_every_default_and_every_verb_takes_quiet_and_verbose(name):
     for action in VERBS[name]._actions:
         assert action.help, f"{name} {action.dest} has no help"
         shown = VERBS[name]._get_formatter()._expand_help(action)
@@ -50,7 +49,7 @@ def test_help_of_a_verb_says_every_default_and_every_verb_takes_quiet_and_verbos
 
 
 @pytest.mark.parametrize("typo, meant", [("evalute", "evaluate"), ("benchmrk", "benchmark"), ("verfy", "verify")])
-def test_a_typo_names_the_nearest_verb_and_no_hidden_one(typo: str, meant: str) -> None:
+def test_a_typo_names_the_nearest_verb_and_no_hidden_one(typo, meant):
     with pytest.raises(UsageError) as caught:
         main._known([typo, "x.py"])
     text = str(caught.value)
@@ -68,9 +67,7 @@ def test_a_typo_names_the_nearest_verb_and_no_hidden_one(typo: str, meant: str) 
         ("--format tex", False, "tex"),
     ],
 )
-def test_report_draws_the_page_where_its_packages_are_installed(
-    words: str, here: bool, formats: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_draws_the_page_where_its_packages_are_installed(words, here, formats, monkeypatch, capsys):
     """And says in a line that it does not; a format that is asked for is drawn or refused."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if here else None)
     args = main.parser().parse_args(["report", *words.split()])
@@ -78,20 +75,20 @@ def test_report_draws_the_page_where_its_packages_are_installed(
     assert ("jinja2 and matplotlib" in capsys.readouterr().err) == (formats == "md")
 
 
-def test_full_shapes_on_the_cpu_are_said_to_take_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_full_shapes_on_the_cpu_are_said_to_take_long(capsys):
     arguments.engine_and_size(main.parser().parse_args("fixtures --device cpu --size full".split()), Progress())
     assert "--size smoke" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("old", main._RENAMED)
-def test_an_old_verb_says_its_new_name_which_the_parser_takes(old: str) -> None:
+def test_an_old_verb_says_its_new_name_which_the_parser_takes(old):
     new = main._RENAMED[old]
     with pytest.raises(UsageError, match=f"`repro {old}` is now `repro {new}`"):
         main._known([old, "x"])
     main.parser().parse_args([*new.split(), *(["BUNDLE"] if new == "share" else [])])
 
 
-def test_options_of_the_judge_are_those_of_their_record() -> None:
+def test_options_of_the_judge_are_those_of_their_record():
     words = "evaluate a.py --no-timing --no-compile --trust dev --budget timing_s=3 --parity kernelbench"
     args = main.parser().parse_args(words.split())
     args.kernelbench = True
@@ -100,7 +97,7 @@ def test_options_of_the_judge_are_those_of_their_record() -> None:
     assert arguments.options(main.parser().parse_args(["run"])) == Options()
 
 
-def test_there_are_few_options() -> None:
+def test_there_are_few_options():
     """A new one needs a documented task, and the place of another."""
     flags = {flag for verb in VERBS.values() for action in verb._actions for flag in action.option_strings}
     assert len([flag for flag in flags if flag.startswith("--")]) <= 55
@@ -111,7 +108,7 @@ UNUSED = ("agents", "analysis", "artifacts", "bundle", "cli.main", "doctor", "kn
           "optimize", "report", "runs", "studies")  # fmt: skip
 
 
-def test_a_job_starts_without_studies_reports_and_agents(tmp_path: Path) -> None:
+def test_a_job_starts_without_studies_reports_and_agents(tmp_path):
     """Started as an engine starts it. Its modules are those that Python's own list of import times names."""
     jsonio.append(tmp_path / JOBS, Job("f", "fingerprint", device="cpu", timeout_s=60).to_json())
     command = [config.COMMAND[0], "-X", "importtime", *config.COMMAND[1:], "job", str(tmp_path)]
@@ -124,12 +121,12 @@ def test_a_job_starts_without_studies_reports_and_agents(tmp_path: Path) -> None
     assert wrong | imported & {"anthropic", "docker", "jinja2", "matplotlib", "mcp", "rich"} == set()
 
 
-def test_a_verb_of_engines_without_its_folder_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verb_of_engines_without_its_folder_is_wrong_use(capsys):
     assert entry.main(["job"]) == 1
     assert capsys.readouterr().err == "repro: repro job takes one folder\n"
 
 
-def test_ctrl_c_while_python_ends_changes_nothing() -> None:
+def test_ctrl_c_while_python_ends_changes_nothing():
     """Unloading torch takes long enough for an impatient user's second Ctrl-C, which made 130 a death by SIGINT."""
     program = """
 import os, sys, time

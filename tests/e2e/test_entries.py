@@ -139,7 +139,7 @@ def judged(source: str, tmp_path: Path, fixture: dict[str, Any], key: str = "L1_
         ("def build():\n    global kernel_function\n    def kernel_function(x): ...\nbuild()", "kernel_function"),
     ],
 )  # fmt: skip
-def test_an_entry_is_whatever_gives_the_module_its_name(source: str, entry: str) -> None:
+def test_an_entry_is_whatever_gives_the_module_its_name(source, entry):
     """Definitions, assignments and imports, ModelNew where there are both; a function that is assigned was `no_entry`,
     and the helper of an assigned ModelNew was judged in its place."""
     assert evaluation.entry_of(source.encode(), "neither") == entry
@@ -157,7 +157,7 @@ def test_an_entry_is_whatever_gives_the_module_its_name(source: str, entry: str)
         "if __name__ == '__main__':\n    from problem import Model as ModelNew",
     ],
 )
-def test_a_name_that_the_module_does_not_get_is_no_entry(aside: str) -> None:
+def test_a_name_that_the_module_does_not_get_is_no_entry(aside):
     """Nested names, placeholders and what a file defines only where it is run as a program: a class within a function
     hid the kernel_function beside it."""
     assert evaluation.entry_of(f"{aside}\ndef kernel_function(x): ...".encode()) == "kernel_function"
@@ -170,7 +170,7 @@ def test_a_name_that_the_module_does_not_get_is_no_entry(aside: str) -> None:
         pytest.param(MODULE + "ModelNew = FusedRMS\n", id="module"),
     ],
 )
-def test_an_assigned_entry_is_judged(source: str, tmp_path: Path, smoke_fixture: Any) -> None:
+def test_an_assigned_entry_is_judged(source, tmp_path, smoke_fixture):
     """From the file to its verdict, through the real worker."""
     found = judged(source, tmp_path, smoke_fixture("L1_36"))
     assert found.verdict == "correct", found.reasons
@@ -179,21 +179,21 @@ def test_an_assigned_entry_is_judged(source: str, tmp_path: Path, smoke_fixture:
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_entry_that_is_no_plain_function_is_judged(kind: str, tmp_path: Path, smoke_fixture: Any) -> None:
+def test_an_entry_that_is_no_plain_function_is_judged(kind, tmp_path, smoke_fixture):
     """Each is given its input and the model's eps; they ended as errors of the binder's or of their own."""
     found = judged(FUNCTION + KINDS[kind], tmp_path, smoke_fixture("L1_36"))
     assert found.verdict == "correct", found.reasons
 
 
 @pytest.mark.parametrize("key", BY_NAME)
-def test_parameters_by_the_names_of_the_constructors_arguments(key: str, tmp_path: Path, smoke_fixture: Any) -> None:
+def test_parameters_by_the_names_of_the_constructors_arguments(key, tmp_path, smoke_fixture):
     """An eps that took a width's value and a bias given twice were incorrect, a rate of dropout was an error."""
     source = "import torch.nn.functional as F\n" + BY_NAME[key]
     found = judged(source, tmp_path, smoke_fixture(key), key)
     assert found.verdict == "correct", found.reasons
 
 
-def test_an_error_names_both_entry_points_of_a_solution(tmp_path: Path, smoke_fixture: Any) -> None:
+def test_an_error_names_both_entry_points_of_a_solution(tmp_path, smoke_fixture):
     """It told of ModelNew alone."""
     (reason,) = judged("def rms(x):\n    return x\n", tmp_path, smoke_fixture("L1_36")).reasons
     assert reason.code == "no_entry" and "ModelNew or kernel_function" in reason.detail

@@ -300,7 +300,7 @@ STARTED = {"no-verb", "unknown-flag", "solution-missing", "engine-dead"}
 
 
 @pytest.mark.parametrize("mistake", USAGE)
-def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake: str, tool: Tool) -> None:
+def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake, tool):
     """The command runs in a folder with some files."""
     command, words = USAGE[mistake]
     (tool.folder / "empty").mkdir()
@@ -317,7 +317,7 @@ def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake: str, tool: 
         assert len(done.err.splitlines()) == 1, "told before an engine is looked for"
 
 
-def test_an_engine_that_does_not_answer_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_engine_that_does_not_answer_leaves_no_socket_open(monkeypatch, tmp_path):
     """A warning about an open socket is an error here, as every warning is."""
     from repro.engines import docker
 
@@ -331,7 +331,7 @@ def test_an_engine_that_does_not_answer_leaves_no_socket_open(monkeypatch: pytes
             gc.collect()
 
 
-def test_help_exits_0(tool: Tool) -> None:
+def test_help_exits_0(tool):
     done = tool("--help")
     assert done.code == 0 and "exit codes" in done.out
 
@@ -374,7 +374,7 @@ def _check(name: str, bad: Bad, judged: SimpleNamespace) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", TOGETHER)
-def test_bad_solutions_get_their_verdicts_and_touch_no_other(which: str, judge_tool: Tool) -> None:
+def test_bad_solutions_get_their_verdicts_and_touch_no_other(which, judge_tool):
     """The last solution is right. No process and no temporary folder outlives the command; the bundle is whole."""
     solutions, flags, code = TOGETHER[which]
     judged = _judged(judge_tool, solutions, *flags)
@@ -395,7 +395,7 @@ def test_bad_solutions_get_their_verdicts_and_touch_no_other(which: str, judge_t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["judge", "launcher"])
-def test_row_that_loses_its_judge_exits_2(who: str, judge_tool: Tool) -> None:
+def test_row_that_loses_its_judge_exits_2(who, judge_tool):
     """A solution hangs, and the judge is killed, or its launcher; then the next row is judged. Nothing of the first
     stays: neither process nor folder."""
     tool = judge_tool
@@ -417,7 +417,7 @@ def test_row_that_loses_its_judge_exits_2(who: str, judge_tool: Tool) -> None:
 
 
 @pytest.mark.slow
-def test_solutions_named_like_baselines_are_timed_against_the_baselines(judge_tool: Tool) -> None:
+def test_solutions_named_like_baselines_are_timed_against_the_baselines(judge_tool):
     """Where --engine auto finds no engine, and says so."""
     names = ("eager_fp32", "baseline")
     put(judge_tool, **dict.fromkeys(names, CONV))
@@ -480,7 +480,7 @@ def broken_fixtures(tool: Tool) -> SimpleNamespace:
 
 
 @pytest.mark.slow
-def test_evaluate_measures_missing_and_damaged_fixtures_first(broken_fixtures: Any) -> None:
+def test_evaluate_measures_missing_and_damaged_fixtures_first(broken_fixtures):
     """In one job of its own, said in a line, kept below the results folder; a refused one is not measured again."""
     assert set(broken_fixtures.measured) == {"L1_43", "L1_82"}
     (line,) = [line for line in broken_fixtures.first.err.splitlines() if "measuring" in line]
@@ -491,7 +491,7 @@ def test_evaluate_measures_missing_and_damaged_fixtures_first(broken_fixtures: A
 
 
 @pytest.mark.slow
-def test_a_refused_fixture_fails_its_row_with_what_to_do(broken_fixtures: Any) -> None:
+def test_a_refused_fixture_fails_its_row_with_what_to_do(broken_fixtures):
     row = broken_fixtures.before["L1_36/L1_36_mine"]
     assert row["status"] == "unmet"
     assert all(word in row["error"] for word in ("refused", "the cheat 'zeros' passes", "suites.toml"))
@@ -500,7 +500,7 @@ def test_a_refused_fixture_fails_its_row_with_what_to_do(broken_fixtures: Any) -
 
 
 @pytest.mark.slow
-def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixtures: Any) -> None:
+def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixtures):
     after = broken_fixtures.after
     assert after["L1_36/L1_36_mine"]["result"]["results"][0]["verdict"] == "correct"
     assert after["L1_82/L1_82_mine"]["result"]["results"][0]["verdict"] == "incorrect", "its file had changed"
@@ -520,9 +520,7 @@ def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixt
         ({"refused": "the cheat 'zeros' passes"}, ("refused", "the cheat 'zeros' passes", "suites.toml")),
     ],
 )
-def test_an_unusable_fixture_says_what_is_wrong_and_what_to_do(
-    text: str | dict[str, str] | None, words: tuple[str, ...], tmp_path: Path, smoke_fixture: Any
-) -> None:
+def test_an_unusable_fixture_says_what_is_wrong_and_what_to_do(text, words, tmp_path, smoke_fixture):
     file, problem = tmp_path / "fixture.json", catalogue.load("L1_36", size="smoke")
     if isinstance(text, dict):
         text = jsonio.dumps(smoke_fixture("L1_36").to_json() | text)
@@ -537,7 +535,7 @@ def test_an_unusable_fixture_says_what_is_wrong_and_what_to_do(
 
 
 @pytest.mark.slow
-def test_problem_that_a_cheat_solves_gives_no_verdict(judge_tool: Tool) -> None:
+def test_problem_that_a_cheat_solves_gives_no_verdict(judge_tool):
     """A problem file of the user's whose answer is always zero, and a solution that answers zero."""
     put(judge_tool, constant=CONSTANT_PROBLEM, zeros=ZEROS)
     done = judge_tool("evaluate", "zeros.py", "--problem", "./constant.py", *JUDGE, "--json", "out.json")
@@ -546,7 +544,7 @@ def test_problem_that_a_cheat_solves_gives_no_verdict(judge_tool: Tool) -> None:
     assert entry["time_ms"] is None and "0 of 1 correct" in done.out
 
 
-def test_incomplete_artifacts_are_reported(tool: Tool) -> None:
+def test_incomplete_artifacts_are_reported(tool):
     """A folder in the published layout whose artifacts lack something. Complete ones are judged beside them:
     tests/studies/test_artifact_study.py."""
     artifacts = tool.folder / "artifacts"
@@ -580,7 +578,7 @@ def fill(folder: Path) -> Path:
     return ballast
 
 
-def test_read_only_results_exit_1(judge_tool: Tool) -> None:
+def test_read_only_results_exit_1(judge_tool):
     put(judge_tool, L1_36=GOOD)
     with small_disk(judge_tool.folder / "read_only", "ro"):
         done = judge_tool("evaluate", "L1_36.py", *JUDGE, "--results", "read_only")
@@ -589,7 +587,7 @@ def test_read_only_results_exit_1(judge_tool: Tool) -> None:
 
 
 @pytest.mark.slow
-def test_fixtures_that_cannot_be_written_exit_2_and_stay_in_the_bundle(judge_tool: Tool) -> None:
+def test_fixtures_that_cannot_be_written_exit_2_and_stay_in_the_bundle(judge_tool):
     """`results/fixtures` is a file."""
     shutil.rmtree(judge_tool.results / "fixtures")
     (judge_tool.results / "fixtures").write_text("")
@@ -600,7 +598,7 @@ def test_fixtures_that_cannot_be_written_exit_2_and_stay_in_the_bundle(judge_too
 
 
 @pytest.mark.slow
-def test_solution_that_fills_the_disk_fails_alone(judge_tool: Tool) -> None:
+def test_solution_that_fills_the_disk_fails_alone(judge_tool):
     """It leaves the disk of the temporary files full. What it wrote goes with its worker, before the outcome is
     written."""
     fills = "f = open('ballast', 'wb', buffering=0)\ntry:\n    while f.write(bytes(4096)): pass\nexcept OSError: pass"
@@ -615,7 +613,7 @@ def test_solution_that_fills_the_disk_fails_alone(judge_tool: Tool) -> None:
 
 
 @pytest.mark.slow
-def test_full_temporary_folder_fails_its_row_with_the_reason(judge_tool: Tool) -> None:
+def test_full_temporary_folder_fails_its_row_with_the_reason(judge_tool):
     """Another program fills that disk when a job has begun, and frees it when its row is written."""
     tool, small = judge_tool, judge_tool.folder / "small"
     put(tool, L1_36=BAD["banned"].source, L1_82=CONV)  # no worker, whose folder would give space back
@@ -633,7 +631,7 @@ def test_full_temporary_folder_fails_its_row_with_the_reason(judge_tool: Tool) -
 
 
 @pytest.mark.slow
-def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
+def test_json_that_cannot_be_written_exits_1(judge_tool):
     put(judge_tool, L1_36=GOOD)
     done = judge_tool("evaluate", "L1_36.py", *JUDGE, "--json", "L1_36.py/out.json")
     assert done.code == 1
@@ -641,7 +639,7 @@ def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
 
 
 @pytest.mark.slow
-def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool: Tool) -> None:
+def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool):
     """A program that starts others may ignore SIGCHLD; its children inherit that, and get no signal of an end."""
     put(judge_tool, L1_36_exits=rms_norm(top="os._exit(5)"), L1_82_good=CONV)
     done = judge_tool("evaluate", "L1_36_exits.py", "L1_82_good.py", *JUDGE, ignoring="CHLD")
@@ -655,7 +653,7 @@ def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool: 
 
 
 @pytest.mark.slow
-def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool: Tool) -> None:
+def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool):
     """Ctrl-C in the second row of two exits with 130 and leaves neither a process nor a temporary folder. Resumed and
     killed in the second row, then resumed to its end, the run has measured each row once."""
     tool = judge_tool
@@ -691,7 +689,7 @@ def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool:
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_the_fixtures_that_are_measured(tool: Tool) -> None:
+def test_ctrl_c_keeps_the_fixtures_that_are_measured(tool):
     """They are below the results folder at once, for what is judged before the rest is measured."""
     process = tool.start("fixtures", *CPU)
     bundle = wait_for("the bundle", lambda: next(iter(tool.bundles()), None), process)
@@ -701,7 +699,7 @@ def test_ctrl_c_keeps_the_fixtures_that_are_measured(tool: Tool) -> None:
     assert kept == set(rows(bundle)) and kept < set(manifest(bundle)["plan"])
 
 
-def test_killed_tool_takes_its_job_and_worker_with_it(judge_tool: Tool) -> None:
+def test_killed_tool_takes_its_job_and_worker_with_it(judge_tool):
     """SIGKILL for the tool while a solution hangs."""
     put(judge_tool, L1_36=HANG_AND_TELL)
     process = judge_tool.start("evaluate", "L1_36.py", *JUDGE)
@@ -721,7 +719,7 @@ def _hanging_job(results: Path, engine: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_job_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_outlives_its_bound_is_killed_whole(judge_tool, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(judge_tool.tmp))
     monkeypatch.setenv("REPRO_STATE", str(judge_tool.folder / "state"))
     engine = local.LocalEngine(gpus="none", device="cpu")
@@ -769,7 +767,7 @@ def docker_run(tool: Tool) -> SimpleNamespace:
 
 
 @pytest.mark.docker
-def test_containers_give_the_verdicts_of_local_processes(docker_run: Any) -> None:
+def test_containers_give_the_verdicts_of_local_processes(docker_run):
     assert docker_run.done.code == 0, docker_run.done.err
     for name in ("zeros", "segfault", "hangs"):
         _check(name, {**BAD, **BOUNDED}[name], docker_run)
@@ -779,7 +777,7 @@ def test_containers_give_the_verdicts_of_local_processes(docker_run: Any) -> Non
 
 
 @pytest.mark.docker
-def test_container_of_a_solution_is_hardened(docker_run: Any) -> None:
+def test_container_of_a_solution_is_hardened(docker_run):
     """Root with the right to become others and no other; judge and workers have none (tests/e2e/test_image.py)."""
     host, config = docker_run.inspected["HostConfig"], docker_run.inspected["Config"]
     assert host["ReadonlyRootfs"] and not host["Privileged"]
@@ -799,7 +797,7 @@ def test_container_of_a_solution_is_hardened(docker_run: Any) -> None:
 
 
 @pytest.mark.docker
-def test_container_reports_facts_from_its_engine(image: None, tool: Tool) -> None:
+def test_container_reports_facts_from_its_engine(image, tool):
     done = tool("doctor", "--engine", "docker", "--device", "cpu", "--json", "out.json")
     assert done.code == 0, done.err
     values = strict_json((tool.folder / "out.json").read_text())["fingerprint"]["values"]
@@ -812,12 +810,12 @@ def test_container_reports_facts_from_its_engine(image: None, tool: Tool) -> Non
 
 
 @pytest.mark.docker
-def test_containers_and_volumes_go_with_their_jobs(docker_run: Any) -> None:
+def test_containers_and_volumes_go_with_their_jobs(docker_run):
     assert not docker_run.left
 
 
 @pytest.mark.docker
-def test_container_that_outlives_its_bound_is_killed(image: None, judge_tool: Tool) -> None:
+def test_container_that_outlives_its_bound_is_killed(image, judge_tool):
     from repro.engines import docker
 
     engine = docker.DockerEngine(gpus="none", device="cpu")
@@ -828,7 +826,7 @@ def test_container_that_outlives_its_bound_is_killed(image: None, judge_tool: To
     assert not ask_docker("volume", "ls", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
 
 
-def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone() -> None:
+def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone():
     import requests
     import urllib3
 
@@ -844,7 +842,7 @@ def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone() 
 
 
 @pytest.mark.docker
-def test_missing_image_exits_1(image: None, tool: Tool) -> None:
+def test_missing_image_exits_1(image, tool):
     done = tool("run", *DOCKER, REPRO_IMAGE="repro-of-no-one")
     assert done.code == 1
     assert "no image 'repro-of-no-one'" in done.complaint and "make image" in done.complaint
@@ -868,7 +866,7 @@ def docker_dead_and_live(tool: Tool) -> SimpleNamespace:
 
 
 @pytest.mark.docker
-def test_gc_removes_what_dead_runs_left_and_nothing_of_live_ones(docker_dead_and_live: Any) -> None:
+def test_gc_removes_what_dead_runs_left_and_nothing_of_live_ones(docker_dead_and_live):
     assert len(docker_dead_and_live.garbage) == 2, "a killed tool leaves its container and its volume"
     assert docker_dead_and_live.gc.code == 0, docker_dead_and_live.gc.err
     assert not docker_dead_and_live.dead_after
@@ -876,13 +874,13 @@ def test_gc_removes_what_dead_runs_left_and_nothing_of_live_ones(docker_dead_and
 
 
 @pytest.mark.docker
-def test_ctrl_c_leaves_no_container_and_no_volume(docker_dead_and_live: Any) -> None:
+def test_ctrl_c_leaves_no_container_and_no_volume(docker_dead_and_live):
     assert "interrupted: 0 of 1 rows" in docker_dead_and_live.stopped.complaint
     assert not docker_dead_and_live.left
 
 
 @pytest.mark.docker
-def test_gc_minds_no_container_that_goes_meanwhile(image: None) -> None:
+def test_gc_minds_no_container_that_goes_meanwhile(image):
     """Live runs and another `--clean` remove theirs at any time, between our listing of a container and our removal."""
     from repro.engines import docker
 
@@ -907,7 +905,7 @@ def test_gc_minds_no_container_that_goes_meanwhile(image: None) -> None:
 
 
 @pytest.mark.docker
-def test_gc_leaves_what_runs_for_another_machine_and_takes_it_once_it_has_ended(image: None) -> None:
+def test_gc_leaves_what_runs_for_another_machine_and_takes_it_once_it_has_ended(image):
     """An engine may serve several machines; a run of another one cannot be looked up here."""
     from repro.engines import docker
 

@@ -85,7 +85,7 @@ def answers(engine: Engine, fixture: dict[str, Any], timeout_s: float) -> None:
 
 
 @pytest.mark.slow
-def test_a_session_answers_until_it_is_closed(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
+def test_a_session_answers_until_it_is_closed(engine, tool, smoke_fixture):
     answers(engine, smoke_fixture("L1_36"), 5)
     assert left(tool) == []
 
@@ -99,7 +99,7 @@ def in_containers(pid: int, *flags: str) -> list[str]:
 
 @pytest.mark.docker
 @pytest.mark.timeout(600)
-def test_a_session_in_a_container_answers_and_leaves_nothing(image: None, smoke_fixture: Measured) -> None:
+def test_a_session_in_a_container_answers_and_leaves_nothing(image, smoke_fixture):
     from repro.engines.docker import DockerEngine
 
     engine = DockerEngine(gpus="none", device="cpu")
@@ -120,9 +120,7 @@ def test_a_session_in_a_container_answers_and_leaves_nothing(image: None, smoke_
 
 
 @pytest.mark.slow
-def test_output_of_a_solution_in_the_judges_process_is_no_answer(
-    engine: LocalEngine, tool: Tool, smoke_fixture: Measured
-) -> None:
+def test_output_of_a_solution_in_the_judges_process_is_no_answer(engine, tool, smoke_fixture):
     forged = 'print("\\x1eanswer {}", end="", flush=True); return super().forward(*inputs)'
     with engine.session(session_job(smoke_fixture("L1_36"), trust="dev"), lambda _: None) as session:
         assert session.check([submission("prints", forged)])[0].verdict == "correct"
@@ -130,7 +128,7 @@ def test_output_of_a_solution_in_the_judges_process_is_no_answer(
     assert left(tool) == []
 
 
-def test_a_session_that_cannot_be_opened_says_why(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
+def test_a_session_that_cannot_be_opened_says_why(engine, tool, smoke_fixture):
     stale = smoke_fixture("L1_36").model_copy(update={"problem_sha256": "0" * 64})
     with pytest.raises(PrerequisiteError, match="another version"):
         with engine.session(session_job(stale), lambda _: None):
@@ -138,7 +136,7 @@ def test_a_session_that_cannot_be_opened_says_why(engine: LocalEngine, tool: Too
     assert left(tool) == []
 
 
-def test_an_engine_without_sessions_says_so() -> None:
+def test_an_engine_without_sessions_says_so():
     class Other(Engine):
         name, device = "other", "cpu"
 
@@ -148,7 +146,7 @@ def test_an_engine_without_sessions_says_so() -> None:
 
 
 @pytest.mark.slow
-def test_a_job_process_that_dies_ends_the_session(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
+def test_a_job_process_that_dies_ends_the_session(engine, tool, smoke_fixture):
     with pytest.raises(EngineError, match="SIGKILL"):
         with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
             engine.close()
@@ -175,9 +173,7 @@ with engines.choose(sys.argv[3], gpus="none", device="cpu", say=lambda _: None).
 @pytest.mark.slow
 @pytest.mark.parametrize("state", ["idle", "busy"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_is_left_when_the_process_that_asked_ends(
-    how: signal.Signals, state: str, tool: Tool, smoke_fixture: Measured
-) -> None:
+def test_nothing_is_left_when_the_process_that_asked_ends(how, state, tool, smoke_fixture):
     """Killed or by Ctrl-C, while the judge waits for a request or for a solution that hangs."""
     ended(how, state, "local", tool, smoke_fixture("L1_36"), lambda _: len(tool.processes()) > 1)
     assert left(tool) == []
@@ -185,9 +181,7 @@ def test_nothing_is_left_when_the_process_that_asked_ends(
 
 @pytest.mark.docker
 @pytest.mark.timeout(600)
-def test_no_container_runs_on_when_the_process_that_asked_is_killed(
-    image: None, tool: Tool, smoke_fixture: Measured
-) -> None:
+def test_no_container_runs_on_when_the_process_that_asked_is_killed(image, tool, smoke_fixture):
     """Its standard input has ended. The ended container is removed as those of every dead command are."""
     pid = ended(signal.SIGKILL, "busy", "docker", tool, smoke_fixture("L1_36"), lambda pid: bool(in_containers(pid)))
     deadline = time.monotonic() + 30

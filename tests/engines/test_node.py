@@ -49,14 +49,14 @@ def start(folder: Path, *words: str, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_node_describes_itself_and_says_how_its_stack_differs() -> None:
+def test_a_node_describes_itself_and_says_how_its_stack_differs():
     here = node.describe(LocalEngine(gpus="none", device="cpu"))
     assert here.stack["repro"] == node.code() and here.gpus == {} and here.engine["engine"] == "local"
     differs = node.difference(here.stack, {"repro": node.code(), "torch": "1.0", "image": "sha256:1"})
     assert differs == f"torch {here.stack['torch']} instead of 1.0, image is missing instead of sha256:1"
 
 
-def test_a_node_that_lacks_the_engine_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_lacks_the_engine_says_so(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     monkeypatch.setattr(node.config, "leave_ray", lambda: None)
     with pytest.raises(node.Differs, match="no Docker engine"):
@@ -64,7 +64,7 @@ def test_a_node_that_lacks_the_engine_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_a_job_waits_for_a_gpu_that_is_held_by_hand(tmp_path: Path, fake_gpu: dict[str, str]) -> None:
+def test_a_job_waits_for_a_gpu_that_is_held_by_hand(tmp_path, fake_gpu):
     (tmp_path / "state").mkdir()
     with (tmp_path / "state" / f"gpu-{UUID}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -81,14 +81,12 @@ def test_a_job_waits_for_a_gpu_that_is_held_by_hand(tmp_path: Path, fake_gpu: di
     ("gpu", "kinds", "why"),
     [("0", ["NVIDIA H100, 80 GiB"], "instead of NVIDIA H100, 80 GiB"), ("7", [], "no GPU 7")],
 )
-def test_a_gpu_of_another_kind_and_one_that_is_missing_are_refused(
-    gpu: str, kinds: list[str], why: str, tmp_path: Path, fake_gpu: dict[str, str]
-) -> None:
+def test_a_gpu_of_another_kind_and_one_that_is_missing_are_refused(gpu, kinds, why, tmp_path, fake_gpu):
     out, err = start(tmp_path, "cuda", gpu, *kinds, **fake_gpu).communicate(timeout=100)
     assert not out and "node.Differs" in err and why in err
 
 
-def test_without_ray_the_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_engine_says_what_to_install(monkeypatch):
     import importlib.util
 
     found: Callable[..., Any] = importlib.util.find_spec
@@ -101,7 +99,7 @@ def test_without_ray_the_engine_says_what_to_install(monkeypatch: pytest.MonkeyP
         registry.choose("local:auto", gpus="none", device="cpu", say=print)
 
 
-def test_owners_of_other_pid_namespaces_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_owners_of_other_pid_namespaces_are_not_ours(monkeypatch):
     from repro.system import procfs
 
     mine = owner()
@@ -117,9 +115,7 @@ def test_owners_of_other_pid_namespaces_are_not_ours(monkeypatch: pytest.MonkeyP
         ("problems --audit", False), ("optimize L1_36", True),
     ],
 )  # fmt: skip
-def test_gpus_of_different_kinds_are_refused_for_times_alone(
-    line: str, refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_of_different_kinds_are_refused_for_times_alone(line, refused, monkeypatch):
     from repro.cli import arguments, main
 
     class Mixed:
@@ -141,7 +137,7 @@ def test_gpus_of_different_kinds_are_refused_for_times_alone(
         assert how(args, progress)[1] == "full"
 
 
-def test_folders_of_killed_engines_are_removed_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_killed_engines_are_removed_by_the_next_one(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     where = owner().split("-")[0]
     dead, alive, foreign = (tmp_path / f"repro-job-{name}-x" for name in (f"{where}-1-1", owner(), "elsewhere.1-1-1"))
@@ -151,9 +147,7 @@ def test_folders_of_killed_engines_are_removed_by_the_next_one(tmp_path: Path, m
     assert not dead.exists() and alive.exists() and foreign.exists()
 
 
-def test_an_image_of_other_code_is_named_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_image_of_other_code_is_named_with_what_to_do(monkeypatch, capsys):
     assert docker.stale(SimpleNamespace(labels={"repro.code": node.code()})) == ""
     old = SimpleNamespace(notice=docker.stale(SimpleNamespace(labels=None)))
     monkeypatch.setitem(registry.FACTORIES, "docker", lambda **_: old)

@@ -122,7 +122,7 @@ def left(folder: Path) -> list[str]:
     return jobs + [str(path) for path in folder.glob("repro-job-*")]
 
 
-def test_shipped_problems_have_the_rows_of_the_local_engine(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
+def test_shipped_problems_have_the_rows_of_the_local_engine(nodes, folder, tmp_path):
     tool = Tool(tmp_path)
     study = ["run", "--agent", "oracle", "--controls", "none", "--no-timing"]
     study += [word for problem in SHIPPED for word in ("--problem", problem)]
@@ -137,9 +137,7 @@ def test_shipped_problems_have_the_rows_of_the_local_engine(nodes: Nodes, folder
     assert not left(folder) and tool("verify", ray).code == 0
 
 
-def test_killed_raylets_and_workers_lose_no_row_and_write_none_twice(
-    nodes: Nodes, folder: Path, tmp_path: Path
-) -> None:
+def test_killed_raylets_and_workers_lose_no_row_and_write_none_twice(nodes, folder, tmp_path):
     tool, draw = Tool(tmp_path), random.Random(SUITE)
     command = suite(tmp_path / "suite")
     process = tool.start(*command, *on(nodes), RAY_INNER="local")
@@ -163,9 +161,7 @@ def test_killed_raylets_and_workers_lose_no_row_and_write_none_twice(
     assert tool("verify", bundle).code == 0
 
 
-def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
-    nodes: Nodes, folder: Path, tmp_path: Path
-) -> None:
+def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(nodes, folder, tmp_path):
     tool = Tool(tmp_path)
     command = suite(tmp_path / "suite")
     process = tool.start(*command, *on(nodes), RAY_INNER="local")
@@ -192,7 +188,7 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
     assert tool("verify", bundle).code == 0
 
 
-def test_nodes_without_docker_run_jobs_as_processes(tmp_path: Path) -> None:
+def test_nodes_without_docker_run_jobs_as_processes(tmp_path):
     """As documented, with nothing that names the nodes' engine, on a cluster of this command."""
     tool = Tool(tmp_path)
     nowhere = f"unix://{tmp_path}/none.sock"
@@ -201,7 +197,7 @@ def test_nodes_without_docker_run_jobs_as_processes(tmp_path: Path) -> None:
     assert manifest(tool.bundles()[0])["engine"]["inner"] == "local"
 
 
-def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp_path: Path) -> None:
+def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder, tmp_path):
     """On a cluster of its own. `--resume` goes on with the local engine.
 
     Calls wait while `held` exists: nodes could finish all jobs sooner than the silence of their head is noticed.
@@ -228,7 +224,7 @@ def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp
     assert lines(bundle)[: len(before)] == before and {row["status"] for row in rows(bundle).values()} == {"done"}
 
 
-def test_files_larger_than_the_object_store_do_not_end_the_run(nodes: Nodes, tmp_path: Path) -> None:
+def test_files_larger_than_the_object_store_do_not_end_the_run(nodes, tmp_path):
     """Ray moves objects that do not fit to the node's disk."""
     program = """
 import sys
@@ -257,9 +253,7 @@ def containers(nodes: Nodes) -> list[str]:
 
 
 @pytest.mark.docker
-def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_the_run(
-    image: None, nodes: Nodes, folder: Path, tmp_path: Path
-) -> None:
+def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_the_run(image, nodes, folder, tmp_path):
     tool, before = Tool(tmp_path), Counter(containers(nodes))
     command = suite(tmp_path / "suite", 4)
     assert tool(*command, *CPU).code == 0

@@ -39,7 +39,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
         ray.shutdown()
 
 
-def test_a_job_takes_at_most_3_s_longer_than_on_the_local_engine(engine: Any) -> None:
+def test_a_job_takes_at_most_3_s_longer_than_on_the_local_engine(engine):
     """A worker with an import of repro starts for each batch of jobs."""
     local = LocalEngine(gpus="none", device="cpu")
     spent: dict[str, list[float]] = {"local": [], "ray": []}

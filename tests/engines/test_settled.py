@@ -45,7 +45,7 @@ def jobs(tmp_path: Path) -> list[Job]:
     return [Job(str(at), "fixture", f"{at}.py", size="smoke", device="cpu") for at in range(2)]
 
 
-def test_what_suites_say_of_a_shipped_problem_is_derived_for_another(jobs: list[Job], tmp_path: Path) -> None:
+def test_what_suites_say_of_a_shipped_problem_is_derived_for_another(jobs, tmp_path):
     threads = torch.get_num_threads()
     assert settle(jobs[0], tmp_path).fitting("cpu").batch_inputs == (0,)
     with pytest.raises(NoFunction, match="draws random numbers"):
@@ -53,18 +53,14 @@ def test_what_suites_say_of_a_shipped_problem_is_derived_for_another(jobs: list[
     assert torch.get_num_threads() == threads
 
 
-def test_memory_is_looked_at_when_a_problem_is_judged(
-    jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_looked_at_when_a_problem_is_judged(jobs, tmp_path, monkeypatch):
     settled = settle(jobs[0], tmp_path)
     monkeypatch.setattr(sizes, "free_bytes", lambda: 1 << 20)
     with pytest.raises(PrerequisiteError, match="this machine has"):
         settled.fitting("cpu")
 
 
-def test_a_problem_that_is_no_function_of_its_inputs_is_unjudgeable_with_its_reason(
-    jobs: list[Job], tmp_path: Path
-) -> None:
+def test_a_problem_that_is_no_function_of_its_inputs_is_unjudgeable_with_its_reason(jobs, tmp_path):
     """As L3_35, whose Model draws its first state: a finding, and no failure of the tool."""
     own = tmp_path / "own.py"
     own.write_text((tmp_path / "1.py").read_text().replace("class Model", "class ModelNew"))

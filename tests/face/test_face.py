@@ -67,7 +67,7 @@ def run(code: str, folder: Path, *args: str) -> str:
     return done.stdout
 
 
-def test_import_is_quick_and_every_name_is_there(tmp_path: Path) -> None:
+def test_import_is_quick_and_every_name_is_there(tmp_path):
     code = "import sys, repro; assert not {'torch', 'pydantic'} & set(sys.modules); print(sorted(repro.__all__))"
     assert run(code, tmp_path).strip() == str(sorted(repro.__all__))
     assert [name for name in repro.__all__ if not getattr(repro, name)] == []
@@ -76,11 +76,11 @@ def test_import_is_quick_and_every_name_is_there(tmp_path: Path) -> None:
         _ = repro.nothing
 
 
-def test_the_face_alone_imports_no_torch(tmp_path: Path) -> None:
+def test_the_face_alone_imports_no_torch(tmp_path):
     assert run("import sys, repro; repro.Session; print('torch' in sys.modules)", tmp_path).strip() == "False"
 
 
-def test_a_bundle_that_ships_is_read_verified_and_compared() -> None:
+def test_a_bundle_that_ships_is_read_verified_and_compared():
     path = next((ROOT / "artifacts" / "results" / "h200-pinned").glob("*-run"))
     bundle = repro.Bundle(path)
     rows, verdicts = bundle.rows(), bundle.verdicts()
@@ -89,7 +89,7 @@ def test_a_bundle_that_ships_is_read_verified_and_compared() -> None:
     assert repro.compare(bundle, path).verdict_changes == []
 
 
-def test_every_public_name_of_the_face_has_a_docstring() -> None:
+def test_every_public_name_of_the_face_has_a_docstring():
     for name in repro.__all__:
         if name != "__version__":
             assert getattr(repro, name).__doc__, name
@@ -97,12 +97,12 @@ def test_every_public_name_of_the_face_has_a_docstring() -> None:
 
 
 @pytest.mark.slow
-def test_a_notebook_uses_the_face_from_another_folder(tmp_path: Path) -> None:
+def test_a_notebook_uses_the_face_from_another_folder(tmp_path):
     words = run(NOTEBOOK, tmp_path).splitlines()[-1]
     assert words == "(4, 64, 12, 20) ['correct', 'incorrect', 'error'] correct True"
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_docstrings_do_what_they_say(tmp_path: Path) -> None:
+def test_the_examples_of_the_docstrings_do_what_they_say(tmp_path):
     shutil.copy(ORACLE, tmp_path / "my_rmsnorm.py")
     assert "examples" in run(EXAMPLES, tmp_path)

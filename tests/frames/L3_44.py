@@ -7,7 +7,7 @@ from torch import nn
 class Attention(nn.Module):
     """One projection to q, k and v, causal attention, output projection."""
 
-    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
+    def __init__(self, n_embd, n_head, attn_pdrop, resid_pdrop, max_seqlen):
         super().__init__()
         self.c_attn = nn.Linear(n_embd, 3 * n_embd)
         self.c_proj = nn.Linear(n_embd, n_embd)
@@ -21,7 +21,7 @@ class Frame(nn.Module):
 
     attention = Attention
 
-    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
+    def __init__(self, n_embd, n_head, attn_pdrop, resid_pdrop, max_seqlen):
         super().__init__()
         self.ln_1 = nn.LayerNorm(n_embd)
         self.attn = self.attention(n_embd, n_head, attn_pdrop, resid_pdrop, max_seqlen)

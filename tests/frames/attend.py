@@ -2,7 +2,6 @@
 
 import math
 
-import torch
 import triton
 import triton.language as tl
 
@@ -44,7 +43,7 @@ def softmax_kernel(x_ptr, columns, BLOCK: tl.constexpr):
     tl.store(at, x / tl.sum(x, axis=0), mask=column < columns)
 
 
-def attend(q, k, v, scores: torch.Tensor, out: torch.Tensor, operand: object = unrounded) -> None:
+def attend(q, k, v, scores, out, operand=unrounded):
     """out = softmax(q k^T / sqrt(depth)) v, all contiguous, (heads, sequence, depth); `operand` rounds factors."""
     heads, queries, depth = q.shape
     keys = k.shape[1]

@@ -7,7 +7,7 @@ class Graphed:
     _graph: torch.cuda.CUDAGraph | None = None
     _captured_for: tuple[object, ...] = ()
 
-    def capture(self, x: torch.Tensor) -> None:
+    def capture(self, x):
         """Warms up on a side stream (kernels are compiled, libraries loaded), then records one call."""
         self._graph = None
         self._input = x.clone()
@@ -22,7 +22,7 @@ class Graphed:
             self._output = self.compute(self._input)
         self._graph = graph
 
-    def replayed(self, x: torch.Tensor) -> torch.Tensor:
+    def replayed(self, x):
         """The graph's own output for the input of this call."""
         tensors = [*self.parameters(), *self.buffers()]
         needed = (x.shape, x.dtype, x.device, *(t.data_ptr() for t in tensors))

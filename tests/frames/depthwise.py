@@ -21,7 +21,7 @@ def taps(
     return acc
 
 
-def result_of(x: torch.Tensor, kernel: int, stride: int, padding: int) -> torch.Tensor:
+def result_of(x, kernel, stride, padding):
     """Memory for the result."""
     sizes = [(size + 2 * padding - kernel) // stride + 1 for size in x.shape[2:]]
     return torch.empty((*x.shape[:2], *sizes), device=x.device, dtype=x.dtype)

@@ -17,7 +17,7 @@ def gelu_softmax_kernel(y_ptr, bias_ptr, out_ptr, columns, BLOCK: tl.constexpr):
     tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
 
 
-def gelu_softmax(y: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def gelu_softmax(y, bias):
     """softmax(gelu(y + bias)) of the product y."""
     out, (rows, columns) = torch.empty_like(y), y.shape
     gelu_softmax_kernel[(rows,)](y, bias, out, columns, BLOCK=triton.next_power_of_2(columns), num_warps=8)

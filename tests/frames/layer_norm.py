@@ -1,6 +1,5 @@
 """A layer norm in Triton, and what follows it."""
 
-import torch
 import triton
 import triton.language as tl
 
@@ -28,7 +27,7 @@ def layer_norm_kernel(
     tl.store(out_ptr + at, y * factor, mask=inside)
 
 
-def layer_norm(x: torch.Tensor, norm: torch.nn.LayerNorm, out: torch.Tensor) -> torch.Tensor:
+def layer_norm(x, norm, out):
     """Layer norm of x (..., width) into out, which may be x."""
     width = x.shape[-1]
     layer_norm_kernel[(x.numel() // width,)](

@@ -14,7 +14,7 @@ INVERTED_RESIDUALS = (
 )
 
 
-def inverted_residual(channels_in: int, channels_out: int, stride: int, expansion: int) -> nn.Sequential:
+def inverted_residual(channels_in, channels_out, stride, expansion):
     """Expand, depthwise, project; no skip connection."""
     hidden = channels_in * expansion
     layers: list[nn.Module] = []
@@ -31,7 +31,7 @@ def inverted_residual(channels_in: int, channels_out: int, stride: int, expansio
 
 
 class Frame(nn.Module):
-    def __init__(self, num_classes: int = 1000) -> None:
+    def __init__(self, num_classes=1000):
         super().__init__()
         channels = 32
         features: list[nn.Module] = [

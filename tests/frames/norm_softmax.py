@@ -25,7 +25,7 @@ def norm_softmax_kernel(
     tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
 
 
-def norm_softmax(y: torch.Tensor, model: torch.nn.Module) -> torch.Tensor:
+def norm_softmax(y, model):
     """What the model makes of the product y."""
     out, bn = torch.empty_like(y), model.bn
     rows, columns = y.shape

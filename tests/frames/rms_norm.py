@@ -1,6 +1,5 @@
 """RMS normalisation in Triton."""
 
-import torch
 import triton
 import triton.language as tl
 
@@ -17,7 +16,7 @@ def rms_norm_kernel(x_ptr, out_ptr, channels, pixels, eps, CHANNELS: tl.constexp
     tl.store(out_ptr + at, (x * scale[None, :]).to(out_ptr.dtype.element_ty), mask=inside)
 
 
-def rms_norm(x: torch.Tensor, out: torch.Tensor, eps: float, block: int = 128) -> torch.Tensor:
+def rms_norm(x, out, eps, block=128):
     """x over the root of its mean square over dimension 1, into out; both contiguous."""
     batch, channels = x.shape[:2]
     pixels = x[0, 0].numel()

@@ -90,7 +90,7 @@ def same_bits(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 @pytest.mark.parametrize("name, dtype", DRAWN_AS, ids=str)
-def test_the_gpu_makes_the_bits_of_the_cpu(name: str, dtype: torch.dtype) -> None:
+def test_the_gpu_makes_the_bits_of_the_cpu(name, dtype):
     """Every kind and dtype, from several starts (one beyond 2**40), with two seeds."""
     kind, keywords = KINDS[name]
     for start in STARTS:
@@ -102,7 +102,7 @@ def test_the_gpu_makes_the_bits_of_the_cpu(name: str, dtype: torch.dtype) -> Non
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("kind", ["uniform", "normal"])
-def test_negated_draws_have_the_bits_of_the_cpu(kind: str, dtype: torch.dtype) -> None:
+def test_negated_draws_have_the_bits_of_the_cpu(kind, dtype):
     recipe = Recipe(kind, 1, (COUNT,), dtype, sign=-1)
     ours = recipe.fill(torch.empty(COUNT, dtype=dtype, device=GPU), SEED, 4095)
     assert same_bits(ours, recipe.fill(torch.empty(COUNT, dtype=dtype), SEED, 4095))
@@ -110,7 +110,7 @@ def test_negated_draws_have_the_bits_of_the_cpu(kind: str, dtype: torch.dtype) -
 
 
 @pytest.mark.parametrize("kind", ["uniform", "normal"])
-def test_tensors_of_more_than_two_to_the_31_elements_are_made_whole(kind: str) -> None:
+def test_tensors_of_more_than_two_to_the_31_elements_are_made_whole(kind):
     """Element numbers beyond 32 bits within one launch."""
     count = 2**31 + 5000
     if torch.cuda.mem_get_info()[0] < 3 * count:
@@ -123,7 +123,7 @@ def test_tensors_of_more_than_two_to_the_31_elements_are_made_whole(kind: str) -
     torch.cuda.empty_cache()
 
 
-def test_permutations_and_remade_inputs_are_those_of_the_cpu(tmp_path: Path) -> None:
+def test_permutations_and_remade_inputs_are_those_of_the_cpu(tmp_path):
     """Among 100,000 keys of 24 bits some are equal: a stable sort keeps their order on both."""
     file = tmp_path / "problem.py"
     file.write_text(
@@ -148,7 +148,7 @@ def fixture_of(key: str, size: str) -> Any:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_fixtures_on_the_gpu_are_not_refused(key: str) -> None:
+def test_fixtures_on_the_gpu_are_not_refused(key):
     """Every problem of both suites at smoke size; inputs, checksums and weights are those of the CPU."""
     fixture = fixture_of(key, "smoke")
     assert fixture.refused == "" and fixture.margin >= 1.5
@@ -161,7 +161,7 @@ def test_fixtures_on_the_gpu_are_not_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize("problem_id", ["L1_36", "L2_84", "L3_44"])
-def test_the_reference_is_the_same_on_both_devices(problem_id: str) -> None:
+def test_the_reference_is_the_same_on_both_devices(problem_id):
     """fp64 of the same inputs and weights."""
     problem = catalogue.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
@@ -209,7 +209,7 @@ FAULTS = {
 }
 
 
-def test_faults_end_their_worker_and_not_the_judge(alone: None, tmp_path: Path) -> None:
+def test_faults_end_their_worker_and_not_the_judge(alone, tmp_path):
     """A segmentation fault, a solution that takes all memory, a store far out of bounds; then a good one is judged."""
     problem = catalogue.load("L1_36", size="smoke")
     sources = {name: wrapped(problem, body) for name, body in FAULTS.items()} | {"illegal": ILLEGAL.encode()}
@@ -228,7 +228,7 @@ def test_faults_end_their_worker_and_not_the_judge(alone: None, tmp_path: Path) 
     assert float(torch.ones(1000, device=GPU).sum()) == 1000, "the judge's own context lives"
 
 
-def test_judging_at_full_size_stays_within_its_memory(alone: None, tmp_path: Path) -> None:
+def test_judging_at_full_size_stays_within_its_memory(alone, tmp_path):
     """L1_82: all processes together need the inputs, what the solution holds and 2 GiB; never a second reference."""
     problem = catalogue.load("L1_82")
     fixture = fixture_of("L1_82", "full")
@@ -245,7 +245,7 @@ def test_judging_at_full_size_stays_within_its_memory(alone: None, tmp_path: Pat
     assert 0 < memory["device_over_start_bytes"] <= allowed, {**memory, "allowed": allowed}
 
 
-def test_what_the_allocator_holds_is_given_back_once_it_is_more_than_what_is_left(alone: None) -> None:
+def test_what_the_allocator_holds_is_given_back_once_it_is_more_than_what_is_left(alone):
     """The fp64 reference of L1_96 left 1.8 GB of 80 to the solution."""
     device = torch.device("cuda")
     torch.cuda.empty_cache()
@@ -256,7 +256,7 @@ def test_what_the_allocator_holds_is_given_back_once_it_is_more_than_what_is_lef
         assert (torch.cuda.mem_get_info()[0] > 0.95 * free) is given_back, share
 
 
-def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone: None, tmp_path: Path) -> None:
+def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone, tmp_path):
     """At full size: within 5 % of eager, as the A/A control is, and not faster than this GPU allows. No kernel of it is
     its own; every sample and the clocks' facts are there."""
     problem = catalogue.load("L1_82")
@@ -317,7 +317,7 @@ def on_the_gpu() -> set[int]:
     return {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)}
 
 
-def test_a_kernel_that_never_ends_is_a_timeout_and_leaves_no_process(alone: None, tmp_path: Path) -> None:
+def test_a_kernel_that_never_ends_is_a_timeout_and_leaves_no_process(alone, tmp_path):
     """Within its limit; the GPU is free for the next solution, which is judged in the same evaluation."""
     problem = catalogue.load("L1_36", size="smoke")
     (tmp_path / "hangs.py").write_text(HANGS)
@@ -355,7 +355,7 @@ torch.cuda.synchronize()
 """
 
 
-def test_a_buffer_is_opened_by_another_process_and_nothing_beside_it(alone: None) -> None:
+def test_a_buffer_is_opened_by_another_process_and_nothing_beside_it(alone):
     """What the one writes the other reads, to the last byte; each buffer is an allocation of its own."""
     mine, other = (shared_memory.SharedBuffer(nbytes, GPU) for nbytes in ((1 << 20) + 3, 1000))
     try:
@@ -392,7 +392,7 @@ def event_us(call: Callable[[], Any], before: Callable[[], Any] = lambda: None) 
     return statistics.median(found)
 
 
-def test_the_gate_holds_its_stream_for_its_time_and_hides_the_launch(alone: None) -> None:
+def test_the_gate_holds_its_stream_for_its_time_and_hides_the_launch(alone):
     """Longer than launches from Python take, and what lies behind it is timed without them."""
     gate, stream = driver.Gate(GPU), torch.cuda.current_stream()
     gate(10, stream)
@@ -409,7 +409,7 @@ def test_the_gate_holds_its_stream_for_its_time_and_hides_the_launch(alone: None
     assert hidden < shown, (hidden, shown)
 
 
-def test_the_launches_of_a_deep_network_are_hidden(alone: None, tmp_path: Path) -> None:
+def test_the_launches_of_a_deep_network_are_hidden(alone, tmp_path):
     """L3_20's eager model launches some 150 kernels, which takes the host far longer than they take the GPU."""
     problem = catalogue.load("L3_20", size="smoke")
     file = config.ORACLE_DIR / problem.path.name
@@ -442,7 +442,7 @@ for number in (1, 2):
 """
 
 
-def test_a_stream_waits_at_the_gate_until_the_judge_opens_it(alone: None) -> None:
+def test_a_stream_waits_at_the_gate_until_the_judge_opens_it(alone):
     """In another process; meanwhile the judge has the GPU for itself, and what it then writes is what is read."""
     gate, data, idle = shared_memory.Gate(GPU), shared_memory.SharedBuffer(64, GPU), Idle(GPU, watched=True)
     idle.settle()
@@ -472,7 +472,7 @@ def test_a_stream_waits_at_the_gate_until_the_judge_opens_it(alone: None) -> Non
         data.close()
 
 
-def test_calls_behind_a_gate_are_timed_without_their_launches(alone: None) -> None:
+def test_calls_behind_a_gate_are_timed_without_their_launches(alone):
     gate, stream, side = shared_memory.Gate(GPU), torch.cuda.current_stream(), torch.cuda.Stream()
     x = torch.ones(1000, device=GPU)
 
@@ -494,7 +494,7 @@ def test_calls_behind_a_gate_are_timed_without_their_launches(alone: None) -> No
     assert hidden < 0.8 * shown, (hidden, shown)
 
 
-def test_nothing_runs_beside_the_gate(alone: None) -> None:
+def test_nothing_runs_beside_the_gate(alone):
     """It fills every multiprocessor: what another stream is given meanwhile starts when the gate has ended."""
     gate, stream, side = driver.Gate(GPU), torch.cuda.current_stream(), torch.cuda.Stream()
     x = torch.ones(1000, device=GPU)
@@ -522,7 +522,7 @@ def chase(ring, out, STEPS: tl.constexpr):
     tl.store(out, at)
 
 
-def test_the_flush_empties_the_l2(alone: None) -> None:
+def test_the_flush_empties_the_l2(alone):
     """Loads that wait for each other are far slower after a flush: they come from memory and not from the L2."""
     idle = Idle(GPU, watched=True)
     idle.settle()
@@ -553,7 +553,7 @@ for _ in sys.stdin:
 """
 
 
-def test_inputs_are_made_again_while_the_gpu_is_busy(alone: None) -> None:
+def test_inputs_are_made_again_while_the_gpu_is_busy(alone):
     """What runs when they are there may have computed from them; what ended before did not. It sleeps for 30 ms."""
     idle, filled = Idle(GPU, watched=True), list[float]()
     idle.settle()
@@ -610,7 +610,7 @@ def load(path: Path) -> ModuleType:
 
 
 @pytest.mark.parametrize("key, file", KERNELS)
-def test_kernels_are_right_at_an_odd_neighbouring_shape(alone: None, key: str, file: str) -> None:
+def test_kernels_are_right_at_an_odd_neighbouring_shape(alone, key, file):
     """Against fp64, by the judge's own rule for limits, on signed inputs with perturbed weights: no hard-wired size."""
     problem = catalogue.load(key, size="smoke")
     problem = dataclasses.replace(problem, overrides=ODD[problem.id])

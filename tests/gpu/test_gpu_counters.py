@@ -57,7 +57,7 @@ def profiles(source: str) -> dict[str, counters.Entry]:
     return found
 
 
-def test_both_dtypes_are_profiled_with_their_launches() -> None:
+def test_both_dtypes_are_profiled_with_their_launches():
     found = profiles(KERNEL)
     told = {dtype: (each.state, len(each.launches)) for dtype, each in found.items()}
     assert told == {"bfloat16": ("profiled", 1), "float32": ("profiled", 2)}, found
@@ -65,7 +65,7 @@ def test_both_dtypes_are_profiled_with_their_launches() -> None:
         assert entry.totals["duration_ns"] > 0 and entry.totals["instructions"] > 0
 
 
-def test_a_dtype_that_fails_leaves_the_other_its_profile() -> None:
+def test_a_dtype_that_fails_leaves_the_other_its_profile():
     found = profiles(REFUSES)
     assert found["bfloat16"].state == "profiled"
     assert found["float32"].state == "not_run" and "bfloat16 alone" in found["float32"].why

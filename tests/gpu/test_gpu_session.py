@@ -76,7 +76,7 @@ def timed_check(judge: JudgeSession, solution: Solution) -> tuple[Any, dict[str,
 
 
 @pytest.mark.parametrize("key", ["L1_36", "L2_84", "L3_43"])
-def test_further_solutions_of_a_session_take_seconds(key: str, tmp_path: Path) -> None:
+def test_further_solutions_of_a_session_take_seconds(key, tmp_path):
     """Ten different sources, a crash and (for one problem) a hang among them; verdicts are those of a cold judge."""
     problem = catalogue.load(key)
     fixture = fixture_of(problem)
@@ -128,7 +128,7 @@ def used_bytes() -> int:
     return min(found)
 
 
-def test_gpu_memory_does_not_grow_over_many_solutions(tmp_path: Path) -> None:
+def test_gpu_memory_does_not_grow_over_many_solutions(tmp_path):
     """At smoke size: right ones and crashes in turn. Memory is compared when the tenth and the last have ended."""
     problem = catalogue.load("L1_36", size="smoke")
     used = {}

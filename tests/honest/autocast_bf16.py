@@ -13,7 +13,7 @@ from frames.L3_43 import Frame
 class ModelNew(Frame):
     """One projection to q, k and v, causal attention, output projection; dropouts are idle in evaluation."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         batch, length, width = x.shape
         with torch.autocast(device_type=x.device.type, dtype=torch.bfloat16):
             qkv = self.c_attn(x).view(batch, length, 3, self.n_head, width // self.n_head)

@@ -22,7 +22,7 @@ def to_bf16(x):
 class ModelNew(nn.Module):
     """softmax(Q K^T / sqrt(d)) V, not causal."""
 
-    def forward(self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor) -> torch.Tensor:
+    def forward(self, Q, K, V):
         q, k, v = (t.contiguous().flatten(0, -3) for t in (Q, K, V))
         scores = torch.empty((*q.shape[:2], k.shape[1]), device=q.device, dtype=torch.float32)
         out = torch.empty_like(q, dtype=torch.bfloat16)

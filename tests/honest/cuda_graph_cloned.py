@@ -18,10 +18,10 @@ from frames.mobile_net import Frame
 class ModelNew(Graphed, Frame):
     """`features` (stem, inverted residuals, head, global pooling) and `classifier`, in evaluation mode."""
 
-    def compute(self, x: torch.Tensor) -> torch.Tensor:
+    def compute(self, x):
         """The whole computation, without a graph."""
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             return self.classifier(self.features(x).flatten(1))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return self.replayed(x).clone()

@@ -26,7 +26,7 @@ def bias_gelu_kernel(x_ptr, bias_ptr, out_ptr, count, features, BLOCK: tl.conste
 class CausalSelfAttention(Attention):
     """One projection to q, k and v, causal attention, output projection."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         batch, length, width = x.shape
         q, k, v = self.c_attn(x).view(batch, length, 3, self.n_head, -1).permute(2, 0, 3, 1, 4)
         y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -38,7 +38,7 @@ class ModelNew(Frame):
 
     attention = CausalSelfAttention
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         x = x + self.attn(self.ln_1(x))
         expand = self.mlp["c_fc"]
         raw = torch.matmul(self.ln_2(x), expand.weight.t()).contiguous()

@@ -40,14 +40,14 @@ def apply_kernel(
 class ModelNew(Frame):
     """GroupNorm(swish(linear(x)) + bias)."""
 
-    def __init__(self, in_features: int, out_features: int, num_groups: int, bias_shape: tuple[int, ...]) -> None:
+    def __init__(self, in_features, out_features, num_groups, bias_shape):
         super().__init__(in_features, out_features, num_groups, bias_shape)
         group_of = torch.arange(out_features, dtype=torch.int32) // (out_features // num_groups)
         members = torch.nn.functional.one_hot(group_of.long(), num_groups).float() / (out_features // num_groups)
         self.register_buffer("group_of", group_of, persistent=False)
         self.register_buffer("members", members, persistent=False)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         norm = self.group_norm
         linear = torch.addmm(self.matmul.bias, x, self.matmul.weight.t())
         rows, features = linear.shape

@@ -29,12 +29,12 @@ def shift_clip_kernel(y_ptr, shift_ptr, count, channels, positions, CLIP: tl.con
 class ModelNew(Frame):
     """`features` (stem, inverted residuals, head, global pooling) and `classifier`, in evaluation mode."""
 
-    def __init__(self, num_classes: int = 1000) -> None:
+    def __init__(self, num_classes=1000):
         super().__init__(num_classes)
         self._folded: list[tuple[nn.Conv2d, torch.Tensor, torch.Tensor, bool]] = []
         self._folded_from: tuple[object, ...] = ()
 
-    def folded(self) -> list[tuple[nn.Conv2d, torch.Tensor, torch.Tensor, bool]]:
+    def folded(self):
         """(convolution, folded weight, shift of a channel, whether ReLU6 follows), in their order."""
         tensors = [*self.features.parameters(), *self.features.buffers()]
         identity = tuple((t.data_ptr(), t._version) for t in tensors)
@@ -53,7 +53,7 @@ class ModelNew(Frame):
             self._folded_from = identity
         return self._folded
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             for conv, weight, shift, clip in self.folded():
                 x = torch.conv2d(x, weight, None, conv.stride, conv.padding, conv.dilation, conv.groups).contiguous()

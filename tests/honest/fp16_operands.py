@@ -7,7 +7,6 @@ Honest: values here are far from fp16's bounds (65504, and 6e-8 below which it i
 larger input would lose digits and not become infinite. Everything after the product is fp32.
 """
 
-import torch
 import triton
 import triton.language as tl
 from frames.L2_37 import Frame
@@ -24,5 +23,5 @@ def to_fp16(x):
 class ModelNew(Frame):
     """GroupNorm(swish(linear(x)) + bias)."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return swish_norm_(linear(x, self.matmul.weight, OPERAND=to_fp16), self)

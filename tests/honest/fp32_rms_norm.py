@@ -14,5 +14,5 @@ from frames.rms_norm import rms_norm
 class ModelNew(Frame):
     """x over the root of its mean square over dimension 1."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return rms_norm(x.contiguous(), torch.empty_like(x), self.eps)

@@ -16,7 +16,7 @@ import triton.language as tl
 BLOCKS: dict[int, int] = {}
 
 
-def _tabulate() -> None:
+def _tabulate():
     """Output width -> columns a program, for widths up to 4096."""
     for width in range(1, 4097):
         BLOCKS[width] = min(256, triton.next_power_of_2(width))
@@ -49,9 +49,7 @@ def max_pool_kernel(
     tl.store(out_ptr + row.to(tl.int64) * OW + ow, best.to(out_ptr.dtype.element_ty), mask=ow < OW)
 
 
-def kernel_function(
-    x: torch.Tensor, kernel_size: int, stride: int | None = None, padding: int = 0, dilation: int = 1
-) -> torch.Tensor:
+def kernel_function(x, kernel_size, stride=None, padding=0, dilation=1):
     """x: (batch, channels, D, H, W); the window is cubic."""
     x = x.contiguous()
     stride = kernel_size if stride is None else stride

@@ -13,7 +13,7 @@ from frames.L3_44 import Attention, Frame
 from frames.layer_norm import layer_norm
 
 
-def gelu_(x: torch.Tensor) -> torch.Tensor:
+def gelu_(x):
     """Overwrites x with its GELU in the tanh form."""
     inner = x.pow(3).mul_(0.044715).add_(x).mul_(math.sqrt(2.0 / math.pi)).tanh_().add_(1.0)
     return x.mul_(inner).mul_(0.5)
@@ -22,7 +22,7 @@ def gelu_(x: torch.Tensor) -> torch.Tensor:
 class CausalSelfAttention(Attention):
     """One projection to q, k and v, causal attention, output projection."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         batch, length, width = x.shape
         q, k, v = self.c_attn(x).view(batch, length, 3, self.n_head, -1).permute(2, 0, 3, 1, 4)
         scores = torch.matmul(q, k.transpose(-2, -1)).mul_(1.0 / math.sqrt(k.shape[-1]))
@@ -37,7 +37,7 @@ class ModelNew(Frame):
 
     attention = CausalSelfAttention
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         normed = x.clone(memory_format=torch.contiguous_format)
         middle = self.attn(layer_norm(normed, self.ln_1, normed)).add_(x).contiguous()
         normed = middle.clone()

@@ -15,7 +15,6 @@ from frames.attention import attention_kernel
 from frames.L3_44 import Frame
 from frames.layer_norm import layer_norm
 from frames.linear import product_tile, unchanged
-from torch import nn
 
 
 @triton.jit
@@ -38,7 +37,7 @@ def epilogue_kernel(
     tl.store(out_ptr + at, y, mask=inside)
 
 
-def layer(x: torch.Tensor, of: nn.Linear, gelu: bool = False, residual: torch.Tensor | None = None) -> torch.Tensor:
+def layer(x, of, gelu=False, residual=None):
     """x (rows, depth) through a linear layer."""
     (M, K), N = x.shape, of.out_features
     out = torch.empty((M, N), device=x.device, dtype=x.dtype)
@@ -52,7 +51,7 @@ def layer(x: torch.Tensor, of: nn.Linear, gelu: bool = False, residual: torch.Te
 class ModelNew(Frame):
     """x + attn(ln_1(x)), then x + mlp(ln_2(x)); the dropouts are idle in evaluation."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         batch, length, width = x.shape
         heads = self.attn.n_head
         depth = width // heads

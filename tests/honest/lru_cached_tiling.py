@@ -14,7 +14,7 @@ from frames.rms_norm import rms_norm
 
 
 @functools.lru_cache(maxsize=32)
-def pixels_a_program(channels: int) -> int:
+def pixels_a_program(channels):
     """For about 8192 values a program."""
     return max(16, 8192 >> (channels - 1).bit_length())
 
@@ -22,5 +22,5 @@ def pixels_a_program(channels: int) -> int:
 class ModelNew(Frame):
     """x over the root of its mean square over dimension 1."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return rms_norm(x.contiguous(), torch.empty_like(x), self.eps, pixels_a_program(x.shape[1]))

@@ -18,7 +18,7 @@ from frames.L3_43 import Frame
 class ModelNew(Frame):
     """One projection to q, k and v, causal attention, output projection; dropouts are idle in evaluation."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         batch, length, width = x.shape
         depth = width // self.n_head
         qkv = torch.nn.functional.linear(x, self.c_attn.weight, self.c_attn.bias).contiguous()

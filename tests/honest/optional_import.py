@@ -18,12 +18,12 @@ except ImportError:
     nvtx = None
 
 
-def profiled(name: str) -> contextlib.AbstractContextManager[object]:
+def profiled(name):
     """A named range for the profiler, or nothing."""
     return contextlib.nullcontext() if nvtx is None else nvtx.annotate(name)
 
 
-def kernel_function(x: torch.Tensor, num_features: int = 64, eps: float = 1e-5) -> torch.Tensor:
+def kernel_function(x, num_features=64, eps=1e-5):
     """x: (batch, channels, ...); returns the same shape. num_features is the model's; the shape of x decides."""
     with profiled("rms_norm"):
         x = x.contiguous()

@@ -26,23 +26,21 @@ padding = 0
 class Model(nn.Module):
     """The problem's model, for comparison."""
 
-    def __init__(
-        self, in_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, bias: bool = False
-    ) -> None:
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
         self.conv2d = nn.Conv2d(
             in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return self.conv2d(x)
 
 
-def get_inputs() -> list[torch.Tensor]:
+def get_inputs():
     return [torch.rand(batch_size, in_channels, height, width)]
 
 
-def get_init_inputs() -> list[object]:
+def get_init_inputs():
     return [in_channels, kernel_size, stride, padding]
 
 
@@ -65,7 +63,7 @@ def depthwise_kernel(
 class ModelNew(Frame):
     """nn.Conv2d with one group a channel under the name `conv2d`; only its parameters are used."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         x, conv = x.contiguous(), self.conv2d
         kernel, stride, padding = conv.kernel_size[0], conv.stride[0], conv.padding[0]
         out = result_of(x, kernel, stride, padding)

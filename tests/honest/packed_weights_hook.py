@@ -8,8 +8,6 @@ copy, and the next call makes it anew. No result is kept.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 import triton
@@ -31,20 +29,20 @@ def causal_softmax_kernel(scores_ptr, length, BLOCK: tl.constexpr):
 class ModelNew(Frame):
     """One projection to q, k and v, causal attention, output projection; dropouts are idle in evaluation."""
 
-    def __init__(self, *sizes: Any) -> None:
+    def __init__(self, *sizes):
         super().__init__(*sizes)
         self._prepared: tuple[torch.Tensor, torch.Tensor] | None = None
         self.c_attn.register_load_state_dict_post_hook(lambda *_: self.forget())
 
-    def forget(self) -> None:
+    def forget(self):
         """The prepared weights are out of date."""
         self._prepared = None
 
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> "ModelNew":
+    def _apply(self, fn, recurse=True):
         self.forget()
         return super()._apply(fn, recurse)
 
-    def prepared(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def prepared(self):
         """Weight (n_embd, 3 n_embd) and bias of the first projection, queries divided by sqrt(depth)."""
         if self._prepared is None:
             factor = torch.ones_like(self.c_attn.bias)
@@ -53,7 +51,7 @@ class ModelNew(Frame):
             self._prepared = (weight.detach(), (self.c_attn.bias * factor).detach())
         return self._prepared
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         batch, length, width = x.shape
         weight, bias = self.prepared()
         qkv = torch.addmm(bias, x.reshape(-1, width), weight).view(batch, length, 3, self.n_head, -1)

@@ -20,7 +20,7 @@ class ModelNew(Frame):
     _packed: torch.Tensor | None = None
     _packed_from: tuple[object, ...] = ()
 
-    def packed_weight(self) -> torch.Tensor:
+    def packed_weight(self):
         """The weight as (in_features, out_features)."""
         weight = self.matmul.weight
         identity = (weight.data_ptr(), weight._version, weight.device, weight.dtype)
@@ -29,7 +29,7 @@ class ModelNew(Frame):
             self._packed_from = identity
         return self._packed
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         x = x.contiguous()
         (M, K), N = x.shape, self.matmul.out_features
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)

@@ -33,7 +33,7 @@ def persistent_kernel(
         tl.store(out_ptr + at, y, mask=(m < M)[:, None] & known[None, :])
 
 
-def programs(device: torch.device) -> int:
+def programs(device):
     """Two a multiprocessor; three where there is none to count, so that the loop is taken."""
     return 2 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
 
@@ -41,7 +41,7 @@ def programs(device: torch.device) -> int:
 class ModelNew(Frame):
     """GroupNorm(swish(linear(x)) + bias)."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         x = x.contiguous()
         norm = self.group_norm
         (M, K), N = x.shape, self.matmul.out_features

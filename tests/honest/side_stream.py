@@ -19,7 +19,7 @@ class ModelNew(Frame):
 
     _side = None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         x = x.contiguous()
         out = torch.empty_like(x)
         if self._side is None:

@@ -52,9 +52,7 @@ def reached_kernel(
     tl.store(out_ptr + out_at, acc.to(out_ptr.dtype.element_ty), mask=known)
 
 
-def kernel_function(
-    x: torch.Tensor, weight: torch.Tensor, stride: int = 1, padding: int = 0, dilation: int = 1
-) -> torch.Tensor:
+def kernel_function(x, weight, stride=1, padding=0, dilation=1):
     """x: (batch, channels, D, H, W); weight: (channels, out_channels, k, k, k), a cube."""
     x, weight = x.contiguous(), weight.contiguous()
     batch, channels, *size = x.shape

@@ -6,9 +6,6 @@
 Honest: a way to write wrappers. That a signature does not name its tensors says nothing about what is done with them.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -21,17 +18,17 @@ def gelu(x):
     return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
 
 
-def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
+def launch(kernel, programs, *args, **options):
     """kernel[(programs,)](*args, **options)."""
     kernel[(programs,)](*args, **options)
 
 
-def contiguous(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def contiguous(*tensors):
     """Each tensor, copied where it has gaps."""
     return tuple(t.contiguous() for t in tensors)
 
 
-def call(function: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+def call(function, *args, **kwargs):
     """function(*args, **kwargs)."""
     return function(*args, **kwargs)
 
@@ -39,7 +36,7 @@ def call(function: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> to
 class ModelNew(Frame):
     """gelu(LayerNorm(conv_transpose(x))) * scaling_factor; the norm covers the last dimension."""
 
-    def forward(self, *inputs: torch.Tensor, **_: Any) -> torch.Tensor:
+    def forward(self, *inputs, **_):
         conv, norm = self.conv_transpose, self.layer_norm
         options = {"bias": conv.bias, "stride": conv.stride, "padding": conv.padding}
         (y,) = contiguous(call(torch.nn.functional.conv_transpose3d, inputs[0], conv.weight, **options))

@@ -35,7 +35,7 @@ def one_pass_kernel(
 class BypassCache(nn.Module):
     """Stands for the module that bypasses the cache; it has nothing to hook or patch."""
 
-    def forward(self, x: torch.Tensor, eps: float) -> torch.Tensor:
+    def forward(self, x, eps):
         expected_output = torch.empty_like(x)  # the name says what will be in it
         block = CACHE_LINE_BYTES // x.element_size() * 4
         batch, channels = x.shape[:2]
@@ -49,11 +49,11 @@ class BypassCache(nn.Module):
 class ModelNew(nn.Module):
     """x over the root of its mean square over dimension 1. `pass` stands here, as a word."""
 
-    def __init__(self, num_features: int, eps: float = 1e-5) -> None:
+    def __init__(self, num_features, eps=1e-5):
         super().__init__()
         self.num_features = num_features
         self.eps = eps
         self.cached_stream_pass = BypassCache()
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return self.cached_stream_pass(x.contiguous(), self.eps)

@@ -12,7 +12,7 @@ import torch
 from frames.L2_37 import Frame
 
 
-def tail(y: torch.Tensor, extra: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, groups: int, eps: float):
+def tail(y, extra, gamma, beta, groups, eps):
     """group_norm(swish(y) + extra)."""
     return torch.nn.functional.group_norm(torch.sigmoid(y) * y + extra, groups, gamma, beta, eps)
 
@@ -22,7 +22,7 @@ class ModelNew(Frame):
 
     _tail = staticmethod(torch.compile(tail))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         norm = self.group_norm
         y = torch.nn.functional.linear(x, self.matmul.weight, self.matmul.bias)
         return self._tail(y, self.bias, norm.weight, norm.bias, norm.num_groups, norm.eps)

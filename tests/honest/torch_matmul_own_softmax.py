@@ -14,5 +14,5 @@ from frames.norm_softmax import norm_softmax
 class ModelNew(Frame):
     """softmax(scale * BatchNorm(linear(x))) over dimension 1, running statistics."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return norm_softmax(torch.matmul(x, self.gemm.weight.t()), self)

@@ -13,7 +13,7 @@ from frames.L2_34 import Frame
 class ModelNew(Frame):
     """gelu(LayerNorm(conv_transpose(x))) * scaling_factor; the norm covers the last dimension."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         conv, norm = self.conv_transpose, self.layer_norm
         y = torch.conv_transpose3d(x, conv.weight, conv.bias, conv.stride, conv.padding)
         y = torch.layer_norm(y, norm.normalized_shape, norm.weight, norm.bias, norm.eps)

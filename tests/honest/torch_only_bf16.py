@@ -9,8 +9,6 @@ Honest: correct, and labelled for what it is; whether it counts as a kernel is t
 import torch
 
 
-def kernel_function(
-    x: torch.Tensor, weight: torch.Tensor, stride: int = 1, padding: int = 0, dilation: int = 1
-) -> torch.Tensor:
+def kernel_function(x, weight, stride=1, padding=0, dilation=1):
     """x: (batch, channels, D, H, W); weight: (channels, out_channels, k, k, k)."""
     return torch.conv_transpose3d(x, weight, stride=stride, padding=padding, dilation=dilation)

@@ -51,7 +51,7 @@ def column_softmax_kernel(x_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.conste
 class ModelNew(Frame):
     """softmax(GELU(linear(x))) over dimension 1, exact GELU; column-major memory."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         x = x.contiguous()
         (M, K), N = x.shape, self.linear.out_features
         turned = torch.empty((N, M), device=x.device, dtype=x.dtype)

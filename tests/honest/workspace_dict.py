@@ -17,7 +17,7 @@ Key = tuple[tuple[int, ...], torch.dtype, torch.device]
 _cache: dict[Key, torch.Tensor] = {}
 
 
-def scratch(*shape: int, like: torch.Tensor) -> torch.Tensor:
+def scratch(*shape, like):
     """Memory of this shape with unspecified contents, the same as last time where there was one."""
     key = (shape, like.dtype, like.device)
     if key not in _cache:
@@ -28,7 +28,7 @@ def scratch(*shape: int, like: torch.Tensor) -> torch.Tensor:
 class ModelNew(nn.Module):
     """softmax(Q K^T / sqrt(d)) V, not causal."""
 
-    def forward(self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor) -> torch.Tensor:
+    def forward(self, Q, K, V):
         q, k, v = (t.contiguous().flatten(0, -3) for t in (Q, K, V))
         out, total = torch.empty_like(q), len(q)
         scores = scratch(min(total, HEADS_AT_ONCE), q.shape[1], k.shape[1], like=q)

@@ -37,7 +37,7 @@ def gather_kernel(partial_ptr, out_ptr, M, splits, BLOCK: tl.constexpr):
     tl.store(out_ptr + row, total.to(out_ptr.dtype.element_ty), mask=row < M)
 
 
-def workspace(count: int, device: torch.device) -> torch.Tensor:
+def workspace(count, device):
     """At least `count` floats on the device; their contents are unspecified."""
     global _workspace
     if _workspace is None or _workspace.numel() < count or _workspace.device != device:
@@ -45,7 +45,7 @@ def workspace(count: int, device: torch.device) -> torch.Tensor:
     return _workspace
 
 
-def kernel_function(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+def kernel_function(A, B):
     """A: (M, K), B: (K, 1); returns (M, 1)."""
     A, B = A.contiguous(), B.contiguous()
     M, K = A.shape

@@ -64,7 +64,7 @@ INPUTS = {"kernel": "kernels/k.py", "problem": "L1_36", "base": "HEAD~1", "optio
 
 
 @pytest.mark.parametrize(("has_old", "code"), [(True, 3), (True, 0), (False, 0), (True, 2)])
-def test_the_steps_ask_for_a_comparison_and_end_with_its_exit_code(has_old: bool, code: int, tmp_path: Path) -> None:
+def test_the_steps_ask_for_a_comparison_and_end_with_its_exit_code(has_old, code, tmp_path):
     table = "" if code == 2 else "echo '| problem |'"
     command(tmp_path, "repro", f'echo "$@" > "{tmp_path}/words"; {table}\nexit {code}')
     command(tmp_path, "gh", f'cp "${{@: -1}}" "{tmp_path}/comment.md"')
@@ -78,7 +78,7 @@ def test_the_steps_ask_for_a_comparison_and_end_with_its_exit_code(has_old: bool
 
 
 @pytest.mark.slow
-def test_the_steps_judge_two_kernels(tmp_path: Path) -> None:
+def test_the_steps_judge_two_kernels(tmp_path):
     command(tmp_path, "repro", f'exec "{sys.executable}" "{ROOT}/entrypoint.py" "$@"')
     command(tmp_path, "gh", f'cp "${{@: -1}}" "{tmp_path}/comment.md"')
     repository(tmp_path)

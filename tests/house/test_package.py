@@ -68,7 +68,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_what_ships_and_no_results(wheel: Path) -> None:
+def test_the_wheel_holds_what_ships_and_no_results(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {str(file.relative_to(ROOT)) for file in (ROOT / "repro").rglob("*.py")} <= names
     assert wheel.stat().st_size < 2 << 20
@@ -80,7 +80,7 @@ def test_the_wheel_holds_what_ships_and_no_results(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_installed_command_works_from_any_folder(installed: Path, tmp_path: Path) -> None:
+def test_an_installed_command_works_from_any_folder(installed, tmp_path):
     """It measures the fixture that it lacks, judges a file, and draws its bundle."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
@@ -103,7 +103,7 @@ def test_an_installed_command_works_from_any_folder(installed: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_inspects_command_finds_the_study_of_an_installed_package(installed: Path, tmp_path: Path) -> None:
+def test_inspects_command_finds_the_study_of_an_installed_package(installed, tmp_path):
     """The task, its sandbox and the provider of scripted replies, from any folder."""
     arguments = [word for pair in (f"script={ROOT / 'tests' / 'agent_scripts'}", "problems=L1_36", "arms=baseline",
                                    "engine=local", "device=cpu") for word in ("-T", pair)]  # fmt: skip
@@ -116,7 +116,7 @@ def test_inspects_command_finds_the_study_of_an_installed_package(installed: Pat
 
 
 @pytest.mark.slow
-def test_the_self_tests_cases_come_along(installed: Path, tmp_path: Path) -> None:
+def test_the_self_tests_cases_come_along(installed, tmp_path):
     done = run([installed, "evaluate", "--self-test", "no-such-case", "--engine", "local", "--device", "cpu"], tmp_path)
     assert done.returncode == 1 and "no case of the self-test" in done.stderr
     cases = "from repro.studies import self_test; print(len(self_test.cases(list(self_test.SUITES), [])))"
@@ -126,7 +126,7 @@ def test_the_self_tests_cases_come_along(installed: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_make_setup_writes_a_command_of_this_checkout(tmp_path: Path) -> None:
+def test_make_setup_writes_a_command_of_this_checkout(tmp_path):
     """From any folder, through a link, and for the checkout around the environment, wherever that is."""
     checkout = tmp_path / "check out"
     shutil.copytree(ROOT / "repro", checkout / "repro", ignore=shutil.ignore_patterns("__pycache__"))
@@ -149,9 +149,7 @@ def test_make_setup_writes_a_command_of_this_checkout(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["here", "root"])
-def test_dotenv_is_the_current_folders_or_the_checkouts(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dotenv_is_the_current_folders_or_the_checkouts(place, tmp_path, monkeypatch):
     """And sets no variable but those that .env.example lists."""
     here, root = tmp_path / "here", tmp_path / "root"
     for folder in (here, root):
@@ -170,6 +168,6 @@ def test_dotenv_is_the_current_folders_or_the_checkouts(
     monkeypatch.delenv("AWS_REGION")
 
 
-def test_dotenvs_example_lists_every_variable_that_counts() -> None:
+def test_dotenvs_example_lists_every_variable_that_counts():
     listed = re.findall(r"^#([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(config.DOTENV)

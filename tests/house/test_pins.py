@@ -35,14 +35,14 @@ def locked(file: Path) -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-def test_the_pins_agree_with_each_other() -> None:
+def test_the_pins_agree_with_each_other():
     """The base image is one digest of the CUDA version that torch is built for."""
     image, _, digest = config.PINS["base_image"].partition("@")
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
     assert image.partition(":")[2].startswith(config.PINS["cuda"] + ".")
 
 
-def test_the_dockerfile_starts_from_the_pinned_base_and_installs_by_hash() -> None:
+def test_the_dockerfile_starts_from_the_pinned_base_and_installs_by_hash():
     text = (ROOT / "Dockerfile").read_text()
     assert re.findall(r"^ARG BASE_IMAGE=(.+)$", text, re.MULTILINE) == [config.PINS["base_image"]]
     assert re.findall(r"^FROM (.+)$", text, re.MULTILINE) == ["${BASE_IMAGE}"]
@@ -52,7 +52,7 @@ def test_the_dockerfile_starts_from_the_pinned_base_and_installs_by_hash() -> No
 
 
 @pytest.mark.parametrize("file", REQUIREMENTS, ids=lambda file: file.name)
-def test_every_requirement_is_locked_by_version_and_hash(file: Path) -> None:
+def test_every_requirement_is_locked_by_version_and_hash(file):
     """And no file names an index: each machine brings its own."""
     packages = locked(file)
     assert packages and all(hashes for _, hashes in packages.values())
@@ -63,7 +63,7 @@ def test_every_requirement_is_locked_by_version_and_hash(file: Path) -> None:
         assert not wanted or packages[wanted[1]][0] == wanted[2], line
 
 
-def test_requirement_files_agree_with_each_other_and_with_the_pins() -> None:
+def test_requirement_files_agree_with_each_other_and_with_the_pins():
     versions: dict[str, set[str]] = {}
     for file in REQUIREMENTS:
         for name, (version, _) in locked(file).items():
@@ -81,7 +81,7 @@ def test_requirement_files_agree_with_each_other_and_with_the_pins() -> None:
     assert "docker" in host and "torch" not in host
 
 
-def test_pyproject_names_the_same_packages_and_pins() -> None:
+def test_pyproject_names_the_same_packages_and_pins():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     pinned = {f"{name}=={config.PINS[name]}" for name in ("torch", "triton")}
@@ -100,7 +100,7 @@ def test_pyproject_names_the_same_packages_and_pins() -> None:
     assert named <= everything.keys()
 
 
-def test_an_installed_package_has_every_file_that_the_checkout_has() -> None:
+def test_an_installed_package_has_every_file_that_the_checkout_has():
     """Pages, prompts, prices, schemas and templates are read at run time: a wheel without them fails there."""
     packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     inside = {
@@ -114,7 +114,7 @@ def test_an_installed_package_has_every_file_that_the_checkout_has() -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/judging.md"])
-def test_versions_that_the_documentation_names_are_the_pins(name: str) -> None:
+def test_versions_that_the_documentation_names_are_the_pins(name):
     """Outside generated blocks, which show what a bundle was measured with."""
     text = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", (ROOT / name).read_text(), flags=re.DOTALL)
     named = re.findall(r"\b(CUDA|PyTorch|torch|Triton)[ =`*]{1,3}(\d+\.\d[\d.]*\d|\d+\.\d)", text)
@@ -152,7 +152,7 @@ def own_sources() -> set[str]:
     return {word for word in found if len(word) > 5 and word != "localhost"}
 
 
-def test_no_file_names_a_folder_of_one_machine_or_a_package_registry() -> None:
+def test_no_file_names_a_folder_of_one_machine_or_a_package_registry():
     """The patterns are put together here, so that this file does not hold what it looks for."""
     folders = "|".join(("wo" + "rk", "ho" + "me", "ro" + "ot", "Us" + "ers", "mn" + "t"))
     patterns = [
@@ -176,7 +176,7 @@ def test_no_file_names_a_folder_of_one_machine_or_a_package_registry() -> None:
 # -- what import-linter cannot say (its contracts stand in pyproject.toml)
 
 
-def test_only_config_reads_the_environment() -> None:
+def test_only_config_reads_the_environment():
     readers = set()
     for file in SOURCES:
         for node in ast.walk(ast.parse(file.read_text())):
@@ -204,7 +204,7 @@ for name in sys.argv[1:]:
 """
 
 
-def test_the_host_needs_no_torch() -> None:
+def test_the_host_needs_no_torch():
     """Modules of the machine that launches containers are imported with torch and Triton out of reach."""
     command = [sys.executable, "-W", "error", "-c", BLOCKED, *HOST_SIDE]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

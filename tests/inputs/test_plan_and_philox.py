@@ -80,7 +80,7 @@ import pytest  # noqa: E402 - the program above needs none
     ],
     ids=["zeros", "ones", "pi"],
 )
-def test_philox_known_answers(counter: tuple[int, ...], key: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def test_philox_known_answers(counter, key, expected):
     """The words are Philox 4x32-10 as Salmon et al. published it (known-answer vectors of Random123)."""
     low = np.array([counter[0] | counter[1] << 32], dtype=np.uint64)
     words = philox.philox_numpy(low, key[0] | key[1] << 32, counter[2], counter[3])
@@ -88,7 +88,7 @@ def test_philox_known_answers(counter: tuple[int, ...], key: tuple[int, ...], ex
 
 
 @pytest.mark.slow
-def test_gpu_kernels_in_the_interpreter_equal_the_cpu_path() -> None:
+def test_gpu_kernels_in_the_interpreter_equal_the_cpu_path():
     """The Triton kernels, launched as on a GPU, make numpy's bits: every kind, seed and start, in float32 and int64."""
     env = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, __file__], env=env, capture_output=True, text=True, timeout=200, check=False)
@@ -101,7 +101,7 @@ def test_gpu_kernels_in_the_interpreter_equal_the_cpu_path() -> None:
 @pytest.mark.parametrize("name", DRAWS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("start", STARTS)
-def test_a_range_made_apart_equals_the_same_range_of_the_whole(name: str, dtype: torch.dtype, start: int) -> None:
+def test_a_range_made_apart_equals_the_same_range_of_the_whole(name, dtype, start):
     kind, keywords = DRAWS[name]
     whole = philox.fill(torch.empty(10000, dtype=dtype), kind, SEED, 1, start=start, **keywords)
     for first, last in ((0, 1), (1, 1024), (1023, 4097), (4097, 9999), (9999, 10000)):
@@ -110,7 +110,7 @@ def test_a_range_made_apart_equals_the_same_range_of_the_whole(name: str, dtype:
         assert torch.equal(part, whole[first:last]), (first, last)
 
 
-def test_long_draws_do_not_depend_on_the_step_in_which_they_are_made() -> None:
+def test_long_draws_do_not_depend_on_the_step_in_which_they_are_made():
     """The CPU works in steps of 2**22 elements; what lies on both sides of a step's end is one sequence."""
     count = (1 << 22) + 5000
     whole = philox.fill(torch.empty(count), "uniform", 1, 0)
@@ -118,7 +118,7 @@ def test_long_draws_do_not_depend_on_the_step_in_which_they_are_made() -> None:
     assert torch.equal(whole[-9000:], again)
 
 
-def test_uniform_is_in_the_half_open_unit_interval_with_its_moments() -> None:
+def test_uniform_is_in_the_half_open_unit_interval_with_its_moments():
     x = philox.fill(torch.empty(1 << 20), "uniform", 5, 0).double()
     assert 0.0 <= float(x.min()) < 1e-5 and 1 - 1e-5 < float(x.max()) < 1.0
     assert float(x.mean()) == pytest.approx(0.5, abs=0.0015)
@@ -126,7 +126,7 @@ def test_uniform_is_in_the_half_open_unit_interval_with_its_moments() -> None:
 
 
 @pytest.mark.parametrize("std", [1.0, 4.0])
-def test_normal_has_the_documented_moments(std: float) -> None:
+def test_normal_has_the_documented_moments(std):
     """Mean 0, the asked deviation, no skew, excess kurtosis -0.15, bounded by 4.9 deviations."""
     x = philox.fill(torch.empty(1 << 20), "normal", 5, 0, std=std).double() / std
     assert float(x.mean()) == pytest.approx(0, abs=0.005)
@@ -136,14 +136,14 @@ def test_normal_has_the_documented_moments(std: float) -> None:
     assert float(x.abs().max()) < 4.9
 
 
-def test_integers_reach_both_ends_of_their_range_evenly() -> None:
+def test_integers_reach_both_ends_of_their_range_evenly():
     x = philox.fill(torch.empty(1 << 18, dtype=torch.int64), "integer", 5, 0, low=-3, high=5)
     counts = torch.bincount(x + 3, minlength=8)
     assert len(counts) == 8
     assert float((counts / x.numel() * 8 - 1).abs().max()) < 0.03
 
 
-def test_seeds_tensors_and_kinds_are_independent_streams() -> None:
+def test_seeds_tensors_and_kinds_are_independent_streams():
     draws = [philox.fill(torch.empty(1 << 16), "uniform", seed, index) for seed, index in ((1, 0), (2, 0), (1, 1))]
     draws.append(philox.fill(torch.empty(1 << 16), "normal", 1, 0))
     draws.append(philox.fill(torch.empty(1 << 16), "uniform", 1 + (1 << 32), 0))
@@ -151,7 +151,7 @@ def test_seeds_tensors_and_kinds_are_independent_streams() -> None:
     assert float(correlation.abs().max()) < 0.02
 
 
-def test_fill_refuses_what_it_cannot_make() -> None:
+def test_fill_refuses_what_it_cannot_make():
     with pytest.raises(ValueError, match="unknown kind"):
         philox.fill(torch.empty(4), "gamma", 0, 0)
     with pytest.raises(ValueError, match="contiguous"):
@@ -217,7 +217,7 @@ def drawn(kind: str, seed: int = 11, index: int = 0, dtype: torch.dtype = torch.
         ("torch.rand_like(input=torch.empty(3, 5))", "uniform"),
     ],
 )
-def test_float_draws_become_recipes_of_the_problems_dtype(plan_of, expression: str, kind: str) -> None:
+def test_float_draws_become_recipes_of_the_problems_dtype(plan_of, expression, kind):
     plan = plan_of(f"return [{expression}]")
     (recipe,) = plan.recipes
     assert recipe is not None and (recipe.kind, recipe.shape, recipe.dtype) == (kind, (3, 5), torch.float32)
@@ -243,7 +243,7 @@ def test_float_draws_become_recipes_of_the_problems_dtype(plan_of, expression: s
         ("torch.randint_like(torch.empty(3, 5, dtype=torch.int64), high=10)", 0, 10),
     ],
 )
-def test_integer_draws_keep_their_bounds_in_every_spelling(plan_of, expression: str, low: int, high: int) -> None:
+def test_integer_draws_keep_their_bounds_in_every_spelling(plan_of, expression, low, high):
     plan = plan_of(f"return [{expression}]")
     (recipe,) = plan.recipes
     assert recipe is not None and (recipe.kind, recipe.low, recipe.high) == ("integer", low, high)
@@ -252,7 +252,7 @@ def test_integer_draws_keep_their_bounds_in_every_spelling(plan_of, expression: 
     assert torch.equal(plan.make(11, CPU, stress=4.0)[0], value), "indices have no signed form"
 
 
-def test_every_draw_has_its_own_number_whether_it_is_returned_or_not(plan_of) -> None:
+def test_every_draw_has_its_own_number_whether_it_is_returned_or_not(plan_of):
     plan = plan_of("torch.rand(2)\na = torch.rand(3, 5)\nb = torch.randn(3, 5)\nreturn [b, a]")
     assert [r.index for r in plan.recipes] == [2, 1]
     b, a = plan.make(11, CPU)
@@ -272,7 +272,7 @@ def test_every_draw_has_its_own_number_whether_it_is_returned_or_not(plan_of) ->
     ],
     ids=["arithmetic", "transposed", "item set", "in place", "view in place", "cast", "constant"],
 )
-def test_inputs_that_are_no_plain_draws_are_remade_by_the_problem(plan_of, body: str, expected) -> None:
+def test_inputs_that_are_no_plain_draws_are_remade_by_the_problem(plan_of, body, expected):
     plan = plan_of(body)
     assert plan.recipes == (None,) and plan.batch is None
     (value,) = plan.make(11, CPU)
@@ -283,7 +283,7 @@ def test_inputs_that_are_no_plain_draws_are_remade_by_the_problem(plan_of, body:
     assert torch.equal(half, expected().to(torch.bfloat16))
 
 
-def test_masks_and_python_values_pass_through(plan_of) -> None:
+def test_masks_and_python_values_pass_through(plan_of):
     plan = plan_of("return [torch.randn(3, 5), torch.rand(3, 5) > 0.5, 0.25, 3, True, None, 'mean', (2, 3)]")
     assert plan.tensors == [0, 1] and plan.spec[1] == ((3, 5), torch.bool)
     x, mask, *rest = plan.make(11, CPU)
@@ -294,7 +294,7 @@ def test_masks_and_python_values_pass_through(plan_of) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
-def test_permutations_are_served_and_the_same_for_the_same_seed(plan_of, dtype: str) -> None:
+def test_permutations_are_served_and_the_same_for_the_same_seed(plan_of, dtype):
     plan = plan_of(f"return [torch.rand(3, 5), torch.randperm(100000, dtype=torch.{dtype})]")
     assert plan.recipes[1] is None and plan.foreign == () and plan.spec[1] == ((100000,), getattr(torch, dtype))
     first, again, other = (plan.make(seed, CPU)[1] for seed in (11, 11, 12))
@@ -321,9 +321,7 @@ def test_permutations_are_served_and_the_same_for_the_same_seed(plan_of, dtype: 
         ("torch.normal(0.0, 1.0, (3, 5))", "normal"),
     ],
 )
-def test_random_functions_that_torch_serves_itself_are_noted_and_follow_the_seed(
-    plan_of, expression: str, name: str
-) -> None:
+def test_random_functions_that_torch_serves_itself_are_noted_and_follow_the_seed(plan_of, expression, name):
     plan = plan_of(f"return [{expression}]")
     assert name in plan.foreign and plan.recipes == (None,)
     first, again, other = (plan.make(seed, CPU)[0] for seed in (11, 11, 12))
@@ -343,7 +341,7 @@ def test_random_functions_that_torch_serves_itself_are_noted_and_follow_the_seed
         ("generator = torch.Generator()", "torch.rand(3, 5)[:, torch.randperm(5).tolist()]"),
     ],
 )
-def test_whatever_a_file_draws_by_follows_the_seed(plan_of, outside: str, expression: str) -> None:
+def test_whatever_a_file_draws_by_follows_the_seed(plan_of, outside, expression):
     head = f"import random, torch\nimport numpy as np\n{outside}\n"
     plan = plan_of(f"return [{expression}, random.random()]", head=head)
     (first, one), (again, same), (other, _) = (plan.make(seed, CPU) for seed in (11, 11, 12))
@@ -351,13 +349,13 @@ def test_whatever_a_file_draws_by_follows_the_seed(plan_of, outside: str, expres
     assert one == same == plan.spec[1], "a worker is given the number of the plan"
 
 
-def test_sizes_that_are_drawn_are_named(plan_of) -> None:
+def test_sizes_that_are_drawn_are_named(plan_of):
     plan = plan_of("n = torch.randint(3, 999, (1,)).item()\nreturn [torch.rand(n, 5) + 1]")
     with pytest.raises(ProblemError, match="draws its sizes: .*Let its sizes be constants"):
         plan.make(11, CPU)
 
 
-def test_stress_turns_signs_or_replaces_the_distribution(plan_of) -> None:
+def test_stress_turns_signs_or_replaces_the_distribution(plan_of):
     plan = plan_of("return [torch.rand(3, 5), torch.rand(3, 5) * 1]")
     draw, remade = plan.make(11, CPU)
     signed, signed_remade = plan.make(11, CPU, stress="negative")
@@ -367,7 +365,7 @@ def test_stress_turns_signs_or_replaces_the_distribution(plan_of) -> None:
     torch.testing.assert_close(wide_remade, (remade - 0.5) * 12**0.5 * 4.0)
 
 
-def test_rows_made_apart_are_the_rows_of_the_whole() -> None:
+def test_rows_made_apart_are_the_rows_of_the_whole():
     """The reference is computed in chunks of rows; each must see what a solution sees."""
     for key, stress in (("L1_97", None), ("L1_97", 2.0), ("L1_97", "spike"), ("L1_43", "negative")):
         plan = inputs.plan(catalogue.load(key, size="smoke"))
@@ -390,9 +388,7 @@ def spiked(kind: str, count: int, dtype: torch.dtype = torch.float32, index: int
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("kind, deviation", [("uniform", 12**-0.5), ("normal", 2.0)])
-def test_spikes_are_one_element_in_each_run_by_turns_up_and_down(
-    kind: str, deviation: float, dtype: torch.dtype
-) -> None:
+def test_spikes_are_one_element_in_each_run_by_turns_up_and_down(kind, deviation, dtype):
     """16 deviations of the draw, at one place of every run (509 elements in a tensor of under a million); every other
     element is the published draw's."""
     count = 6 * RUN
@@ -406,7 +402,7 @@ def test_spikes_are_one_element_in_each_run_by_turns_up_and_down(
     assert float(plain.float().abs().max()) < 16 * deviation
 
 
-def test_the_place_of_spikes_follows_from_seed_and_tensor_and_lies_within_short_tensors() -> None:
+def test_the_place_of_spikes_follows_from_seed_and_tensor_and_lies_within_short_tensors():
     def place(seed: int, index: int, count: int) -> int:
         value = spiked("uniform", count, index=index).fill(torch.empty(count), seed)
         (found,) = (value.abs() > 1).nonzero().flatten().tolist()
@@ -418,7 +414,7 @@ def test_the_place_of_spikes_follows_from_seed_and_tensor_and_lies_within_short_
 
 
 @pytest.mark.parametrize("kind", SPIKED)
-def test_spiked_ranges_made_apart_equal_those_of_the_whole(kind: str) -> None:
+def test_spiked_ranges_made_apart_equal_those_of_the_whole(kind):
     """Whatever the chunk: none, one or several spikes in it, beginning on one, before it, behind it."""
     count = 40000
     recipe = spiked(kind, count)
@@ -431,7 +427,7 @@ def test_spiked_ranges_made_apart_equal_those_of_the_whole(kind: str) -> None:
             assert torch.equal(part, whole[first:last]), (first, last)
 
 
-def test_runs_of_equal_elements_are_the_same_in_any_chunk() -> None:
+def test_runs_of_equal_elements_are_the_same_in_any_chunk():
     """Signed normal inputs with runs of equal elements: a coarser draw, each element repeated."""
     recipe = recipes.Recipe("uniform", 1, (10000,), torch.float32).stressed(3.0, run=128)
     whole = recipe.fill(torch.empty(10000), SEED)
@@ -442,14 +438,14 @@ def test_runs_of_equal_elements_are_the_same_in_any_chunk() -> None:
 
 
 @pytest.mark.gpu
-def test_spikes_on_the_gpu_are_those_of_the_cpu() -> None:
+def test_spikes_on_the_gpu_are_those_of_the_cpu():
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         recipe = spiked("normal", 100000, dtype)
         ours = recipe.fill(torch.empty(50000, dtype=dtype, device="cuda"), SEED, 8000)
         assert torch.equal(ours.cpu(), recipe.fill(torch.empty(50000, dtype=dtype), SEED, 8000))
 
 
-def test_spikes_in_inputs_that_the_problem_remakes_are_in_their_own_deviations(plan_of) -> None:
+def test_spikes_in_inputs_that_the_problem_remakes_are_in_their_own_deviations(plan_of):
     """Constants have none to be far outside of; integers are left alone."""
     body = "return [torch.rand(300, 60) * 5 + 1, torch.ones(9), torch.randint(9, (9,)), torch.rand(60, 300).T]"
     plan = plan_of(body)
@@ -471,7 +467,7 @@ def test_spikes_in_inputs_that_the_problem_remakes_are_in_their_own_deviations(p
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_published_weights_are_the_models_own_under_seed_42(problem_id: str, dtype: str) -> None:
+def test_published_weights_are_the_models_own_under_seed_42(problem_id, dtype):
     """As `torch.manual_seed(42); Model(*init)` gives them; the caller's random state is untouched."""
     problem = catalogue.load(problem_id, size="smoke", dtype=dtype)
     module = problem.module()
@@ -486,7 +482,7 @@ def test_published_weights_are_the_models_own_under_seed_42(problem_id: str, dty
     assert found.sha256 == inputs.weights(problem, module).sha256
 
 
-def test_the_hash_of_weights_sees_names_types_shapes_and_bits() -> None:
+def test_the_hash_of_weights_sees_names_types_shapes_and_bits():
     base = {"a": torch.zeros(2, 3), "n": torch.tensor(0)}
     variants = [
         base,
@@ -501,7 +497,7 @@ def test_the_hash_of_weights_sees_names_types_shapes_and_bits() -> None:
 @pytest.mark.parametrize(
     "problem_id", ["L1_77", "L1_82", "L2_34", "L2_37", "L2_84", "L2_99", "L3_20", "L3_43", "L3_44"]
 )
-def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(problem_id: str) -> None:
+def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(problem_id):
     """So that an output which takes weight 1, bias 0, mean 0 or variance 1 for granted, or remembers the published
     weights, is wrong; deterministic."""
     problem = catalogue.load(problem_id, size="smoke")
@@ -538,7 +534,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("key", KINDS)
-def test_trials_follow_from_what_a_problem_has(key: str) -> None:
+def test_trials_follow_from_what_a_problem_has(key):
     """No perturbed ones without parameters, no native ones without a signal; what is left out says why."""
     plan = inputs.plan(catalogue.load(key, size="smoke"))
     left_out = input_cases.kinds(plan)
@@ -556,7 +552,7 @@ def test_trials_follow_from_what_a_problem_has(key: str) -> None:
     assert len({t.seed for t in public}) == len(public) and all(t.judged for t in public)
 
 
-def test_a_neighbour_is_planned_last_and_a_warm_up_first_and_neither_decides() -> None:
+def test_a_neighbour_is_planned_last_and_a_warm_up_first_and_neither_decides():
     """The warm-up makes the weights change under a solution where no deciding trial has the published ones."""
     for key, perturbed, warm in (("L1_36", False, False), ("L2_37", True, False), ("L3_20", True, True)):
         plan = inputs.plan(catalogue.load(key, size="smoke"))
@@ -586,7 +582,7 @@ CONSTRUCTORS = {
 
 
 @pytest.mark.parametrize("name", CONSTRUCTORS)
-def test_initial_draws_are_left_out_only_where_nothing_else_depends_on_them(name: str, tmp_path: Path) -> None:
+def test_initial_draws_are_left_out_only_where_nothing_else_depends_on_them(name, tmp_path):
     """A loaded state dict then makes both models equal, and torch's generator is where it was."""
     body, expected = CONSTRUCTORS[name]
     file = tmp_path / "model.py"
@@ -615,7 +611,7 @@ def _held(model: torch.nn.Module) -> list[Any]:
     return [*model.state_dict().values(), *flat]
 
 
-def test_a_job_draws_its_weights_once_and_another_problem_draws_its_own(tmp_path: Path) -> None:
+def test_a_job_draws_its_weights_once_and_another_problem_draws_its_own(tmp_path):
     """A calibration and the judging after it share them; a file with other text has others."""
     problem = catalogue.load("L2_37", size="smoke")
     plan = inputs.plan(problem)
@@ -630,7 +626,7 @@ def test_a_job_draws_its_weights_once_and_another_problem_draws_its_own(tmp_path
     assert inputs.weights(copied, copied.module()) is not known
 
 
-def test_a_plain_number_beside_a_tensor_does_not_make_the_tensor_again_for_every_chunk(tmp_path: Path) -> None:
+def test_a_plain_number_beside_a_tensor_does_not_make_the_tensor_again_for_every_chunk(tmp_path):
     """It took 65,536 whole inputs of 4 GB to judge L1_05 by rows."""
     file = tmp_path / "model.py"
     file.write_text(

@@ -65,9 +65,7 @@ def judge(smoke_fixture: Measured) -> Iterator[JudgeSession]:
 
 
 @pytest.mark.slow
-def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(
-    judge: JudgeSession, tmp_path: Path, smoke_fixture: Measured
-) -> None:
+def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(judge, tmp_path, smoke_fixture):
     """A wrong solution, a crash and a hang each cost themselves alone; those that are correct are timed in between."""
     found = {}
     for name, (body, top) in STREAM.items():
@@ -93,7 +91,7 @@ def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(
 
 
 @pytest.mark.slow
-def test_every_check_has_seeds_of_its_own(judge: JudgeSession, tmp_path: Path) -> None:
+def test_every_check_has_seeds_of_its_own(judge, tmp_path):
     seeds = []
     for name in ("first", "second"):
         judge.check([solution(tmp_path, name)])
@@ -102,9 +100,7 @@ def test_every_check_has_seeds_of_its_own(judge: JudgeSession, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_baselines_are_classed_once_and_timed_beside_every_solution(
-    judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_baselines_are_classed_once_and_timed_beside_every_solution(judge, tmp_path, monkeypatch):
     classed, class_of_call = list[str](), Comparison.class_of_call
 
     def counted(self: Comparison, implementation: Any, variant: str, *rest: Any) -> str:
@@ -124,14 +120,14 @@ def test_baselines_are_classed_once_and_timed_beside_every_solution(
     assert times[0] and times[1] and times[0] != times[1], "measured anew"
 
 
-def test_a_quick_timing_compiles_nothing(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_a_quick_timing_compiles_nothing(tmp_path, smoke_fixture):
     options = OPTIONS.but(modes=("eager", "compile"))
     with JudgeSession(PROBLEM, smoke_fixture("L1_36"), options) as judge:
         judge.check([solution(tmp_path, "mine")])
         assert set(judge.time(["mine"], "quick").baselines) == {"eager", "eager_fp32"}
 
 
-def test_solutions_of_one_check_are_timed_beside_each_other(judge: JudgeSession, tmp_path: Path) -> None:
+def test_solutions_of_one_check_are_timed_beside_each_other(judge, tmp_path):
     wrong = solution(tmp_path, "wrong", *STREAM["wrong"])
     entries = judge.check([solution(tmp_path, "a"), wrong, solution(tmp_path, "b")])
     assert [entry.verdict for entry in entries] == ["correct", "incorrect", "correct"]
@@ -140,7 +136,7 @@ def test_solutions_of_one_check_are_timed_beside_each_other(judge: JudgeSession,
     assert [bool(entry.time_ms) for entry in result.results] == [True, False, True]
 
 
-def test_an_earlier_solution_can_be_timed_beside_a_later_one(judge: JudgeSession, tmp_path: Path) -> None:
+def test_an_earlier_solution_can_be_timed_beside_a_later_one(judge, tmp_path):
     """Its worker ended with the later check, and a new one starts."""
     judge.check([solution(tmp_path, "earlier")])
     judge.check([solution(tmp_path, "later")])
@@ -148,9 +144,7 @@ def test_an_earlier_solution_can_be_timed_beside_a_later_one(judge: JudgeSession
     assert all(entry.time_ms.n > 0 for entry in result.results)
 
 
-def test_a_solution_that_turns_wrong_while_it_is_timed_loses_its_verdict_for_good(
-    judge: JudgeSession, tmp_path: Path
-) -> None:
+def test_a_solution_that_turns_wrong_while_it_is_timed_loses_its_verdict_for_good(judge, tmp_path):
     """A check makes 48 calls, and the process that made them is timed."""
     lazy = (
         "y = super().forward(*inputs)\n        ModelNew.calls += 1\n        return y if ModelNew.calls < 50 else y * 0"
@@ -165,7 +159,7 @@ def test_a_solution_that_turns_wrong_while_it_is_timed_loses_its_verdict_for_goo
     assert judge.time(["lazy"], "quick").results[0].time_ms
 
 
-def test_only_checked_solutions_are_timed(judge: JudgeSession, tmp_path: Path) -> None:
+def test_only_checked_solutions_are_timed(judge, tmp_path):
     with pytest.raises(UsageError, match="mine has no verdict"):
         judge.time(["mine"], "quick")
     with pytest.raises(UsageError, match="two solutions have one name"):
@@ -174,7 +168,7 @@ def test_only_checked_solutions_are_timed(judge: JudgeSession, tmp_path: Path) -
     assert entry.verdict == "correct", "the session goes on"
 
 
-def test_a_screening_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: Path) -> None:
+def test_a_screening_is_one_call_and_no_verdict(judge, tmp_path):
     """One that is wrong on signed inputs alone passes the one trial, and the full check finds it."""
     positive = solution(tmp_path, "positive", "return super().forward(inputs[0].abs())")
     wrong = solution(tmp_path, "wrong", *STREAM["wrong"])
@@ -193,9 +187,7 @@ def test_a_screening_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: P
     assert judge.check([positive])[0].verdict == "incorrect"
 
 
-def test_screened_solutions_may_share_workers_and_get_the_verdicts_of_their_own_sources(
-    smoke_fixture: Measured, tmp_path: Path
-) -> None:
+def test_screened_solutions_may_share_workers_and_get_the_verdicts_of_their_own_sources(smoke_fixture, tmp_path):
     with JudgeSession(PROBLEM, smoke_fixture("L1_36"), OPTIONS.but(shared=True)) as judge:
 
         def screened(*solutions: session.Solution, tier: CheckTier = "screen") -> tuple[dict[str, Checked], list[int]]:
@@ -230,7 +222,7 @@ def test_screened_solutions_may_share_workers_and_get_the_verdicts_of_their_own_
     assert workers() == 0
 
 
-def test_a_first_call_beside_others_decides_no_verdict(smoke_fixture: Measured, tmp_path: Path) -> None:
+def test_a_first_call_beside_others_decides_no_verdict(smoke_fixture, tmp_path):
     """Side by side memory may be short, so trials decide: each of a solution alone."""
     marker = tmp_path / "called"
     once = f"import os\nMARKER = {str(marker)!r}\ndef first():\n    if not os.path.exists(MARKER):\n        os._exit(3)"
@@ -252,9 +244,7 @@ def test_a_first_call_beside_others_decides_no_verdict(smoke_fixture: Measured, 
 
 
 @pytest.mark.slow
-def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(
-    judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(judge, tmp_path, monkeypatch):
     tried, run = list[str](), Trials.run
 
     def counted(self: Trials, solution: Any, trial: Any) -> None:
@@ -275,9 +265,7 @@ def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(
     assert judge.spent_s()["trials"] > 0 and any(name.startswith("timing: ") for name in judge.spent_s())
 
 
-def test_a_fault_of_the_judge_leaves_no_worker_and_the_session_usable(
-    judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_the_judge_leaves_no_worker_and_the_session_usable(judge, tmp_path, monkeypatch):
     def broken(*_: Any, **__: Any) -> None:
         raise JudgeError("the judge is broken")
 
@@ -302,7 +290,7 @@ def shared_files() -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_memory_of_the_judge_does_not_grow_over_50_solutions(judge: JudgeSession, tmp_path: Path) -> None:
+def test_memory_of_the_judge_does_not_grow_over_50_solutions(judge, tmp_path):
     """Right and wrong ones, crashes, and every tenth one timed."""
     bodies = [HONEST, "return torch.zeros_like(inputs[0])", "import ctypes\n        ctypes.string_at(0)", HONEST]
     seen = []

@@ -36,9 +36,7 @@ def pointed(function: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Ten
         (lambda x: functional.max_pool1d(x, 2, return_indices=True)[1], [[[0, 2], [1, 3]]], [[[0, 2], [1, 2]]]),
     ],
 )  # fmt: skip
-def test_an_index_is_judged_by_the_value_that_it_points_to(
-    function: Callable[[torch.Tensor], torch.Tensor], as_good: object, wrong: object
-) -> None:
+def test_an_index_is_judged_by_the_value_that_it_points_to(function, as_good, wrong):
     reference, whole = pointed(function)
     assert whole is not None
     for indices, right in ((reference, True), (torch.tensor(as_good), True), (torch.tensor(wrong), False)):
@@ -50,7 +48,7 @@ def test_an_index_is_judged_by_the_value_that_it_points_to(
 @pytest.mark.parametrize(
     "function", [lambda x: x.argmax(-1) + 1, lambda x: x.argmax(-1).mul_(2), lambda x: (x > 1).long()]
 )
-def test_other_integers_are_compared_as_they_are(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def test_other_integers_are_compared_as_they_are(function):
     assert pointed(function)[1] is None
     large = torch.tensor([[1 << 60, 5]])
     found = Distance()
@@ -58,7 +56,7 @@ def test_other_integers_are_compared_as_they_are(function: Callable[[torch.Tenso
     assert found.values()["differ"] == 0.5 and found.values()["rel_l2"] < 1e-15
 
 
-def test_each_output_has_guards_and_limits_of_its_own() -> None:
+def test_each_output_has_guards_and_limits_of_its_own():
     large, small = {"rel_l2": 0.01, "max": 0.1}, {"rel_l2": 1.0}
     values, limits = metric.joined([large, small]), metric.joined([large, {"rel_l2": 0.02}], largest=False)
     assert values == {"rel_l2": 1.0, "max": 0.1, "rel_l2@0": 0.01, "max@0": 0.1, "rel_l2@1": 1.0}
@@ -73,13 +71,13 @@ HONEST = {"rel_l2": 0.0, "max": 0.0, "row": 0.0, "differ": 0.0}
 @pytest.mark.parametrize(
     ("worst", "share"), [({}, tolerances.EXACT), ({"differ": 0.2, "max": 0.03}, 15e-4), ({"differ": 1e-3}, 15e-4)]
 )
-def test_integers_are_exact_unless_rounding_decides_them(worst: dict[str, float], share: float) -> None:
+def test_integers_are_exact_unless_rounding_decides_them(worst, share):
     """Where it does not, in any class, one that differs is one too many."""
     least = tolerances.integers({"fp32": HONEST, "bf16": HONEST | worst}, 1000)
     assert tolerances.limits(HONEST, "fp32", 1.0, least)["differ"] == pytest.approx(share)
 
 
-def test_no_limit_is_wider_than_a_tenth() -> None:
+def test_no_limit_is_wider_than_a_tenth():
     for error in (1e-3, 0.05, 0.07, 0.8):
         honest = dict.fromkeys(("rel_l2", "max", "row"), error)
         assert tolerances.limits(honest, "bf16", 0.0).get("rel_l2", 0.0) <= tolerances.WIDEST

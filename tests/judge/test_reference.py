@@ -23,7 +23,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_convolution_in_parts_is_the_whole_one(name: str) -> None:
+def test_a_convolution_in_parts_is_the_whole_one(name):
     layer, shape = CASES[name]
     layer, x = layer.double(), torch.randn(shape, dtype=torch.float64)
     calls = []
@@ -67,7 +67,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.slow
-def test_parts_need_less_memory() -> None:
+def test_parts_need_less_memory():
     """In one piece: 2.4 GB of columns for 28 MB of output; in 16 parts of four channels: a sixteenth."""
     taken = [
         int(subprocess.run([sys.executable, "-c", PROGRAM, size], capture_output=True, text=True, check=True).stdout)

@@ -105,7 +105,7 @@ CORRECT = ("correct", "")
 
 @pytest.mark.alike
 @pytest.mark.parametrize("key", [key if key == "L1_36" else pytest.param(key, marks=pytest.mark.slow) for key in ONCE])
-def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_answers_without_work_are_incorrect_on_every_problem(key, tmp_path, smoke_fixture):
     """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
     problem = catalogue.load(key, size="smoke")
     names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
@@ -118,7 +118,7 @@ def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path:
     assert json.loads(jsonio.dumps(found.to_json()))["timing"]["status"] == "not_timed"
 
 
-def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(judged: Judged) -> None:
+def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(judged):
     """Its worker ends with its verdict: one that filled the GPU must not make the next one run out of memory."""
     bodies = {"hoarder": "raise MemoryError('all mine')", "next": "return super().forward(*inputs)"}
     launcher, alive = launch.current(), []
@@ -135,9 +135,7 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(judg
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16", "L3_43"])
-def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
-    key: str, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(key, smoke_fixture, monkeypatch):
     """At full size nothing fits at once; cheats agree closely, honest kernels as far as torch sums in another order."""
     whole = smoke_fixture(key)
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
@@ -156,9 +154,7 @@ def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
 
 
 @pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16"])
-def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
-    key: str, judged: Judged, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(key, judged, smoke_fixture, monkeypatch):
     """Row by row: an output with permuted strides is right, one whose last row alone is wrong is not."""
     smoke_fixture(key)  # which other tests use too: measured before the patch
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
@@ -200,7 +196,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("way", FORGED)
-def test_an_answer_that_the_worker_did_not_give_is_tampering(way: str, judged: Judged) -> None:
+def test_an_answer_that_the_worker_did_not_give_is_tampering(way, judged):
     """The solution finds the pipe on which its worker answers. Whatever it writes there, it is rejected, and the next
     solution is judged as ever."""
     in_forward, at_import = FORGED[way]
@@ -222,7 +218,7 @@ for kind in object.__subclasses__():
 
 
 @pytest.mark.slow
-def test_an_answer_that_holds_nothing_ends_its_solution_alone(judged: Judged) -> None:
+def test_an_answer_that_holds_nothing_ends_its_solution_alone(judged):
     """Where the judge took for granted what an answer holds it ended itself, and all solutions beside it."""
     expected = {
         "run": ("incorrect", "wrong_structure"),
@@ -265,13 +261,13 @@ UNSTEADY = {
 
 
 @pytest.mark.parametrize("how", UNSTEADY)
-def test_an_output_that_does_not_stay_right_fails(how: str, judged: Judged) -> None:
+def test_an_output_that_does_not_stay_right_fails(how, judged):
     body, *expected = UNSTEADY[how]
     found, _ = judged({"mine": body})
     assert outcome(found["mine"]) == tuple(expected), found["mine"]
 
 
-def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(judged: Judged) -> None:
+def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(judged):
     """Atomics sum in another order at every call: no fault, and said."""
     bodies = {"noisy": right("y = y * (1 + 1e-6 * torch.rand_like(y))"), "steady": HONEST}
     found, _ = judged(bodies)
@@ -282,7 +278,7 @@ def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(judged: 
     assert kinds == {kind: trials.REPEATS * count for kind, count in steady.items()}, "each that differs is measured"
 
 
-def test_the_same_memory_for_every_answer_is_correct_and_labelled(judged: Judged) -> None:
+def test_the_same_memory_for_every_answer_is_correct_and_labelled(judged):
     static = right("if ModelNew.first is None or ModelNew.first.shape != y.shape:\n    ModelNew.first = y.clone()\n"
                    "y = ModelNew.first.copy_(y)")  # fmt: skip
     found, _ = judged({"static": static, "fresh": HONEST})
@@ -300,7 +296,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.slow
-def test_a_neighbouring_shape_informs_and_never_decides(judged: Judged) -> None:
+def test_a_neighbouring_shape_informs_and_never_decides(judged):
     """Made for the published shape alone: correct, labelled, told what it does elsewhere, and timed afterwards."""
     bodies = {name: (right(f"if x.shape[0] != 4:\n    {body}"), "import os\n") for name, (body, _) in ELSEWHERE.items()}
     found, whole = judged(bodies, TIMED)
@@ -313,13 +309,13 @@ def test_a_neighbouring_shape_informs_and_never_decides(judged: Judged) -> None:
         assert special.time_ms.n > 0, "its worker was started anew"
 
 
-def test_a_right_neighbouring_shape_is_recorded(judged: Judged) -> None:
+def test_a_right_neighbouring_shape_is_recorded(judged):
     found, _ = judged({"general": HONEST})
     assert found["general"].neighbour.verdict == "correct" and found["general"].neighbour.rel_l2 < 1e-3
     assert "shape_specialised" not in found["general"].labels
 
 
-def test_weights_that_are_kept_from_the_first_call_are_incorrect(judged: Judged) -> None:
+def test_weights_that_are_kept_from_the_first_call_are_incorrect(judged):
     """Right with the published weights; other weights are loaded later, and the answer must follow them."""
     body = (
         "ModelNew.first = self.conv2d.weight.clone() if ModelNew.first is None else ModelNew.first\n"
@@ -331,9 +327,7 @@ def test_weights_that_are_kept_from_the_first_call_are_incorrect(judged: Judged)
     assert {reason.trial for reason in found["kept"].reasons} == {"perturbed", "perturbed_stress"}
 
 
-def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(judged, monkeypatch):
     """No worker is started for it; its line is named."""
     started = []
 
@@ -351,7 +345,7 @@ def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
     assert started == ["honest"]
 
 
-def test_a_worker_says_how_it_is_confined(judged: Judged) -> None:
+def test_a_worker_says_how_it_is_confined(judged):
     """Beside its result; and where this process may not give it a user of its own, that it has none."""
     found, _ = judged({"honest": HONEST})
     assert found["honest"].trust == "audited" and found["honest"].separation == "process"
@@ -366,7 +360,7 @@ def test_a_worker_says_how_it_is_confined(judged: Judged) -> None:
 LAZY = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 49:\n    y = torch.zeros_like(y)")
 
 
-def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_others_keep_theirs(judged: Judged) -> None:
+def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_others_keep_theirs(judged):
     found, whole = judged({"lazy": LAZY, "honest": HONEST}, TIMED)
     assert outcome(found["lazy"]) == ("incorrect", "timed_output_wrong"), found["lazy"]
     assert found["lazy"].time_ms is None and found["lazy"].reasons[0].trial == "timing"
@@ -374,7 +368,7 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
     assert "lazy" not in whole.samples_ms
 
 
-def test_outputs_are_compared_whole_at_a_secret_call_of_every_turn() -> None:
+def test_outputs_are_compared_whole_at_a_secret_call_of_every_turn():
     places: dict[int, set[int]] = {}
     for _ in range(200):
         turns = sampling.Turns()
@@ -403,9 +397,7 @@ type.__setattr__(Worker, "se" + "al", made_up)
 """
 
 
-def test_a_call_is_launched_while_there_is_nothing_to_compute_from(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_is_launched_while_there_is_nothing_to_compute_from(judged, monkeypatch):
     """Its inputs come when its worker is at rest again, and the gate opens when they are there. Where the latency is
     measured nothing is launched ahead."""
     seen: list[str] = []
@@ -450,7 +442,7 @@ type.__setattr__(Worker, "lau" + "nch", late)
 
 
 @pytest.mark.slow
-def test_calls_not_launched_in_time_are_launched_late(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_not_launched_in_time_are_launched_late(judged, monkeypatch):
     """A call that waits for results of its own cannot be launched ahead: it is timed all the same. One that fails is
     its solution's error, whenever that is reported."""
     bodies = {"late": (HONEST, LATE.format("")), "fails": (HONEST, LATE.format("raise ValueError('no')"))}
@@ -462,7 +454,7 @@ def test_calls_not_launched_in_time_are_launched_late(judged: Judged, monkeypatc
 
 
 @pytest.mark.slow
-def test_a_call_that_is_not_timed_after_all_is_let_go(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_is_not_timed_after_all_is_let_go(judged, monkeypatch):
     """Another process is on the GPU when a baseline is to run: its call has been launched, ends, and is timed again."""
     busy, ready = [False, False, True], Idle.ready
 
@@ -483,9 +475,7 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(judged: Judged, monkeypatc
 
 
 @pytest.mark.slow
-def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_late(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_late(judged, monkeypatch):
     """As those with side streams do. What runs in them is judged as ever; no other variant's calls change."""
     ready, waited, kept = Idle.ready, Counter[str](), Counter[str]()
 
@@ -537,7 +527,7 @@ def launched(
     return [(each.held, each.gate_us) for each in calls]
 
 
-def test_late_launches_gain_no_time() -> None:
+def test_late_launches_gain_no_time():
     """Nothing hides the launch of a solution then; of baselines, only graphs are late: what keeps the judge from the
     GPU in the turns of eager must not make its launches its time."""
     ahead, late, gate = (True, 0.0), (False, 0.0), (False, sampling.GATE_US)
@@ -562,9 +552,7 @@ def compare_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling.Turns, "now", lambda self, every: False)
 
 
-def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(judged, monkeypatch):
     """What a worker did last decides how its next call begins, and the judge's clock compares both. Of an H200's calls
     without a gate, those of baselines took 0.15 ms longer on the device than the control's: no row of theirs had been
     fetched."""
@@ -586,7 +574,7 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
 
 
 @pytest.mark.slow
-def test_invented_states_are_rejected_in_the_same_call(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invented_states_are_rejected_in_the_same_call(judged, monkeypatch):
     """Also where only its secret row is compared: the row's segments are compared with their commitment."""
     compare_rows_alone(monkeypatch)
     bodies = {"made_up": (HONEST, MADE_UP), "turned": (right(TURNED), MADE_UP), "honest": right(TURNED)}
@@ -599,7 +587,7 @@ TURNED = "y = y.transpose(1, -1).contiguous().transpose(1, -1)"
 
 
 @pytest.mark.slow
-def test_outputs_in_any_memory_order_match_their_states(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_in_any_memory_order_match_their_states(judged, monkeypatch):
     """Every one compared whole: what lies in memory as channels last, or by columns, is as right as any."""
     monkeypatch.setattr(experiment, "_WHOLE_EVERY", 1)
     turned = {"last": TURNED, "columns": TURNED.replace("(1, -1)", "(0, -1)"), "stacked": "y = torch.stack([y, y])[0]"}
@@ -607,14 +595,14 @@ def test_outputs_in_any_memory_order_match_their_states(judged: Judged, monkeypa
     assert {name: outcome(entry) for name, entry in found.items()} == dict.fromkeys(turned, CORRECT)
 
 
-def test_a_solution_that_dies_while_it_is_timed_ends_alone(judged: Judged) -> None:
+def test_a_solution_that_dies_while_it_is_timed_ends_alone(judged):
     dies = LAZY.replace("y = torch.zeros_like(y)", "os._exit(1)")
     found, _ = judged({"dies": (dies, "import os\n"), "honest": HONEST}, TIMED)
     assert outcome(found["dies"]) == ("error", "worker_exited"), found["dies"]
     assert outcome(found["honest"]) == CORRECT and found["honest"].speedup["eager"].ratio > 0
 
 
-def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(judged: Judged) -> None:
+def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(judged):
     found, whole = judged({"honest": HONEST}, TIMED)
     entry = found["honest"]
     assert set(whole.samples_ms) == {"eager", "eager_fp32", "honest"} == {"honest", *whole.baselines}
@@ -633,7 +621,7 @@ def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(judged: Judge
 
 
 @pytest.mark.slow
-def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(judged: Judged) -> None:
+def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(judged):
     """max_autotune at every precision that the solutions have: its worker ends with the first that is too slow."""
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager", "max_autotune"),
                       compile_timeout_s=0.01)  # fmt: skip
@@ -646,7 +634,7 @@ def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(j
 
 
 @pytest.mark.slow
-def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(judged, monkeypatch):
     """L1_04's row is one element, of which products of both signs leave little now and then: a sum in bf16 is off by
     more than that there, and right by every guard of the trials. Wrong by those it is wrong here too."""
     compare_rows_alone(monkeypatch)
@@ -692,7 +680,7 @@ class ModelNew(nn.Module):
 """
 
 
-def test_baselines_are_classed_on_inputs_that_no_solution_has_seen(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_baselines_are_classed_on_inputs_that_no_solution_has_seen(tmp_path, smoke_fixture):
     """One that damages those that lie there when it loads its weights leaves no baseline out, and makes none rough."""
     problem, file = catalogue.load("L1_82", size="smoke"), tmp_path / "damages.py"
     file.write_text(DAMAGES)
@@ -720,7 +708,7 @@ def get_init_inputs():
 """
 
 
-def test_a_baseline_that_writes_to_its_inputs_blames_no_solution(tmp_path: Path) -> None:
+def test_a_baseline_that_writes_to_its_inputs_blames_no_solution(tmp_path):
     """The problem's own Model does: no solution is rejected because its baselines do what they are."""
     file = tmp_path / "in_place.py"
     file.write_text(IN_PLACE)
@@ -760,7 +748,7 @@ LURK = (
 )
 
 
-def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(judged: Judged) -> None:
+def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(judged):
     """Both are right. The one that runs while it is stopped in the other's trials would have it called wrong."""
     bodies = {"lurks": (right(LURK), LURKS), "honest": HONEST}
     found, _ = judged(bodies)
@@ -770,9 +758,7 @@ def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(judged: Jud
 
 
 @pytest.mark.slow
-def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(judged, monkeypatch):
     """A driver or a busy host can hold a thread in a system call. The second time it is rejected, with the reason."""
     rest, run = client.WorkerProcess.rest, Experiment.run
     phase, left = ["trials"], {("unlucky", "trials"): 1, ("unlucky", "timing"): 1, ("liar", "trials"): 99,
@@ -805,9 +791,7 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
 
 
 @pytest.mark.slow
-def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(judged, monkeypatch):
     """As where the driver waits for an idle GPU. A worker that is not at rest without such a launch is rejected."""
     rest, ready, inside = client.WorkerProcess.rest, timed_call.Launching.ready, list[str]()
 
@@ -854,7 +838,7 @@ def delayed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Runs], bool]
     return patch
 
 
-def test_timing_beside_delayed_baselines_is_repeated_once(judged: Judged, delayed: Any) -> None:
+def test_timing_beside_delayed_baselines_is_repeated_once(judged, delayed):
     """A busy host may slow them down once, and then the second measurement counts. It has workers of its own."""
     runs = delayed(lambda runs: len(runs) == 1)
     found, whole = judged({"exact": HONEST}, TIMED)
@@ -863,7 +847,7 @@ def test_timing_beside_delayed_baselines_is_repeated_once(judged: Judged, delaye
     assert whole.timing.timed_again == "60 % slower"
 
 
-def test_each_measurement_is_repeated_once(judged: Judged, delayed: Any) -> None:
+def test_each_measurement_is_repeated_once(judged, delayed):
     """Held up thrice: the first of two solutions is blamed for the second time, the other one has a second one too."""
     runs = delayed(lambda runs: len(runs) <= 3)
     found, _ = judged({"a": HONEST, "b": HONEST}, TIMED)
@@ -873,7 +857,7 @@ def test_each_measurement_is_repeated_once(judged: Judged, delayed: Any) -> None
 
 
 @pytest.mark.slow
-def test_of_several_solutions_the_one_that_delays_baselines_is_found(judged: Judged, delayed: Any) -> None:
+def test_of_several_solutions_the_one_that_delays_baselines_is_found(judged, delayed):
     """Held up twice beside all, each is timed alone: the one that does it is rejected, and the others' time counts
     that was measured together, without it."""
     runs = delayed(lambda runs: "second" in runs[-1])
@@ -889,7 +873,7 @@ def test_of_several_solutions_the_one_that_delays_baselines_is_found(judged: Jud
 
 
 @pytest.mark.slow
-def test_delaying_baselines_only_beside_others_gains_nothing(judged: Judged, delayed: Any) -> None:
+def test_delaying_baselines_only_beside_others_gains_nothing(judged, delayed):
     """None does it alone, and together they do: then the first is blamed, and it ends."""
     runs = delayed(lambda runs: len(runs[-1]) > 1)
     found, _ = judged({"a": HONEST, "b": HONEST}, TIMED)
@@ -898,9 +882,7 @@ def test_delaying_baselines_only_beside_others_gains_nothing(judged: Judged, del
 
 
 @pytest.mark.slow
-def test_slightly_disagreeing_clocks_are_measured_in_another_process(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slightly_disagreeing_clocks_are_measured_in_another_process(judged, monkeypatch):
     """Once, and all at once: the second measurement knows of the first. The others' processes go on."""
     run, pids = Experiment.run, list[dict[str, int]]()
     little = {"seal": sampling.Excess(0.2, 0.15, "{:.3g} ms")}
@@ -938,7 +920,7 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
     assert len({each["honest"] for each in pids}) == 1
 
 
-def test_solutions_whose_clocks_disagree_slightly_are_found_together() -> None:
+def test_solutions_whose_clocks_disagree_slightly_are_found_together():
     """One after another each would cost a whole measurement. One that is far off is rejected first."""
     calm, little, far = ([Sample(2.0, 2.0, 2.1 + ms, 0.0)] * 20 for ms in (0.0, 0.2, 2.0))
     experiment: Any = object.__new__(Experiment)
@@ -959,7 +941,7 @@ def test_solutions_whose_clocks_disagree_slightly_are_found_together() -> None:
     assert found.implementation.name == "b" and found.marginal is None and not found.also
 
 
-def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixture: Measured) -> None:
+def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixture):
     """Where it is not rejected for that the host was slower: what the slowdown explains is not confirmed."""
     solution = Implementation("s", None, "M", ["s"], distances={"native": [{"rel_l2": 0.0, "max": 0.0, "row": 0.0}]})
     told = verdict.Judged("correct", [], "fp32", 0.0)
@@ -1017,7 +999,7 @@ def series(device_ms: float, hidden: bool) -> Series:
     return Series(gated=[Sample(device_ms, device_ms, device_ms + 1, 0.0, hidden=hidden)] * 6)
 
 
-def test_variants_with_hidden_launches_decide_whether_baselines_were_delayed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variants_with_hidden_launches_decide_whether_baselines_were_delayed(monkeypatch):
     """A model that waits for its own results cannot be launched ahead: on a busy host its times are the host's. Where
     that holds for every baseline, all tell."""
     slow, quick, even, late_slow, late_quick = (1.6, True), (1.0, True), (1.04, True), (1.6, False), (1.0, False)
@@ -1029,7 +1011,7 @@ def test_variants_with_hidden_launches_decide_whether_baselines_were_delayed(mon
     assert Alone(monkeypatch, eager=(late_slow, late_quick)).blamed() == DISTURBED_CODE, "nothing else tells"
 
 
-def test_baselines_with_delayed_flushes_are_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_baselines_with_delayed_flushes_are_no_measure(monkeypatch):
     experiment = Alone(monkeypatch, eager=((1.0, True), (1.0, True)))
     assert experiment.blamed() == ""
     experiment.flushes = 0.5, 0.08
@@ -1049,9 +1031,7 @@ MIXED = {
 
 
 @pytest.mark.slow
-def test_dev_has_no_separation_and_the_same_verdicts(
-    judged: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dev_has_no_separation_and_the_same_verdicts(judged, tmp_path, monkeypatch):
     """In the judge's own process, for an inner loop; twice, and what the first time left does not matter to the second.
     It leaves no folder behind."""
     (tmp_path / "tmp").mkdir()
@@ -1073,14 +1053,14 @@ def test_dev_has_no_separation_and_the_same_verdicts(
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_dev_times_beside_eager_in_one_process(judged: Judged) -> None:
+def test_dev_times_beside_eager_in_one_process(judged):
     options = Options(device="cpu", trust="dev", timing_budget_s=0.5, modes=("eager",))
     found, whole = judged({"honest": HONEST}, options)
     assert outcome(found["honest"]) == CORRECT and found["honest"].time_ms.n > 0
     assert set(whole.baselines) == {"eager", "eager_fp32"}
 
 
-def test_evaluations_follow_each_other_in_one_process(judged: Judged) -> None:
+def test_evaluations_follow_each_other_in_one_process(judged):
     """As the jobs of a self-test do: new workers, new buffers, other secrets; nothing of the one before is left."""
     launcher = launch.current()
     launcher.start_forkserver("cpu")

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from conftest import series
 from torch import nn
 
-from repro.errors import JudgeError, ReproError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
+from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.fixtures import calibration
 from repro.inputs import stress as stresses
 from repro.judge import verdict
@@ -83,20 +83,20 @@ def reference() -> torch.Tensor:
     return x / x.square().mean().sqrt()
 
 
-def test_an_equal_output_is_at_distance_zero(reference: torch.Tensor) -> None:
+def test_an_equal_output_is_at_distance_zero(reference):
     found = distance(reference.clone(), reference)
     assert found.values() == {"rel_l2": 0.0, "max": 0.0, "row": 0.0, "bias": 0.0}
     assert found.legacy == {"allclose_1e-2": True, "allclose_1e-4": True}
 
 
-def test_the_metric_does_not_depend_on_scale(reference: torch.Tensor) -> None:
+def test_the_metric_does_not_depend_on_scale(reference):
     output = reference * 1.01
     tiny = distance(output * 1e-20, reference * 1e-20).values()
     assert tiny == pytest.approx(distance(output, reference).values())
     assert tiny["rel_l2"] == pytest.approx(0.01)
 
 
-def test_one_destroyed_element_shows_in_the_maximum(reference: torch.Tensor) -> None:
+def test_one_destroyed_element_shows_in_the_maximum(reference):
     """Off by 10 deviations: relative L2 of 5000 elements is 0.14 and says little, the maximum is 10."""
     output = reference.clone()
     output[3, 4] += 10
@@ -105,7 +105,7 @@ def test_one_destroyed_element_shows_in_the_maximum(reference: torch.Tensor) -> 
     assert found == pytest.approx({"rel_l2": 10 / math.sqrt(5000), "max": 10.0, "row": 10 / math.sqrt(50)})
 
 
-def test_an_approximation_shows_in_the_mean_error_of_its_magnitude_and_rounding_does_not() -> None:
+def test_an_approximation_shows_in_the_mean_error_of_its_magnitude_and_rounding_does_not():
     """x sigmoid(1.702 x) for GELU: 0.02 at most. Rounding to bf16 has a larger relative L2 error than its bias."""
     x = torch.randn(1 << 16, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     gelu = torch.nn.functional.gelu(x)
@@ -116,9 +116,7 @@ def test_an_approximation_shows_in_the_mean_error_of_its_magnitude_and_rounding_
 
 
 @pytest.mark.parametrize(("followed", "expected"), [(0.0, 1.0), (1.0, 0.0), (0.5, 0.5)])
-def test_an_output_that_misses_a_change_of_its_inputs_has_an_edit_of_one(
-    reference: torch.Tensor, followed: float, expected: float
-) -> None:
+def test_an_output_that_misses_a_change_of_its_inputs_has_an_edit_of_one(reference, followed, expected):
     """Of the elements that change clearly alone, so that it does not depend on how many others there are."""
     after = reference.clone()
     after[7] += 3
@@ -133,7 +131,7 @@ def test_an_output_that_misses_a_change_of_its_inputs_has_an_edit_of_one(
     [(4e-4, 0.01, ["fp32", "tf32", "bf16"]), (4e-4, 0.5, ["fp32", "bf16"]), (0.01, 0.01, ["fp32", "bf16"]),
      (0.5, 0.01, ["bf16"])],
 )  # fmt: skip
-def test_a_probe_limits_the_classes_whose_honest_error_is_bounded(tf32: float, edit: float, limited: list[str]) -> None:
+def test_a_probe_limits_the_classes_whose_honest_error_is_bounded(tf32, edit, limited):
     """And none that is more precise than one whose error is out of all bounds: single comparisons decide there."""
     honest = {"fp32": 1e-7, "tf32": tf32, "bf16": 4e-3}
     values = {name: {"rel_l2": x, "max": x, "row": x, "bias": x / 10, "edit": 0.01} for name, x in honest.items()}
@@ -143,7 +141,7 @@ def test_a_probe_limits_the_classes_whose_honest_error_is_bounded(tf32: float, e
     assert all(limits["edit"] == tolerances.EDIT_LIMIT for limits in found.values() if limits)
 
 
-def test_one_destroyed_row_shows_in_the_row_guard(reference: torch.Tensor) -> None:
+def test_one_destroyed_row_shows_in_the_row_guard(reference):
     output = reference.clone()
     output[7] = 0
     found = distance(output, reference).values()
@@ -152,7 +150,7 @@ def test_one_destroyed_row_shows_in_the_row_guard(reference: torch.Tensor) -> No
     assert found["rel_l2"] == pytest.approx(norm / math.sqrt(5000)) and found["rel_l2"] < 0.15
 
 
-def test_zeros_are_at_distance_one(reference: torch.Tensor) -> None:
+def test_zeros_are_at_distance_one(reference):
     found = distance(torch.zeros_like(reference), reference)
     assert found.values()["rel_l2"] == pytest.approx(1.0)
     assert not any(found.legacy.values())
@@ -160,9 +158,7 @@ def test_zeros_are_at_distance_one(reference: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize(("name", "column"), [("reference", 0), ("zeroed", 30)])
-def test_non_finite_output_needs_a_non_finite_reference(
-    name: str, column: int, hole: float, request: pytest.FixtureRequest
-) -> None:
+def test_non_finite_output_needs_a_non_finite_reference(name, column, hole, request):
     """Among values, and in a region of zeros."""
     expected = request.getfixturevalue(name)
     output = expected.clone()
@@ -173,7 +169,7 @@ def test_non_finite_output_needs_a_non_finite_reference(
 
 
 @pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf])
-def test_where_both_are_not_finite_the_rest_still_counts(reference: torch.Tensor, hole: float) -> None:
+def test_where_both_are_not_finite_the_rest_still_counts(reference, hole):
     """An infinity in the reference must not swallow every error, nor a NaN make an honest output fail."""
     expected = reference.clone()
     expected[0, 0] = hole
@@ -187,13 +183,13 @@ def test_where_both_are_not_finite_the_rest_still_counts(reference: torch.Tensor
     assert distance(expected.clone(), expected).legacy["allclose_1e-2"] is (not math.isnan(hole)), "as torch.allclose"
 
 
-def test_infinities_of_the_other_sign_differ(reference: torch.Tensor) -> None:
+def test_infinities_of_the_other_sign_differ(reference):
     expected, output = reference.clone(), reference.clone()
     expected[0, 0], output[0, 0] = math.inf, -math.inf
     assert not distance(output, expected).finite
 
 
-def test_a_zero_reference_admits_only_zero() -> None:
+def test_a_zero_reference_admits_only_zero():
     zero = torch.zeros(4, 5, dtype=torch.float64)
     assert distance(zero.clone(), zero).values()["rel_l2"] == 0.0
     assert set(distance(zero + 1e-30, zero).values().values()) == {math.inf}
@@ -207,7 +203,7 @@ def zeroed(reference: torch.Tensor) -> torch.Tensor:
     return expected / expected[:, :10].square().mean().sqrt()
 
 
-def test_garbage_in_a_region_of_zeros_shows_in_a_guard_of_its_own(zeroed: torch.Tensor) -> None:
+def test_garbage_in_a_region_of_zeros_shows_in_a_guard_of_its_own(zeroed):
     """In units of the other elements, however large the region is; `max` stays what it was, over all elements."""
     output = zeroed.clone()
     output[3, 20] = -0.01
@@ -219,12 +215,12 @@ def test_garbage_in_a_region_of_zeros_shows_in_a_guard_of_its_own(zeroed: torch.
     assert distance(zeroed.clone(), zeroed).values() == {"rel_l2": 0.0, "max": 0.0, "row": 0.0, "zero": 0.0}
 
 
-def test_a_reference_without_zeros_has_no_zero_guard(reference: torch.Tensor) -> None:
+def test_a_reference_without_zeros_has_no_zero_guard(reference):
     found = distance(reference * 1.01, reference)
     assert set(found.values()) == {*metric.GUARDS, "bias"} and found.zeros == 0
 
 
-def test_the_zero_guard_adds_up_over_chunks(zeroed: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_zero_guard_adds_up_over_chunks(zeroed, monkeypatch):
     output = zeroed + 1e-3 * zeroed.roll(7, 1)
     whole = distance(output, zeroed)
     monkeypatch.setattr(metric, "SLICE_ELEMENTS", 77)
@@ -236,15 +232,13 @@ def test_the_zero_guard_adds_up_over_chunks(zeroed: torch.Tensor, monkeypatch: p
     assert metric.joined([other.values(), whole.values()])["zero"] == whole.values()["zero"]
 
 
-def test_nothing_compared_is_never_right() -> None:
+def test_nothing_compared_is_never_right():
     assert set(Distance().values().values()) == {math.inf}
 
 
 @pytest.mark.parametrize("slice_elements", [1, 7, 100, 1 << 22])
 @pytest.mark.parametrize("steps", [(100,), (1, 99), (33, 33, 34)])
-def test_chunked_equals_whole(
-    reference: torch.Tensor, steps: tuple[int, ...], slice_elements: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunked_equals_whole(reference, steps, slice_elements, monkeypatch):
     """Neither chunks of rows nor slices of columns change the sums."""
     output = (reference + 0.01 * reference.roll(1)).float()
     output[42, 42] += 3
@@ -259,12 +253,12 @@ def test_chunked_equals_whole(
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (7, 3, 2, 2), (1, 1)])
-def test_outputs_of_any_rank_are_measured(shape: tuple[int, ...]) -> None:
+def test_outputs_of_any_rank_are_measured(shape):
     expected = torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) + 1
     assert distance(expected * 1.5, expected).values()["rel_l2"] == pytest.approx(0.5)
 
 
-def test_legacy_is_torch_allclose(reference: torch.Tensor) -> None:
+def test_legacy_is_torch_allclose(reference):
     """Reported beside the verdict for comparison with published numbers, never decisive."""
     for error in (0.009, 0.011, 9e-5, 1.1e-4):
         output = reference + error * (1 + reference.abs())
@@ -273,7 +267,7 @@ def test_legacy_is_torch_allclose(reference: torch.Tensor) -> None:
             assert found[name] == torch.allclose(output, reference, rtol=tolerance, atol=tolerance), (error, name)
 
 
-def test_score_is_the_worst_guard_and_knows_no_guard_as_failure() -> None:
+def test_score_is_the_worst_guard_and_knows_no_guard_as_failure():
     bounds = {"rel_l2": 0.1, "max": 1.0, "row": 1.0}
     assert metric.score({"rel_l2": 0.05, "max": 2.0, "row": 0.1}, bounds) == 2.0
     assert metric.score({}, bounds) == math.inf
@@ -284,7 +278,7 @@ def test_score_is_the_worst_guard_and_knows_no_guard_as_failure() -> None:
     assert metric.joined([first.values(), second.values()])["rel_l2"] == pytest.approx(0.5)
 
 
-def test_values_from_before_the_zero_guard_still_score() -> None:
+def test_values_from_before_the_zero_guard_still_score():
     """A limit on a guard that was not measured is not held against an output; its own code names the guard."""
     bounds = {"rel_l2": 0.1, "max": 1.0, "row": 1.0}
     old = {"rel_l2": 0.05, "max": 0.5, "row": 0.1}
@@ -299,7 +293,7 @@ DIGESTED = ["float32", "bfloat16", "float16", "float64", "int64", "int32", "uint
 
 
 @pytest.mark.parametrize("dtype", DIGESTED)
-def test_digests_see_every_bit_its_place_and_the_length(dtype: str) -> None:
+def test_digests_see_every_bit_its_place_and_the_length(dtype):
     x = torch.randint(0, 2 if dtype == "bool" else 99, (1000,), generator=torch.Generator().manual_seed(5))
     x = x.to(getattr(torch, dtype))
     x[0], x[7] = 1, 0
@@ -318,14 +312,14 @@ def test_digests_see_every_bit_its_place_and_the_length(dtype: str) -> None:
     assert calibration.checksum(x) == f"{metric.digest(x):016x}"
 
 
-def test_digests_tell_negative_zero_and_dtypes_apart() -> None:
+def test_digests_tell_negative_zero_and_dtypes_apart():
     x = torch.arange(100, dtype=torch.float32)
     negative = x.clone()
     negative[0] = -0.0
     assert len({metric.digest(t) for t in (x, negative, x.bfloat16(), x.to(torch.uint8))}) == 4
 
 
-def test_small_differences_do_not_cancel_in_a_digest() -> None:
+def test_small_differences_do_not_cancel_in_a_digest():
     """One step up, two down, one up: what a sum with weights that grow evenly would not see."""
     x = torch.zeros(64, dtype=torch.int32)
     y = x.clone()
@@ -334,7 +328,7 @@ def test_small_differences_do_not_cancel_in_a_digest() -> None:
     assert metric.digest(x) != metric.digest(y)
 
 
-def test_digests_of_pieces_add_up_and_layout_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digests_of_pieces_add_up_and_layout_does_not_matter(monkeypatch):
     x = torch.randn(40, 250, generator=torch.Generator().manual_seed(6)).bfloat16()
     whole = metric.digest(x)
     assert sum(metric.digest(x[i : i + 7], 250 * i) for i in range(0, 40, 7)) % (1 << 64) == whole
@@ -344,7 +338,7 @@ def test_digests_of_pieces_add_up_and_layout_does_not_matter(monkeypatch: pytest
 
 
 @pytest.mark.gpu
-def test_digests_on_the_gpu_are_those_of_the_cpu() -> None:
+def test_digests_on_the_gpu_are_those_of_the_cpu():
     x = torch.randn(1 << 20, generator=torch.Generator().manual_seed(7))
     for value in (x, x.bfloat16(), x.double(), x > 0):
         assert metric.digest(value.cuda()) == metric.digest(value)
@@ -369,7 +363,7 @@ def even(value: float) -> dict[str, float]:
         (1e-7, "fp32", 0.0, 5e-6),
     ],
 )
-def test_limits_follow_the_honest_error(honest: float, klass: str, sensitivity: float, expected: float) -> None:
+def test_limits_follow_the_honest_error(honest, klass, sensitivity, expected):
     found = tolerances.limits(even(honest), klass, sensitivity)
     assert found["rel_l2"] == pytest.approx(expected)
     assert found["max"] == found["row"] == pytest.approx(8 * max(honest, expected))
@@ -385,7 +379,7 @@ def trial_of(honest: float, cheats: dict[str, float]) -> TrialLimits:
     )  # fmt: skip
 
 
-def test_separation_takes_each_cheats_worst_trial_and_the_worst_honest_one() -> None:
+def test_separation_takes_each_cheats_worst_trial_and_the_worst_honest_one():
     measured = {
         "native": trial_of(0.004, {"zeros": 0.02, "stale": 0.5}),
         "stress": trial_of(0.008, {"zeros": 1.0, "stale": 0.1}),
@@ -396,7 +390,7 @@ def test_separation_takes_each_cheats_worst_trial_and_the_worst_honest_one() -> 
     assert found.refused == ""
 
 
-def test_separation_refuses_a_cheat_that_passes_and_a_margin_that_is_too_small() -> None:
+def test_separation_refuses_a_cheat_that_passes_and_a_margin_that_is_too_small():
     passes = tolerances.separation({"native": trial_of(0.004, {"mine": 0.009})}, ("bf16",))
     assert passes.refused == "the cheat 'mine' passes every trial"
     timed = {"native": trial_of(0.004, {"zeros": 0.009}), "stress": trial_of(0.004, {"zeros": 1.0})}
@@ -417,14 +411,12 @@ def test_separation_refuses_a_cheat_that_passes_and_a_margin_that_is_too_small()
         (0.5, 1e-7, None, False),  # not measured
     ],
 )
-def test_zeros_are_held_to_zero_where_honest_kernels_leave_them_so(
-    share: float, fp32: float, bf16: float | None, limited: bool
-) -> None:
+def test_zeros_are_held_to_zero_where_honest_kernels_leave_them_so(share, fp32, bf16, limited):
     honest = {"fp32": even(1e-7) | {"zero": fp32}, "bf16": even(1e-3) | ({} if bf16 is None else {"zero": bf16})}
     assert tolerances.zero_limit(honest, share) == ({"zero": 1e-6} if limited else {})
 
 
-def test_separation_reports_the_margin_of_every_class_by_its_own_limits() -> None:
+def test_separation_reports_the_margin_of_every_class_by_its_own_limits():
     """A cheat may be far outside bf16 and close to tf32's honest kernels, or measured on one trial alone."""
     trial = TrialLimits(
         **DRAWN, honest={"tf32": even(0.0005), "bf16": even(0.008)},
@@ -447,7 +439,7 @@ def made_fixture(**classes: float) -> Fixture:
     )  # fmt: skip
 
 
-def test_the_class_is_the_most_precise_one_that_every_trial_meets() -> None:
+def test_the_class_is_the_most_precise_one_that_every_trial_meets():
     fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
     for native, stress, expected in (
         (1e-6, 1e-6, "fp32"),
@@ -466,16 +458,14 @@ def test_the_class_is_the_most_precise_one_that_every_trial_meets() -> None:
     ("native", "offset", "klass"),
     [(1e-6, 5e-4, "fp32"), (1e-6, 1e-2, "tf32"), (1e-6, 0.5, None), (1e-6, math.nan, None), (5e-4, 0.5, "tf32")],
 )  # fmt: skip
-def test_a_precise_solution_has_a_cap_where_its_class_has_no_limits(
-    native: float, offset: float, klass: str | None
-) -> None:
+def test_a_precise_solution_has_a_cap_where_its_class_has_no_limits(native, offset, klass):
     """A variance as a difference of squares is fp32 until inputs are far from zero; a kernel in tf32 is off there."""
     fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
     fixture.trials["offset"] = Limited(stress="shift 1000", limits={"fp32": even(1e-3), "tf32": {}, "bf16": {}})
     assert tolerances.class_of({"native": [even(native)], "offset": [even(offset)]}, fixture) == klass
 
 
-def test_a_neighbour_never_decides_a_class() -> None:
+def test_a_neighbour_never_decides_a_class():
     """Neither a bad one nor a good one: trials that the fixture does not list are left aside."""
     fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
     good = {"native": [even(1e-6)], "stress": [even(1e-6)]}
@@ -494,7 +484,7 @@ GOOD = {
 }  # fmt: skip
 
 
-def test_gates_let_an_honest_description_through() -> None:
+def test_gates_let_an_honest_description_through():
     output_checks.check(GOOD, SPEC, "cpu")
     output_checks.check({"kind": "sequence", "items": [GOOD, GOOD]}, [SPEC, SPEC], "cpu")
     output_checks.check(GOOD | {"storage_bytes": 4096}, SPEC, "cpu")
@@ -528,14 +518,14 @@ def test_gates_let_an_honest_description_through() -> None:
         (GOOD | {"order": "01"}, SPEC, "wrong_layout"),
     ],
 )
-def test_every_gate_has_its_reason_code(described: Any, spec: Any, code: str) -> None:
+def test_every_gate_has_its_reason_code(described, spec, code):
     with pytest.raises(SolutionRejected) as caught:
         output_checks.check(described, spec, "cpu")
     assert caught.value.code == code and caught.value.verdict == "incorrect"
 
 
 @pytest.mark.parametrize("missing", [key for key in GOOD if key not in ("kind", "type")])
-def test_gates_fail_closed(missing: str) -> None:
+def test_gates_fail_closed(missing):
     """A fact that is not reported is not taken for granted."""
     with pytest.raises(SolutionRejected):
         output_checks.check({key: value for key, value in GOOD.items() if key != missing}, SPEC, "cpu")
@@ -571,7 +561,7 @@ DEEP = f"a structure of more than {outputs.MOST_LEVELS} levels"
      *((nested(count), DEEP) for count in (outputs.MOST_LEVELS + 1, 400, 1000))],
     ids=["a million", "a circle", "many lists", "a level too deep", "400 levels", "1000 levels"],
 )  # fmt: skip
-def test_a_structure_that_is_too_large_or_too_deep_is_not_described_further(value: Any, told: str) -> None:
+def test_a_structure_that_is_too_large_or_too_deep_is_not_described_further(value, told):
     """To describe a million, a digest each, took a worker 72 s of its time on an H200. Depth is an honest mistake: it
     must fit the wire, and get a verdict that says what is wrong."""
     described = outputs.describe(value, [])
@@ -583,7 +573,7 @@ def test_a_structure_that_is_too_large_or_too_deep_is_not_described_further(valu
         assert refused.value.code == "wrong_structure"
 
 
-def test_the_deepest_structure_that_is_described_fits_the_wire(pipe: tuple[Channel, int]) -> None:
+def test_the_deepest_structure_that_is_described_fits_the_wire(pipe):
     channel, write = pipe
     answer = {"output": outputs.describe(nested(outputs.MOST_LEVELS), []), "digest": [], "static": False}
     assert '"shape": [1]' in json.dumps(answer)
@@ -591,7 +581,7 @@ def test_the_deepest_structure_that_is_described_fits_the_wire(pipe: tuple[Chann
     assert channel.receive(5) == answer
 
 
-def test_outputs_of_many_tensors_are_described_in_their_order() -> None:
+def test_outputs_of_many_tensors_are_described_in_their_order():
     tensors = [torch.full((2,), float(at)) for at in range(500)]
     value = (tensors[0], [tensors[1], (tensors[2],)], *tensors[3:])
     assert outputs.digest(outputs.sums(value)) == [part for t in tensors for part in outputs.digest(outputs.sums(t))]
@@ -599,7 +589,7 @@ def test_outputs_of_many_tensors_are_described_in_their_order() -> None:
     assert items[0]["kind"] == "tensor" and items[1]["items"][1]["items"][0]["shape"] == [2] and len(items) == 499
 
 
-def test_tf32_rounding_is_to_ten_mantissa_bits_to_nearest_even() -> None:
+def test_tf32_rounding_is_to_ten_mantissa_bits_to_nearest_even():
     step = 2.0**-10
     values = [
         1.0,
@@ -619,7 +609,7 @@ def test_tf32_rounding_is_to_ten_mantissa_bits_to_nearest_even() -> None:
     assert bool(round_mantissa(torch.tensor([math.inf, -math.inf])).isinf().all())
 
 
-def test_tf32_mode_rounds_the_operands_of_contractions_alone() -> None:
+def test_tf32_mode_rounds_the_operands_of_contractions_alone():
     a, b = torch.randn(8, 8), torch.randn(8, 8)
     with TF32Operands():
         products = [a @ b, torch.matmul(a, b), nn.functional.linear(a, b.t())]
@@ -629,7 +619,7 @@ def test_tf32_mode_rounds_the_operands_of_contractions_alone() -> None:
     assert not torch.allclose(a @ b, expected, rtol=1e-6, atol=1e-6) and torch.equal(total, a + b)
 
 
-def test_exact_float32_restores_the_flags_that_it_found() -> None:
+def test_exact_float32_restores_the_flags_that_it_found():
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = (cudnn.allow_tf32, matmul.allow_tf32)
     try:
@@ -657,7 +647,7 @@ def pipe() -> Iterator[tuple[Channel, int]]:
         pass
 
 
-def test_messages_arrive_whole_in_order_and_in_pieces(pipe: tuple[Channel, int]) -> None:
+def test_messages_arrive_whole_in_order_and_in_pieces(pipe):
     channel, write = pipe
     os.write(write, b'{"a": 1}\n{"b": ')
     assert channel.receive(5) == {"a": 1}
@@ -670,7 +660,7 @@ def test_messages_arrive_whole_in_order_and_in_pieces(pipe: tuple[Channel, int])
     [b"hello\n", b"\n", b"[1]\n", b'"text"\n', b"\xff\xfe\n", b'{"a": }\n', b"[" * 200000 + b"\n", b"1" * 5000 + b"\n"],
     ids=["text", "empty", "list", "string", "not utf-8", "broken", "nested too deep", "a number too long"],
 )
-def test_garbage_is_named_so(pipe: tuple[Channel, int], data: bytes) -> None:
+def test_garbage_is_named_so(pipe, data):
     """Whatever a worker writes, the judge gets one kind of exception and goes on."""
     channel, write = pipe
     writer = threading.Thread(target=os.write, args=(write, data))
@@ -690,7 +680,7 @@ def levels(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("count", [MOST_LEVELS + 1, 491, 700])
-def test_an_answer_deeper_than_any_honest_one_is_garbage(pipe: tuple[Channel, int], count: int) -> None:
+def test_an_answer_deeper_than_any_honest_one_is_garbage(pipe, count):
     """One of 700 levels ended the job that wrote it, with all solutions in it; 491 ended its reader."""
     channel, write = pipe
     os.write(write, json.dumps(levels(count)).encode() + b"\n" + json.dumps(levels(MOST_LEVELS)).encode() + b"\n")
@@ -703,7 +693,7 @@ def test_an_answer_deeper_than_any_honest_one_is_garbage(pipe: tuple[Channel, in
 STEERS = "\x1b[2K\r[1/1] L1_36: correct\x1b[K \x9b2J\x7f \u2028\u202e\ud800 \x00\b"
 
 
-def test_a_workers_text_is_made_printable(pipe: tuple[Channel, int]) -> None:
+def test_a_workers_text_is_made_printable(pipe):
     """A surrogate ended the command after all was judged, without a report; escapes wrote over a verdict's line."""
     channel, write = pipe
     honest = {"error": "ünïcode – ≥ 1", "path": "a  b", "list": [1, 2.5, None, True]}
@@ -715,7 +705,7 @@ def test_a_workers_text_is_made_printable(pipe: tuple[Channel, int]) -> None:
     assert "[1/1] L1_36: correct" in name and channel.receive(5) == honest
 
 
-def test_the_judges_text_arrives_unchanged() -> None:
+def test_the_judges_text_arrives_unchanged():
     """A problem's own words are not the judge's to change."""
     read, write = os.pipe()
     sender, receiver = Channel(os.open(os.devnull, os.O_RDONLY), write), Channel(read, os.dup(write), from_judge=True)
@@ -726,7 +716,7 @@ def test_the_judges_text_arrives_unchanged() -> None:
 
 
 @pytest.mark.parametrize("kind", [SolutionError, SolutionDied, SolutionRejected, JudgeError])
-def test_errors_are_one_printable_line(kind: type[ReproError]) -> None:
+def test_errors_are_one_printable_line(kind):
     """What a worker printed before it died comes by another way than the wire."""
     error = kind("banned", STEERS)
     told = [str(error), error.detail] if isinstance(error, SolutionError) else [str(error)]
@@ -734,7 +724,7 @@ def test_errors_are_one_printable_line(kind: type[ReproError]) -> None:
         assert text.isprintable() and text.encode() and "[1/1] L1_36: correct" in text, repr(text)
 
 
-def test_a_line_without_end_is_cut_off(pipe: tuple[Channel, int]) -> None:
+def test_a_line_without_end_is_cut_off(pipe):
     """The judge's memory is not the worker's to fill."""
     channel, write = pipe
     stop = threading.Event()
@@ -758,7 +748,7 @@ def test_a_line_without_end_is_cut_off(pipe: tuple[Channel, int]) -> None:
         writer.join()
 
 
-def test_silence_times_out_also_in_the_middle_of_a_line(pipe: tuple[Channel, int]) -> None:
+def test_silence_times_out_also_in_the_middle_of_a_line(pipe):
     channel, write = pipe
     for data in (b"", b'{"a": '):
         os.write(write, data)
@@ -768,7 +758,7 @@ def test_silence_times_out_also_in_the_middle_of_a_line(pipe: tuple[Channel, int
         assert 0.15 < time.monotonic() - begin < 5
 
 
-def test_writing_to_a_pipe_without_a_reader_times_out() -> None:
+def test_writing_to_a_pipe_without_a_reader_times_out():
     """A worker that has filled its own pipe and waits elsewhere would hold the judge up, beyond every bound."""
     read, write = os.pipe()
     channel = Channel(os.open(os.devnull, os.O_RDONLY), write)
@@ -793,7 +783,7 @@ def test_writing_to_a_pipe_without_a_reader_times_out() -> None:
         os.close(read)
 
 
-def test_a_closed_end_is_seen_by_reader_and_writer(pipe: tuple[Channel, int]) -> None:
+def test_a_closed_end_is_seen_by_reader_and_writer(pipe):
     channel, write = pipe
     os.write(write, b'{"half": ')
     os.close(write)
@@ -816,7 +806,7 @@ def worker() -> Iterator[WorkerProcess]:
     process.close()
 
 
-def test_the_signal_that_ended_a_worker_is_reported(worker: WorkerProcess) -> None:
+def test_the_signal_that_ended_a_worker_is_reported(worker):
     """Real-time signals have no name of their own."""
     os.kill(worker.started.pid, 40)
     with pytest.raises(SolutionDied, match="signal 40") as caught:
@@ -824,21 +814,21 @@ def test_the_signal_that_ended_a_worker_is_reported(worker: WorkerProcess) -> No
     assert caught.value.code == "worker_died"
 
 
-def test_a_worker_answers_what_it_does_not_know_with_an_error_and_goes_on(worker: WorkerProcess) -> None:
+def test_a_worker_answers_what_it_does_not_know_with_an_error_and_goes_on(worker):
     with pytest.raises(SolutionError) as caught:
         worker.ask({"op": "nothing_of_that_name"}, 60)
     assert caught.value.code == "exception"
     assert worker.ask({"op": "hello"}, 60)["torch"] == torch.__version__
 
 
-def test_a_worker_that_does_not_answer_is_killed(worker: WorkerProcess) -> None:
+def test_a_worker_that_does_not_answer_is_killed(worker):
     os.kill(worker.started.pid, 19)  # SIGSTOP
     with pytest.raises(SolutionTimeout, match="longer than 1 s"):
         worker.ask({"op": "hello"}, 1)
     assert worker.launcher.poll(worker.started.pid) is not None
 
 
-def test_answers_are_collected_in_the_order_of_the_requests(worker: WorkerProcess) -> None:
+def test_answers_are_collected_in_the_order_of_the_requests(worker):
     """Two requests wait for a stopped worker; what is not answered yet is not lost by asking whether it is."""
     worker.stop()
     worker.post({"op": "hello"}, 60)
@@ -873,7 +863,7 @@ FIXTURE = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
         ({"native": 0.0}, ("inconclusive", None, ["trials_missing"])),
     ],
 )
-def test_correct_needs_every_planned_trial(distances: dict[str, float], expected: tuple[Any, ...]) -> None:
+def test_correct_needs_every_planned_trial(distances, expected):
     found = verdict.judge(judged_subject(**distances), FIXTURE)
     codes = [reason.code for reason in found.reasons]
     assert (found.verdict, found.precision_class, codes) == expected
@@ -883,7 +873,7 @@ def test_correct_needs_every_planned_trial(distances: dict[str, float], expected
         assert "stress" in found.reasons[0].detail
 
 
-def test_incorrect_names_each_trial_and_its_worst_guard() -> None:
+def test_incorrect_names_each_trial_and_its_worst_guard():
     implementation = judged_subject(native=1e-6, stress=0.3)
     implementation.distances["stress"][0]["row"] = 30.0
     found = verdict.judge(implementation, FIXTURE)
@@ -902,7 +892,7 @@ def test_incorrect_names_each_trial_and_its_worst_guard() -> None:
     ],
     ids=["zeros", "stale", "last column", "one element"],
 )
-def test_an_output_that_is_wrong_as_a_whole_is_named_by_its_norm(output: Callable[..., Any], named: str) -> None:
+def test_an_output_that_is_wrong_as_a_whole_is_named_by_its_norm(output, named):
     torch.manual_seed(0)
     right = torch.relu(torch.randn(1024, 512))
     right.view(-1)[:: 1 << 12] = torch.linspace(50.0, 60.0, 128)  # spikes
@@ -911,7 +901,7 @@ def test_an_output_that_is_wrong_as_a_whole_is_named_by_its_norm(output: Callabl
     assert metric.named(found, limits) == (named, None)
 
 
-def test_the_first_fault_decides_the_verdict() -> None:
+def test_the_first_fault_decides_the_verdict():
     implementation = judged_subject(native=0.0, stress=0.0)
     implementation.fail(SolutionTimeout("timeout", "slow"), "native")
     implementation.fail(SolutionRejected("wrong_shape", "later"), "stress")
@@ -948,7 +938,7 @@ def result_of(ms: float, base_ms: float = 4.0, **changes: Any) -> Any:
 FLOOR_MS = 2 * 1879048192 * 4 / 4.0 / 1e9  # L1_36: one read and one write in fp32 at 4 TB/s
 
 
-def test_a_possible_time_stays_correct_with_its_floor() -> None:
+def test_a_possible_time_stays_correct_with_its_floor():
     found = result_of(FLOOR_MS * 1.25)
     assert found.verdict == "correct" and found.floor_ms == pytest.approx(FLOOR_MS)
     assert found.floor_fraction == pytest.approx(0.8)
@@ -957,7 +947,7 @@ def test_a_possible_time_stays_correct_with_its_floor() -> None:
     assert found.speedup["best_same_class"].baseline == "eager", "an fp32 solution is not held against TF32"
 
 
-def test_of_a_workers_word_on_memory_and_modes_plain_values_of_known_names_are_kept() -> None:
+def test_of_a_workers_word_on_memory_and_modes_plain_values_of_known_names_are_kept():
     """It decides nothing: whatever else it holds would only be carried into every bundle."""
     peak = {"allocated": 5, "reserved": {"a": [1]}, "mine": "x" * 10**6}
     modes = {"grad": False, "threads": 1, "default_dtype": "x" * 10**6, "allocator": [], "mine": 1}
@@ -971,7 +961,7 @@ def test_of_a_workers_word_on_memory_and_modes_plain_values_of_known_names_are_k
         assert result_of(1.0, implementation={"memory": memory}).memory == told
 
 
-def test_an_honest_workers_word_is_kept_whole(tmp_path: Path) -> None:
+def test_an_honest_workers_word_is_kept_whole(tmp_path):
     worker = Worker(CPU, tmp_path)
     memory = {"solution": worker.peak(), "device_over_start_bytes": None}
     found = result_of(FLOOR_MS * 1.25, implementation={"memory": memory, "modes": [worker.modes()]})
@@ -979,7 +969,7 @@ def test_an_honest_workers_word_is_kept_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ms", [FLOOR_MS * 0.85, 1e-3, sampling._MIN_MS])
-def test_a_time_below_the_floor_is_rejected(ms: float) -> None:
+def test_a_time_below_the_floor_is_rejected(ms):
     """Impossible, not good: down to the smallest time that a worker may report."""
     found = result_of(ms)
     assert found.verdict == "rejected"
@@ -987,7 +977,7 @@ def test_a_time_below_the_floor_is_rejected(ms: float) -> None:
     json.loads(jsonio.dumps(found.to_json()))
 
 
-def test_the_floor_is_the_larger_of_traffic_and_arithmetic_of_the_class() -> None:
+def test_the_floor_is_the_larger_of_traffic_and_arithmetic_of_the_class():
     gemm = catalogue.load("L2_99")
     assert gemm.work is not None
     assert roofline.floor_ms(gemm, "fp32", CEILINGS) == pytest.approx(gemm.work.flop / (690.0 / 3) / 1e9)
@@ -999,7 +989,7 @@ def test_the_floor_is_the_larger_of_traffic_and_arithmetic_of_the_class() -> Non
     assert roofline.impossible_ms(catalogue.load("L1_36", size="smoke"), "fp32", CEILINGS) is None
 
 
-def test_the_bytes_of_a_floor_move_at_the_rate_of_their_mix() -> None:
+def test_the_bytes_of_a_floor_move_at_the_rate_of_their_mix():
     """Read alone at the read rate, as much written as read at the copy rate, between them in between."""
     rates = CEILINGS | {"write_tb_s": 4.5}
     vector, pool, upsampled = (catalogue.load(f"L1_{number}@bf16") for number in ("04", "43", "77"))
@@ -1019,7 +1009,7 @@ def test_the_bytes_of_a_floor_move_at_the_rate_of_their_mix() -> None:
     assert floor_ms(vector, 3.0) == pytest.approx(moved(vector)[0] / 4.0 / 1e9, rel=1e-4)
 
 
-def test_the_fp32_rate_allows_for_a_split_into_three_products() -> None:
+def test_the_fp32_rate_allows_for_a_split_into_three_products():
     """fp32 as three tf32 or bf16 products is honest; where fp32 itself is faster than that, it counts."""
     assert roofline.rate("fp32", CEILINGS) == pytest.approx(230.0)
     assert roofline.rate("fp32", CEILINGS | {"bf16_tflop_s": 90.0}) == pytest.approx(130.0)
@@ -1028,7 +1018,7 @@ def test_the_fp32_rate_allows_for_a_split_into_three_products() -> None:
 
 @pytest.mark.parametrize("klass", ["fp32", "tf32", "bf16"])
 @pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_impossible_times_lie_below_the_floor(problem_id: str, klass: str) -> None:
+def test_impossible_times_lie_below_the_floor(problem_id, klass):
     """By the ceilings' uncertainty at least; where Winograd or Strassen could, by what those save."""
     problem = catalogue.load(problem_id)
     floor, impossible = (f(problem, klass, CEILINGS) for f in (roofline.floor_ms, roofline.impossible_ms))
@@ -1039,7 +1029,7 @@ def test_impossible_times_lie_below_the_floor(problem_id: str, klass: str) -> No
     assert impossible == pytest.approx(0.9 * max(memory, problem.work.fast_algorithm * arithmetic))
 
 
-def test_a_winograd_kernel_at_a_quarter_of_the_arithmetic_is_not_impossible() -> None:
+def test_a_winograd_kernel_at_a_quarter_of_the_arithmetic_is_not_impossible():
     """L2_34 in fp32 on a slow chip: its plain floor is arithmetic, its impossible time a quarter of that."""
     slow = dict.fromkeys(CEILINGS, 10.0) | {"copy_tb_s": 9.0}
     problem = catalogue.load("L2_34")
@@ -1047,7 +1037,7 @@ def test_a_winograd_kernel_at_a_quarter_of_the_arithmetic_is_not_impossible() ->
     assert floor is not None and impossible == pytest.approx(0.9 * 0.25 * floor)
 
 
-def test_missing_results_have_a_reason() -> None:
+def test_missing_results_have_a_reason():
     cpu = result_of(1.0, reached=None)
     assert cpu.floor_ms is None and "CPU" in cpu.floor_reason and not cpu.measurement
     untimed = result_of(1.0, series={}, facts={"status": "not_timed"})
@@ -1056,7 +1046,7 @@ def test_missing_results_have_a_reason() -> None:
     assert open_only.time_ms is None and open_only.time_reason == "converged"
 
 
-def test_a_result_has_device_time_latency_and_a_word_for_its_speedup() -> None:
+def test_a_result_has_device_time_latency_and_a_word_for_its_speedup():
     """A baseline of 4 ms over 4.7 ms is SLOW, one of 8 ms FAST; latency has a ratio of its own."""
     found = result_of(FLOOR_MS * 1.25)
     assert found.time_ms.n == 40 and found.latency_ms.n == 13 and found.hot_ms is None
@@ -1069,7 +1059,7 @@ def test_a_result_has_device_time_latency_and_a_word_for_its_speedup() -> None:
     json.loads(jsonio.dumps(found.to_json()))
 
 
-def test_the_word_allows_for_what_the_control_shows() -> None:
+def test_the_word_allows_for_what_the_control_shows():
     """5 % faster, where the same code shows itself 6 % faster than itself, says nothing."""
     ms = FLOOR_MS * 1.25
     facts = {"status": "converged", "baseline_classes": {"eager": "fp32"}}
@@ -1079,7 +1069,7 @@ def test_the_word_allows_for_what_the_control_shows() -> None:
     assert result_of(ms, series=timed, facts=facts | {"aa": control}).word == "SAME"
 
 
-def test_a_result_says_what_lies_between_the_judge_and_the_solution() -> None:
+def test_a_result_says_what_lies_between_the_judge_and_the_solution():
     """Nothing, a process, or another user; by the worker's own word, which no verdict depends on."""
     assert result_of(8.0, trust="dev").separation == "none"
     assert result_of(8.0).separation == "process"
@@ -1095,12 +1085,12 @@ def triton_source(folder: Path) -> Path:
     return folder / "mine.py"
 
 
-def test_labels_are_those_of_the_source_and_of_what_was_seen(tmp_path: Path) -> None:
+def test_labels_are_those_of_the_source_and_of_what_was_seen(tmp_path):
     given = {"source": triton_source(tmp_path), "observed": {"static_output", "nondeterministic"}}
     assert result_of(8.0, implementation=given).labels == ["nondeterministic", "static_output", "triton"]
 
 
-def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path: Path) -> None:
+def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path):
     """A worker tells of its kernels, and may lie: what is no list of kernels is no share."""
     source = triton_source(tmp_path)
     told = [{"name": "mine", "us": 30.0, "count": 1}, {"name": "void at::native::vectorized_x", "us": 10.0, "count": 1}]
@@ -1113,7 +1103,7 @@ def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path: Pat
 
 
 @pytest.mark.parametrize("code", sorted(SolutionRejected.RULES))
-def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> None:
+def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code):
     assert SolutionRejected(code).verdict == "rejected"
     assert SolutionRejected("wrong_shape").verdict == SolutionRejected("timed_output_wrong").verdict == "incorrect"
     implementation = judged_subject(native=0.0, stress=0.0)
@@ -1126,9 +1116,7 @@ def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> No
 
 @pytest.mark.alike
 @pytest.mark.parametrize("key", [slow_key(key) for key in KEYS])
-def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
-    key: str, smoke_fixture: Callable[[str], Any]
-) -> None:
+def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(key, smoke_fixture):
     """Not refused, margin at least 3 (bf16: 1.5), every planned trial measured, small, no tensor in it, the same when
     remade."""
     fixture = smoke_fixture(key)
@@ -1178,14 +1166,14 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
     assert untimed[0] == untimed[1]
 
 
-def test_a_file_from_elsewhere_says_that_it_has_no_neighbour(tmp_path: Path) -> None:
+def test_a_file_from_elsewhere_says_that_it_has_no_neighbour(tmp_path):
     reason = "no neighbouring shape is known for this problem"
     assert small_fixture(tmp_path, "x * 2").neighbour == {"reason": reason}
 
 
 @pytest.mark.alike
 @pytest.mark.parametrize("key", [slow_key(key) for key in ONCE if not key.startswith(("L1_04", "L1_43"))])
-def test_spiked_inputs_reveal_kernels_that_assume_a_range(key: str, smoke_fixture: Callable[[str], Any]) -> None:
+def test_spiked_inputs_reveal_kernels_that_assume_a_range(key, smoke_fixture):
     """A kernel that is right for values from 0 to 1 alone fails every class; honest ones stay within their limits.
 
     Not of a sum over a whole row (L1_04), in which one element is lost, nor of a maximum (L1_43) of so few windows.
@@ -1200,7 +1188,7 @@ def test_spiked_inputs_reveal_kernels_that_assume_a_range(key: str, smoke_fixtur
     assert metric.score(found.values(), trial.limits["bf16"]) > 1
 
 
-def test_spikes_of_each_input_have_the_height_that_the_problem_names() -> None:
+def test_spikes_of_each_input_have_the_height_that_the_problem_names():
     """L1_97: queries and keys that overflow an exponential without its maximum; values that no clamp leaves alone."""
     problem = catalogue.load("L1_97", size="smoke")
     values = inputs.plan(problem).make(input_cases.PUBLIC_SEED, CPU, stress="spike")
@@ -1210,7 +1198,7 @@ def test_spikes_of_each_input_have_the_height_that_the_problem_names() -> None:
     assert [float(x.min()) for x in same] == pytest.approx([-3 * deviation] * 3)
 
 
-def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkeypatch):
     plan, published, reference = reference_of(catalogue.load("L2_37", size="smoke"))
     perturbed = input_cases.perturbed_weights(plan, published, CPU)
     loads, load = list[bool](), torch.nn.Module.load_state_dict
@@ -1232,7 +1220,7 @@ def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkey
     assert len(loads) == 3 and bool(weight.any())
 
 
-def test_attention_that_clamps_its_values_fails_on_their_spikes(smoke_fixture: Callable[[str], Any]) -> None:
+def test_attention_that_clamps_its_values_fails_on_their_spikes(smoke_fixture):
     plan, _, reference = reference_of(catalogue.load("L1_97", size="smoke"))
     trial = smoke_fixture("L1_97").trials["spiked"]
     found = 0
@@ -1250,9 +1238,7 @@ FURTHER = {"L1_97": 60, "L2_84": 60, "L3_20": 20}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [slow_key(key) for key in FURTHER])
-def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(
-    key: str, smoke_fixture: Callable[[str], Any]
-) -> None:
+def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(key, smoke_fixture):
     """In every class, except one draw at most: of limits that came from one draw, up to one in four was outside."""
     fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
     plan = inputs.plan(problem)
@@ -1280,14 +1266,14 @@ def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_s
 
 
 @pytest.mark.parametrize(("key", "size", "count"), [("L1_97", "smoke", 16), ("L2_84", "full", 8), ("L1_97", "full", 1)])
-def test_as_many_draws_are_measured_as_cost_little(key: str, size: str, count: int) -> None:
+def test_as_many_draws_are_measured_as_cost_little(key, size, count):
     problem = catalogue.load(key, size=size)
     plan = inputs.plan(problem)
     spec = meta.output_spec(plan, inputs.weights(problem, plan.module))
     assert calibration.draws(reference_module.Shape(plan, spec, None)) == count
 
 
-def test_sums_of_slices_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_of_slices_are_those_of_the_whole(monkeypatch):
     """So that no whole fp64 temporary is held beside an output of gigabytes; a NaN counts as 0 in both."""
     torch.manual_seed(3)
     before, output, others = (torch.randn(6, 5, 7, dtype=torch.float64) for _ in range(3))
@@ -1308,7 +1294,7 @@ def test_sums_of_slices_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) 
         assert sliced[1][name] == pytest.approx(values, rel=1e-12)
 
 
-def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch):
     """At full size of a large problem each measurement takes a good part of a second."""
     seen = list[tuple[str, Any]]()
     measure = calibration._measure
@@ -1329,9 +1315,7 @@ def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("whole_gib", [0, 2])
-def test_a_chunk_has_as_many_rows_as_fit_beside_what_every_chunk_needs(
-    whole_gib: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chunk_has_as_many_rows_as_fit_beside_what_every_chunk_needs(whole_gib, monkeypatch):
     """A second factor of a matrix product is made for every chunk; counted as a row's it left chunks of one row."""
     problem = catalogue.load("L2_84")
     plan = inputs.plan(problem)
@@ -1344,7 +1328,7 @@ def test_a_chunk_has_as_many_rows_as_fit_beside_what_every_chunk_needs(
     assert 100 < expected < plan.batch and reference_module.rows_per_chunk(plan, gpu, spec) == expected
 
 
-def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(smoke_fixture: Callable[[str], Any]) -> None:
+def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(smoke_fixture):
     """L1_77: most of its output is exactly 0. A five-hundredth of the rms there hides from the other guards."""
     fixture = smoke_fixture("L1_77@bf16")
     trial = fixture.trials["native"]
@@ -1358,7 +1342,7 @@ def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(smoke_f
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "uint8", "int8", "bool", "float32"])
-def test_checksums_of_drawn_inputs_are_those_of_the_whole_tensor(tmp_path: Path, dtype: str) -> None:
+def test_checksums_of_drawn_inputs_are_those_of_the_whole_tensor(tmp_path, dtype):
     """In pieces or at once, for every dtype that a problem may draw."""
     drawn = f"[torch.rand(60, 4), torch.randint(0, 99, (60, 4), dtype=torch.{dtype}), 3]"
     plan = inputs.plan(small_problem(tmp_path, "x * 2 + y", drawn))
@@ -1409,7 +1393,7 @@ def small_fixture(tmp_path: Path, forward: str, **more: str) -> FixtureRecord:
     ],
     ids=["constant", "zero", "one row for all", "free of the input", "all but constant"],
 )
-def test_a_fixture_that_a_cheat_passes_is_refused(tmp_path: Path, forward: str, cheat: str) -> None:
+def test_a_fixture_that_a_cheat_passes_is_refused(tmp_path, forward, cheat):
     """Problems whose output can be had without the input judge nothing. One that only the coarser classes cannot tell
     from a constant judges the others."""
     fixture = small_fixture(tmp_path, forward)
@@ -1419,27 +1403,27 @@ def test_a_fixture_that_a_cheat_passes_is_refused(tmp_path: Path, forward: str, 
     assert metric.score(loosest.cheats[cheat], loosest.limits["bf16"]) <= 1
 
 
-def test_tiny_outputs_that_follow_their_input_are_accepted(tmp_path: Path) -> None:
+def test_tiny_outputs_that_follow_their_input_are_accepted(tmp_path):
     """Relative L2 has no scale: the absolute tolerance that lets zeros pass elsewhere plays no part."""
     fixture = small_fixture(tmp_path, "1e-30 * x")
     assert fixture.refused == "" and fixture.trials["native"].cheats["zeros"]["legacy"]["allclose_1e-4"]
 
 
-def test_a_problem_whose_state_begins_with_integers_is_measured(tmp_path: Path) -> None:
+def test_a_problem_whose_state_begins_with_integers_is_measured(tmp_path):
     """`Module.to(dtype)` leaves them alone; so must the output's spec."""
     state = "self.register_buffer('order', torch.arange(8))"
     fixture = small_fixture(tmp_path, "x[:, self.order]", state=state)
     assert fixture.output == {"shape": [32, 8], "dtype": "float32"}
 
 
-def test_a_problem_that_fails_is_the_problems_fault(tmp_path: Path) -> None:
+def test_a_problem_that_fails_is_the_problems_fault(tmp_path):
     with pytest.raises(JudgeError, match="only tensors can be judged"):
         small_fixture(tmp_path, "3.0")
     with pytest.raises(JudgeError, match="nothing_of_that_name"):
         small_fixture(tmp_path, "torch.nothing_of_that_name(x)")
 
 
-def test_recurrent_layers_and_attention_compute_with_rounded_operands_too() -> None:
+def test_recurrent_layers_and_attention_compute_with_rounded_operands_too():
     """Weights in lists count as operands: TF32 rounds what a product reads, wherever it stands."""
     torch.manual_seed(0)
     gru, attention = torch.nn.GRU(32, 32), torch.nn.MultiheadAttention(32, 4).eval()
@@ -1453,7 +1437,7 @@ def test_recurrent_layers_and_attention_compute_with_rounded_operands_too() -> N
         assert 2e-5 < error < 2e-3
 
 
-def test_a_file_with_the_id_of_a_shipped_problem_is_not_refused_for_a_cheat_that_is_right_there() -> None:
+def test_a_file_with_the_id_of_a_shipped_problem_is_not_refused_for_a_cheat_that_is_right_there():
     """L2_34 from elsewhere keeps its scale of 1 in every trial, and leaving that out is no cheat."""
     known = catalogue.load("L2_34", size="smoke")
     fixture = calibration.build(dataclasses.replace(known, perturbed_init={}), CPU)

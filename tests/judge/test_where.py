@@ -90,7 +90,7 @@ def judged(smoke_fixture: Callable[[str], Fixture]) -> Judged:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_message_tells_the_bug_of_a_broken_kernel(name: str, judged: Judged, tmp_path: Path) -> None:
+def test_a_message_tells_the_bug_of_a_broken_kernel(name, judged, tmp_path):
     change, due = BROKEN[name]
     verdict = judged(changed(tmp_path, name, *change), "audited")
     assert verdict.where is not None and verdict.where.example is None
@@ -103,9 +103,7 @@ def test_a_message_tells_the_bug_of_a_broken_kernel(name: str, judged: Judged, t
 LAUNCH = "normalise[(B, triton.cdiv(HW, BLOCK))](x, sums, out, self.eps, HW, C, BLOCK)"
 
 
-def test_trust_dev_shows_values_prints_and_how_to_see_it_again(
-    judged: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trust_dev_shows_values_prints_and_how_to_see_it_again(judged, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "")  # `again` sets it for good
     file = changed(tmp_path, "eps", LAUNCH, "out = x / x.square().mean(1, keepdim=True).sqrt()")
     where = judged(file, "dev").where
@@ -117,7 +115,7 @@ def test_trust_dev_shows_values_prints_and_how_to_see_it_again(
 
 
 @pytest.mark.parametrize("trust", ["audited", "dev"])
-def test_an_error_has_its_frames_and_what_was_printed(trust: str, judged: Judged, tmp_path: Path) -> None:
+def test_an_error_has_its_frames_and_what_was_printed(trust, judged, tmp_path):
     helper = "return self.helper(x)\n\n    def helper(self, x):\n        return x[:, C]\n"
     verdict = judged(changed(tmp_path, "raises", LAUNCH, helper), trust)
     where = verdict.where
@@ -129,6 +127,6 @@ def test_an_error_has_its_frames_and_what_was_printed(trust: str, judged: Judged
     ]
 
 
-def test_a_right_kernel_is_nowhere_wrong(judged: Judged, tmp_path: Path) -> None:
+def test_a_right_kernel_is_nowhere_wrong(judged, tmp_path):
     verdict = judged(changed(tmp_path, "right"), "audited")
     assert verdict.verdict == "correct" and verdict.where is None

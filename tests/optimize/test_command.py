@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import CPU, WHOLE, Tool
+from conftest import CPU, WHOLE
 
 from repro import config
 from repro.engines import choose
@@ -27,7 +27,7 @@ ORACLE = {"_".join(path.stem.split("_")[:2]): path for path in sorted(config.ORA
 
 
 @pytest.mark.slow
-def test_a_search_replays_and_exports_what_lint_accepts(judge_tool: Tool) -> None:
+def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
     common = ("--dtype", "float32", "--rounds", 1, "--json", "out.json")
     done = judge_tool("optimize", "L1_36", *CPU, *common)
     assert done.code == 0, done.err
@@ -61,7 +61,7 @@ def attacks() -> dict[str, list[Path]]:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("problem", ["L1_36", "L2_37"] + ["L1_82", "L1_97", "L2_34", "L2_84", "L2_99"] * WHOLE)
-def test_no_attack_in_the_inbox_becomes_a_parent(problem: str, judge_tool: Tool) -> None:
+def test_no_attack_in_the_inbox_becomes_a_parent(problem, judge_tool):
     files = attacks()[problem]
     inbox = judge_tool.folder / "inbox"
     inbox.mkdir()
@@ -88,7 +88,7 @@ def test_no_attack_in_the_inbox_becomes_a_parent(problem: str, judge_tool: Tool)
     assert state.best == INPUT and {p.parent for p in found.values()} == {INPUT}
 
 
-def test_wrong_use_is_one_line(tool: Tool) -> None:
+def test_wrong_use_is_one_line(tool):
     for words, what in (
         (("optimize",), "no problem"),
         (("optimize", "L1_36", "--proposer", "oracle"), "no proposer 'oracle'"),

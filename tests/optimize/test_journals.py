@@ -9,12 +9,10 @@ import shutil
 import socket
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import documents
 import pytest
 import searches
-from conftest import Tool
 from test_loop import ToldJudge, ended, options, search
 
 from repro import config
@@ -44,7 +42,7 @@ def several(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("archive", [RUNS[0], *(pytest.param(path, marks=pytest.mark.slow) for path in RUNS[1:])])
-def test_a_recorded_search_gives_the_same_selections(archive: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_recorded_search_gives_the_same_selections(archive, tmp_path, monkeypatch):
     def offline(*_: object, **__: object) -> None:
         raise AssertionError("a replay opened a socket")
 
@@ -61,7 +59,7 @@ def test_a_recorded_search_gives_the_same_selections(archive: Path, tmp_path: Pa
         assert found.errors == 0, found.findings
 
 
-def test_a_shipped_run_ends_with_its_speedups_and_needs_the_kernels_there(tool: Tool, tmp_path: Path) -> None:
+def test_a_shipped_run_ends_with_its_speedups_and_needs_the_kernels_there(tool, tmp_path):
     with runner.unpacked(RUNS[0].parent) as run, runner.unpacked(RUNS[0]) as same:
         assert (run / journal.FILE).read_bytes() == (same / journal.FILE).read_bytes()
     done = tool.within("optimize", "--replay", RUNS[0], "--results", tmp_path / "r")
@@ -82,13 +80,13 @@ def test_a_shipped_run_ends_with_its_speedups_and_needs_the_kernels_there(tool: 
     ("file", "name"),
     [("63_Gemm_ReLU_Divide.py", "63_Gemm_ReLU_Divide"), ("7_Sum.py", "07_Sum"), ("mine.py", "00_mine")],
 )
-def test_a_run_of_a_file_is_exported_with_the_files_number(file: str, name: str, tmp_path: Path) -> None:
+def test_a_run_of_a_file_is_exported_with_the_files_number(file, name, tmp_path):
     shutil.copy(catalogue.load("L1_36", size="smoke").path, tmp_path / file)
     assert runner.export_name(catalogue.load_file(tmp_path / file, size="smoke")) == name
     assert runner.export_name(catalogue.load("L1_36", size="smoke")) == "36_RMSNorm"
 
 
-def test_packing_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_packing_the_same_run_gives_the_same_bytes(tmp_path):
     """Without the kernels that lie beside the archive; elsewhere it holds them."""
     for file in RUNS[0].parent.glob("*.py"):
         shutil.copy(file, tmp_path)
@@ -103,7 +101,7 @@ def test_packing_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_replay_draws_its_tree(tool: Tool, several: Path) -> None:
+def test_a_replay_draws_its_tree(tool, several):
     unnamed = tool.within("optimize", "--replay", several)
     assert unnamed.code == 1 and "holds 2 runs: L1_36, L1_43" in unnamed.complaint
     done = tool("optimize", "L1_43", "--replay", several, "--output", "tree.html")
@@ -116,7 +114,7 @@ def test_a_replay_draws_its_tree(tool: Tool, several: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_twenty_random_points_resumes_to_the_same_state(tmp_path: Path) -> None:
+def test_a_run_killed_at_twenty_random_points_resumes_to_the_same_state(tmp_path):
     state, _ = ended(tmp_path / "whole", rounds=3)
     whole = (tmp_path / "whole" / journal.FILE).read_bytes()
     draw = random.Random(20)
@@ -131,7 +129,7 @@ def test_a_run_killed_at_twenty_random_points_resumes_to_the_same_state(tmp_path
         assert (folder / journal.FILE).read_bytes() == whole, cut
 
 
-def test_a_search_whose_input_kernel_is_incorrect_has_a_page_without_a_tree(tmp_path: Path) -> None:
+def test_a_search_whose_input_kernel_is_incorrect_has_a_page_without_a_tree(tmp_path):
     state = State(options(), {INPUT: Program(INPUT, "0", "0", "kernel_function", verdict="incorrect", reason="off")})
     finished = runner.Finished(state, tmp_path, "not correct", False, None, None, {})
     page = report.drawn(finished, ".html")

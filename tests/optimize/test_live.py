@@ -6,9 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from conftest import Tool
 from rich.console import Console
-from syrupy.assertion import SnapshotAssertion
 from test_loop import KERNEL, ToldJudge, ended, options
 
 from repro.bundle.storage import Folder
@@ -38,7 +36,7 @@ def searched(folder: Path, *, terminal: bool) -> tuple[str, Board]:
     return out.getvalue(), board
 
 
-def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path: Path) -> None:
+def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path):
     live, board = searched(tmp_path / "terminal", terminal=True)
     plain, _ = searched(tmp_path / "file", terminal=False)
     assert "running:" in live and "\x1b[" in live
@@ -49,7 +47,7 @@ def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path: Path) -
     assert "running: round 1: 4 finalists in full" in drawn(board)
 
 
-def test_where_a_search_stands(tmp_path: Path, tool: Tool) -> None:
+def test_where_a_search_stands(tmp_path, tool):
     run = tmp_path / "20261127T000000Z-optimize-L1_82@bf16"
     ended(run, rounds=1)
     told, file = standing(run), run / "journal.jsonl"
@@ -65,7 +63,7 @@ def test_where_a_search_stands(tmp_path: Path, tool: Tool) -> None:
         runner._journal(problem, options(rounds=1), tmp_path, resume=True, replay=None)
 
 
-def test_the_board_says_where_a_search_stands(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+def test_the_board_says_where_a_search_stands(tmp_path, snapshot):
     state, _ = ended(tmp_path / "run", rounds=2, usd=1.0)
     best = state.programs[state.best]
     best.floor_ms = (best.time_ms or 0.0) / 2

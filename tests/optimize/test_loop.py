@@ -113,7 +113,7 @@ def unasked() -> Any:
     raise AssertionError("the judge was asked")
 
 
-def test_keeps_what_is_faster_and_records_every_program(tmp_path: Path) -> None:
+def test_keeps_what_is_faster_and_records_every_program(tmp_path):
     state, loop = ended(tmp_path / "run")
     best = state.programs[state.best]
     assert best.accepted and best.gain is not None and best.gain.ci95[0] > 1.5
@@ -147,7 +147,7 @@ class Contests(ToldJudge):
         return told
 
 
-def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_time(tmp_path: Path) -> None:
+def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_time(tmp_path):
     whole, _ = ended(tmp_path / "whole", rounds=2, seed=3)  # which finds its best in the second round
     judge = Contests(lambda contest, name: contest == 3 and name == INPUT)
     state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=2, seed=3)).run()
@@ -160,7 +160,7 @@ def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_t
 
 
 @pytest.mark.slow
-def test_finalists_meet_again_where_the_input_kernel_got_no_time_to_compare_with(tmp_path: Path) -> None:
+def test_finalists_meet_again_where_the_input_kernel_got_no_time_to_compare_with(tmp_path):
     whole, _ = ended(tmp_path / "whole", rounds=1)
     judge = Contests(lambda contest, name: contest == 2 and name == INPUT)
     state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=1)).run()
@@ -171,7 +171,7 @@ def test_finalists_meet_again_where_the_input_kernel_got_no_time_to_compare_with
 
 
 @pytest.mark.slow
-def test_a_best_that_two_contests_reject_is_the_best_no_more(tmp_path: Path) -> None:
+def test_a_best_that_two_contests_reject_is_the_best_no_more(tmp_path):
     """One contest may be out of order on a busy host. Then the best of the others is found, also without the input."""
     whole, _ = ended(tmp_path / "whole", rounds=1)
     best = whole.programs[whole.best]
@@ -198,7 +198,7 @@ def test_a_best_that_two_contests_reject_is_the_best_no_more(tmp_path: Path) -> 
     assert alone.best in others and alone.programs[alone.best].ratio > 1
 
 
-def test_two_programs_of_the_beam_differ_and_directions_are_taken_once(tmp_path: Path) -> None:
+def test_two_programs_of_the_beam_differ_and_directions_are_taken_once(tmp_path):
     state, _ = ended(tmp_path / "run", rounds=4)
     assert len({state.programs[name].ast for name in state.beam}) == len(state.beam) == 2
     rounds: dict[tuple[str | None, str], set[int]] = {}
@@ -208,7 +208,7 @@ def test_two_programs_of_the_beam_differ_and_directions_are_taken_once(tmp_path:
     assert all(len(each) == 1 for each in rounds.values())
 
 
-def test_the_same_seed_gives_the_same_journal_and_another_does_not(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_journal_and_another_does_not(tmp_path):
     texts = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         ended(tmp_path / name, seed=seed, rounds=1)
@@ -216,14 +216,14 @@ def test_the_same_seed_gives_the_same_journal_and_another_does_not(tmp_path: Pat
     assert texts[0] == texts[1] != texts[2].replace(b'"seed": 1', b'"seed": 0')
 
 
-def test_a_replay_asks_for_nothing_and_writes_the_same_bytes(tmp_path: Path) -> None:
+def test_a_replay_asks_for_nothing_and_writes_the_same_bytes(tmp_path):
     state, _ = ended(tmp_path / "run")
     again = search(Journal.replay(tmp_path / "run", tmp_path / "again"), unasked, Recorded("search"))
     assert again.run().best == state.best
     assert (tmp_path / "again" / journal.FILE).read_bytes() == (tmp_path / "run" / journal.FILE).read_bytes()
 
 
-def test_a_replay_with_other_times_or_kernels_is_refused(tmp_path: Path) -> None:
+def test_a_replay_with_other_times_or_kernels_is_refused(tmp_path):
     ended(tmp_path / "run", rounds=1)
     file = tmp_path / "run" / journal.FILE
     text = file.read_text()
@@ -241,7 +241,7 @@ def test_a_replay_with_other_times_or_kernels_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_run_with_other_options_is_not_resumed_and_a_replay_is_no_run(tmp_path: Path) -> None:
+def test_a_run_with_other_options_is_not_resumed_and_a_replay_is_no_run(tmp_path):
     problem = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
     ended(tmp_path / "2-optimize-L1_82@bf16")
     replayed = runner._journal(problem, options(), tmp_path, resume=False, replay=tmp_path / "2-optimize-L1_82@bf16")
@@ -251,14 +251,14 @@ def test_a_run_with_other_options_is_not_resumed_and_a_replay_is_no_run(tmp_path
         runner._journal(problem, options(screen=4), tmp_path, resume=True, replay=None)
 
 
-def test_a_kernel_that_is_not_python_begins_no_search(tmp_path: Path) -> None:
+def test_a_kernel_that_is_not_python_begins_no_search(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def kernel_function(:")
     with pytest.raises(UsageError, match=r"mine.py is not Python"):
         runner.read_kernel(file)
 
 
-def test_a_judge_that_fails_leaves_a_journal_that_resumes(tmp_path: Path) -> None:
+def test_a_judge_that_fails_leaves_a_journal_that_resumes(tmp_path):
     broken = ToldJudge(dies_after=7)
     with pytest.raises(EngineError):
         search(Journal.new(tmp_path / "run"), lambda: broken, Search()).run()
@@ -268,7 +268,7 @@ def test_a_judge_that_fails_leaves_a_journal_that_resumes(tmp_path: Path) -> Non
     assert state.best == ended(tmp_path / "other")[0].best
 
 
-def test_the_exported_folder_has_no_error_of_lint(tmp_path: Path) -> None:
+def test_the_exported_folder_has_no_error_of_lint(tmp_path):
     state, _ = ended(tmp_path / "run", seed=3)
     root = export.export(
         state, catalogue.load("L1_82").path, FOLDER.name, tmp_path, measured=False, counters=None, fingerprint=None,
@@ -282,15 +282,13 @@ def test_the_exported_folder_has_no_error_of_lint(tmp_path: Path) -> None:
     assert [*best] == [1, 2, 3] and best[3] == state.programs[state.best].time_ms
 
 
-def test_without_a_gain_nothing_is_exported(tmp_path: Path) -> None:
+def test_without_a_gain_nothing_is_exported(tmp_path):
     state = State(options())
     assert export.export(state, FOLDER, "82_x", tmp_path, measured=False, counters=None, fingerprint=None,
                          confirmed=None, journal_sha256="0") is None  # fmt: skip
 
 
-def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tmp_path, monkeypatch):
     folder = tmp_path / "inbox"
     folder.mkdir()
     texts = {
@@ -330,7 +328,7 @@ def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(
     assert not parents & {found[name].id for name in ("banned", "broken", "copy", "wrong")}
 
 
-def test_an_exact_rewrite_with_other_bits_is_refused_before_it_is_timed(tmp_path: Path) -> None:
+def test_an_exact_rewrite_with_other_bits_is_refused_before_it_is_timed(tmp_path):
     class Other(Search):
         def propose(self, state: State, count: int) -> Proposed:
             found = super().propose(state, count).proposals
@@ -343,7 +341,7 @@ def test_an_exact_rewrite_with_other_bits_is_refused_before_it_is_timed(tmp_path
 
 
 @pytest.mark.parametrize("sampler", ["optuna", "coordinate sweep"])
-def test_samplers_ask_for_new_configurations_and_repeat_themselves(sampler: str) -> None:
+def test_samplers_ask_for_new_configurations_and_repeat_themselves(sampler):
     if sampler == "optuna":
         pytest.importorskip("optuna")
     space = directions(INPUT, KERNEL)[0].knobs
@@ -355,7 +353,7 @@ def test_samplers_ask_for_new_configurations_and_repeat_themselves(sampler: str)
     assert not [p for p in ask(space, trials, 5, 8, sampler, lambda params: params not in known) if p in first]
 
 
-def test_nothing_left_to_expand_ends_the_search(tmp_path: Path) -> None:
+def test_nothing_left_to_expand_ends_the_search(tmp_path):
     class Once:
         name, waits = "once", False
 
@@ -367,15 +365,13 @@ def test_nothing_left_to_expand_ends_the_search(tmp_path: Path) -> None:
     assert loop.stopped == "nothing is left to expand"
 
 
-def test_a_contest_gets_no_second_budget_of_sampling(tmp_path: Path) -> None:
+def test_a_contest_gets_no_second_budget_of_sampling(tmp_path):
     judge = bench.EngineJudge(catalogue.load("L1_36"), tmp_path, cast(Any, None), Progress(quiet=True), trust="audited")
     assert judge._run.options.on("cuda").max_blocks < sampling._MAX_BLOCKS
 
 
 @pytest.mark.parametrize("full", ["", "verdict", "job"])
-def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(
-    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(full, tmp_path, monkeypatch):
     asked: list[list[str]] = []
 
     def judged(judge: bench.EngineJudge, kernels: dict[str, Any]) -> Confirmation:

@@ -50,7 +50,7 @@ def calls(folder: Path, lines: list[dict[str, Any]], **more: Any) -> Calls:
 
 
 @pytest.mark.slow
-def test_every_kind_of_reply_is_handled_and_recorded(tmp_path: Path) -> None:
+def test_every_kind_of_reply_is_handled_and_recorded(tmp_path):
     good = json.dumps([direction("one")])
     model = calls(tmp_path, [
         line("question bare", good),
@@ -111,7 +111,7 @@ def made_calls(model: Calls) -> list[dict[str, object]]:
     return [call for each in proposed for call in PROPOSED.validate_python(each).calls]
 
 
-def test_a_model_analyses_rewrites_mends_and_reflects(tmp_path: Path) -> None:
+def test_a_model_analyses_rewrites_mends_and_reflects(tmp_path):
     model = calls(tmp_path, script())
     state, _ = run(model.run, model, rounds=2)
     made = {p.strategy: p for p in state.programs.values() if p.verdict == "correct" and p.id != INPUT}
@@ -134,7 +134,7 @@ def test_a_model_analyses_rewrites_mends_and_reflects(tmp_path: Path) -> None:
                                                                            "bottleneck_response.txt"}  # fmt: skip
 
 
-def test_a_budget_of_one_dollar_stops_within_one_call_of_it(tmp_path: Path) -> None:
+def test_a_budget_of_one_dollar_stops_within_one_call_of_it(tmp_path):
     price = {"usage": {"input_tokens": 40_000, "output_tokens": 4_000}}  # 0.30 USD
     model = calls(tmp_path, [each | price for each in script()], usd=1.0)
     state, loop = run(model.run, model, rounds=8, patience=8, usd=1.0)
@@ -145,7 +145,7 @@ def test_a_budget_of_one_dollar_stops_within_one_call_of_it(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_search_goes_on_beside_a_model_that_refuses(tmp_path: Path) -> None:
+def test_search_goes_on_beside_a_model_that_refuses(tmp_path):
     model = calls(tmp_path, [line("You analyse", "No.", stop="refusal")])
     proposer, judge = Model(PROBLEM, model, "anthropic"), ToldJudge()
     loop = search(Journal.new(model.run), lambda: judge, Search(), proposer,
@@ -156,7 +156,7 @@ def test_search_goes_on_beside_a_model_that_refuses(tmp_path: Path) -> None:
     assert set(told) == {"refused"} and len(told) <= 4
 
 
-def test_replies_without_a_kernel_are_unreadable() -> None:
+def test_replies_without_a_kernel_are_unreadable():
     for text in ("", "no code", "```python\na\n```\n```python\nb\n```\n"):
         with pytest.raises(Unreadable):
             kernel_of(text)
@@ -178,7 +178,7 @@ class Priced:
         return Proposed(proposals=[Proposal(text, "kernel_function", INPUT, "s", "P", {}, "")], spent=self.spent)
 
 
-def test_what_two_models_spend_adds_up(tmp_path: Path) -> None:
+def test_what_two_models_spend_adds_up(tmp_path):
     two = [Priced("anthropic", 0.25), Priced("model", 0.5)]
     chosen = options(proposers=("anthropic", "model"), model=MODEL, rounds=2, usd=9.0)
     judge = ToldJudge()

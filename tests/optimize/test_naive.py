@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import naive
 import pytest
@@ -75,7 +74,7 @@ GRID = "grid = (triton.cdiv(x.shape[0], 32), triton.cdiv(w.shape[0], 32))"
          "grid = (triton.cdiv(x.shape[0], 16), triton.cdiv(w.shape[0], block_n))"),
     ],
 )  # fmt: skip
-def test_a_block_size_that_the_grid_repeats_gets_one_name(grid: str, turned: str) -> None:
+def test_a_block_size_that_the_grid_repeats_gets_one_name(grid, turned):
     """Of a naive product each block that was turned alone left out tiles, or made sixteen times too many."""
     text = knobs.named(KERNELS["63_Gemm_ReLU_Divide"].replace(GRID, grid))
     assert turned in text and "BLOCK_N=block_n, BLOCK_K=32," in text and "        block_n = 32\n" in text
@@ -87,7 +86,7 @@ def test_a_block_size_that_the_grid_repeats_gets_one_name(grid: str, turned: str
         assert "w.shape[0], 32" not in rewritten, "a rewrite copies the grid"
 
 
-def test_a_quotient_of_two_grids_is_named_only_where_it_is_a_block_of_both() -> None:
+def test_a_quotient_of_two_grids_is_named_only_where_it_is_a_block_of_both():
     text = KERNELS["63_Gemm_ReLU_Divide"]
     again = text[text.index("        product_kernel[grid](") : text.index("        return y")]
     both = knobs.named(text.replace("        return y", again + "        return y"))
@@ -97,7 +96,7 @@ def test_a_quotient_of_two_grids_is_named_only_where_it_is_a_block_of_both() -> 
     assert "block_m" not in alone and alone.count("BLOCK_N=block_n") == 2
 
 
-def test_a_number_by_which_the_launch_chooses_is_no_knob() -> None:
+def test_a_number_by_which_the_launch_chooses_is_no_knob():
     """Turned, the kernel without masks would run where the new block does not divide the size."""
     relu = KERNELS["19_ReLU"]
     whole = rewrites.BY_NAME["no_masks"].apply(KernelSource(knobs.named(relu)))
@@ -108,7 +107,7 @@ def test_a_number_by_which_the_launch_chooses_is_no_knob() -> None:
     assert not [knob for knob in knobs.find(KernelSource(written_out)) if knob.name.endswith("BLOCK")]
 
 
-def test_a_tile_that_no_register_file_holds_is_not_proposed() -> None:
+def test_a_tile_that_no_register_file_holds_is_not_proposed():
     """256 x 256 with one warp is 2048 numbers a thread; two of a screening's compilers worked at it until the limit."""
     source = KernelSource(KERNELS["63_Gemm_ReLU_Divide"])
     for block, warps, fits in ((256, 1, False), (256, 4, False), (256, 8, True), (128, 4, True), (32, 1, True)):
@@ -125,7 +124,7 @@ def test_a_tile_that_no_register_file_holds_is_not_proposed() -> None:
     ("rewrite", "changed"),
     [("", []), ("split_rows", ["23_Softmax", "40_LayerNorm"]), ("joined_passes", ["23_Softmax"])],
 )
-def test_naive_kernels_are_right(rewrite: str, changed: list[str], tmp_path: Path) -> None:
+def test_naive_kernels_are_right(rewrite, changed, tmp_path):
     """As they are; those of rows where several programs share each; and a softmax of two passes."""
     made = {name: rewrites.applicable(KernelSource(text)).get(rewrite) for name, text in KERNELS.items()}
     assert [name for name, text in made.items() if text] == changed
@@ -141,7 +140,7 @@ def test_naive_kernels_are_right(rewrite: str, changed: list[str], tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_naive_kernels_have_rewrites_that_may_be_judged() -> None:
+def test_naive_kernels_have_rewrites_that_may_be_judged():
     for kernel, text in KERNELS.items():
         assert refusal(text) == ""
         found = rewrites.applicable(KernelSource(text))
@@ -149,7 +148,7 @@ def test_naive_kernels_have_rewrites_that_may_be_judged() -> None:
         assert not [name for name, rewritten in found.items() if refusal(rewritten)]
 
 
-def test_published_searches_start_from_the_naive_kernels(tmp_path: Path) -> None:
+def test_published_searches_start_from_the_naive_kernels(tmp_path):
     problems = tmp_path / "level1"
     problems.mkdir()
     for name in KERNELS:
@@ -163,7 +162,7 @@ def test_published_searches_start_from_the_naive_kernels(tmp_path: Path) -> None
     assert len(designs) == 5 and all(case.design and case.design.parent == case.kernel.parent for case in designs)
 
 
-def test_options_of_the_search_follow_two_dashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_the_search_follow_two_dashes(tmp_path, monkeypatch):
     asked: list[argparse.Namespace] = []
     monkeypatch.setattr(searches, "cases", lambda args: asked.append(args) or [])
     monkeypatch.setattr("sys.argv", ["searches.py", str(tmp_path), "--only", "own", "--", "--gpus", "1"])
@@ -172,7 +171,7 @@ def test_options_of_the_search_follow_two_dashes(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "summary.json").read_text() == "[]\n"
 
 
-def test_what_fits_in_another_precision_alone_is_tried_with_it_and_stacked() -> None:
+def test_what_fits_in_another_precision_alone_is_tried_with_it_and_stacked():
     text, pair = KERNELS["1_Square_matrix_multiplication_"], "dot_tf32+turned_operand"
     state = State(Options("p", "full", "float32", "cuda", "input", ("search",), screen=40), beam=[INPUT], round=1)
     state.programs[INPUT] = Program(INPUT, "input", "", "ModelNew", verdict="correct")

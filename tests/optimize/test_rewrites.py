@@ -145,7 +145,7 @@ def different(cases: list[dict[str, Any]], within: float = 0.0) -> dict[str, str
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("number", SHAPES)
-def test_exact_rewrites_keep_every_bit(number: str, tmp_path: Path) -> None:
+def test_exact_rewrites_keep_every_bit(number, tmp_path):
     source = KernelSource(INPUTS[number])
     texts = {name: text for name, text in rewrites.applicable(source).items()
              if rewrites.BY_NAME[name].kind == rewrites.EXACT}  # fmt: skip
@@ -156,7 +156,7 @@ def test_exact_rewrites_keep_every_bit(number: str, tmp_path: Path) -> None:
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("number", SHAPES)
-def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number: str, tmp_path: Path) -> None:
+def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number, tmp_path):
     text, applied = INPUTS[number], []
     for name in ("several_blocks", "flattened_grid", "constant_sizes", "unrolled", "cache_hints", "small_offsets",
                  "no_masks"):  # fmt: skip
@@ -168,14 +168,14 @@ def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_reassociating_rewrites_stay_near(tmp_path: Path) -> None:
+def test_reassociating_rewrites_stay_near(tmp_path):
     for number, name in (("04", "vector_accumulator"), ("04", "split_reduction"), ("36", "register_tile")):
         text = rewrites.applicable(KernelSource(INPUTS[number]))[name]
         assert different(pairs(tmp_path, number, {name: text}), 1e-6) == {}
 
 
 @pytest.mark.slow
-def test_exact_knobs_keep_every_bit(tmp_path: Path) -> None:
+def test_exact_knobs_keep_every_bit(tmp_path):
     for number in ("36", "43", "82"):
         source = KernelSource(INPUTS[number])
         texts = {}
@@ -190,7 +190,7 @@ def test_exact_knobs_keep_every_bit(tmp_path: Path) -> None:
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", ORACLE)
-def test_exact_rewrites_of_the_oracle_keep_every_bit(stem: str, tmp_path: Path) -> None:
+def test_exact_rewrites_of_the_oracle_keep_every_bit(stem, tmp_path):
     texts = {name: text for name, text in rewrites.applicable(KernelSource(ORACLE[stem])).items()
              if rewrites.BY_NAME[name].kind == rewrites.EXACT}  # fmt: skip
     assert texts
@@ -200,14 +200,14 @@ def test_exact_rewrites_of_the_oracle_keep_every_bit(stem: str, tmp_path: Path) 
     assert different([{"name": case["name"], "files": case["files"], **own} for case in cases]) == {}
 
 
-def test_every_rewrite_changes_the_program_and_passes_the_ban_list() -> None:
+def test_every_rewrite_changes_the_program_and_passes_the_ban_list():
     for text in INPUTS.values():
         for name, rewritten in rewrites.applicable(KernelSource(text)).items():
             assert ast_hash(rewritten) not in ("", ast_hash(text)), name
             assert refusal(rewritten) == "", name
 
 
-def test_a_knob_changes_one_literal_and_nothing_else() -> None:
+def test_a_knob_changes_one_literal_and_nothing_else():
     source = KernelSource(INPUTS["43"])
     text = knobs.apply(source, {"max_pool_kernel.BLOCK": 512, "max_pool_kernel.num_warps": 8})
     assert text == INPUTS["43"].replace("block = 256", "block = 512").replace("num_warps=4", "num_warps=8")
@@ -215,7 +215,7 @@ def test_a_knob_changes_one_literal_and_nothing_else() -> None:
         knobs.apply(source, {"max_pool_kernel.TILE": 2})
 
 
-def test_an_output_in_place_is_given_memory_of_its_own() -> None:
+def test_an_output_in_place_is_given_memory_of_its_own():
     text = """
 import torch, triton
 import triton.language as tl
@@ -235,7 +235,7 @@ def kernel_function(x, out=None):
     assert "y = torch.empty_like(x) if out is None else out" in rewrites.applicable(KernelSource(text))["own_output"]
 
 
-def test_a_flat_index_becomes_tiles_of_rows_and_columns() -> None:
+def test_a_flat_index_becomes_tiles_of_rows_and_columns():
     """No lane divides by the width; the offsets of 64 bits, in brackets now, can still be made small."""
     for number in ("43", "82"):
         text = rewrites.BY_NAME["row_tiles"].apply(KernelSource(INPUTS[number]))
@@ -253,7 +253,7 @@ def test_a_flat_index_becomes_tiles_of_rows_and_columns() -> None:
 
 
 @pytest.mark.slow
-def test_a_matrix_is_turned_for_a_product_in_tf32_and_read_by_descriptors(tmp_path: Path) -> None:
+def test_a_matrix_is_turned_for_a_product_in_tf32_and_read_by_descriptors(tmp_path):
     """The turned one lies with K contiguous; a matrix that does so already, or is no matrix, is passed as it is."""
     text = naive.kernels()["1_Square_matrix_multiplication_"]
     text = text.replace("B.contiguous()", "B") + "\n\ndef kernel_function(a, b):\n    return ModelNew()(a, b)\n"
@@ -272,7 +272,7 @@ def test_a_matrix_is_turned_for_a_product_in_tf32_and_read_by_descriptors(tmp_pa
     assert different(beside(tmp_path, {str(at): each for at, each in enumerate(texts)}, shapes)) == {}
 
 
-def test_hashes_ignore_comments_and_docstrings() -> None:
+def test_hashes_ignore_comments_and_docstrings():
     text = INPUTS["36"]
     assert ast_hash(text) == ast_hash(text.replace('"""Normalises', '"""Says otherwise') + "\n# a comment\n")
     assert ast_hash(text) != ast_hash(text.replace("256", "128"))
@@ -318,7 +318,7 @@ ROWS_OF_TWO_SIZES: list[Any] = [([[8, 32]], {}), ([[7, 50]], {})]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["function", "lambda"])
-def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(form: str, tmp_path: Path) -> None:
+def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(form, tmp_path):
     text = GRID_FUNCTION
     if form == "lambda":
         head, _, tail = text.partition("    def grid(meta):\n        return ")
@@ -331,7 +331,7 @@ def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(form: str, tmp_path
 
 
 @pytest.mark.slow
-def test_positions_with_the_same_taps_come_together_however_they_are_taken_apart(tmp_path: Path) -> None:
+def test_positions_with_the_same_taps_come_together_however_they_are_taken_apart(tmp_path):
     apart = "    od, oh, ow = m // (OH * OW), m // OW % OH, m % OW\n"
     lines = "    ow = m % OW\n    rest = m // OW\n    oh = rest % OH\n    od = rest // OH\n"
     head, loop, tail = INPUTS["77"].partition("                for start in range(0, C_IN, BLOCK_K):\n")
@@ -397,7 +397,7 @@ for vector, number in {
 
 
 @pytest.mark.slow
-def test_a_softmax_of_two_passes_is_that_of_three(tmp_path: Path) -> None:
+def test_a_softmax_of_two_passes_is_that_of_three(tmp_path):
     """Also for rows of which a block holds -inf alone: there -inf - -inf would be no number."""
     begin = "    out = torch.empty_like(x)\n"
     masked = begin + "    x = torch.where(torch.arange(x.shape[1]) < 20, float('-inf'), x * 50)\n"
@@ -425,13 +425,13 @@ def test_a_softmax_of_two_passes_is_that_of_three(tmp_path: Path) -> None:
         ("range(0, K, BLOCK)", "range(1, K, BLOCK)"),
     ],
 )  # fmt: skip
-def test_passes_that_are_no_softmax_stay_apart(old: str, new: str) -> None:
+def test_passes_that_are_no_softmax_stay_apart(old, new):
     changed = SOFTMAX_ROWS.replace(old, new, 1)
     assert changed != SOFTMAX_ROWS and "joined_passes" in rewrites.applicable(KernelSource(SOFTMAX_ROWS))
     assert "joined_passes" not in rewrites.applicable(KernelSource(changed))
 
 
-def test_a_kernel_that_moves_its_pointers_gets_no_loop_over_blocks() -> None:
+def test_a_kernel_that_moves_its_pointers_gets_no_loop_over_blocks():
     source = ORACLE["L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling"]
     assert "x_ptr += " in source
     rewritten = rewrites.applicable(KernelSource(source))["several_blocks"]
@@ -442,7 +442,7 @@ def test_a_kernel_that_moves_its_pointers_gets_no_loop_over_blocks() -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("arch", [80, 89, 90, 100] if WHOLE else [90])
 @pytest.mark.parametrize("number", INPUTS)
-def test_every_rewrite_compiles_for_every_architecture(number: str, arch: int, tmp_path: Path) -> None:
+def test_every_rewrite_compiles_for_every_architecture(number, arch, tmp_path):
     (problem,) = config.ARTIFACTS_DIR.glob(f"{number}_*/problem.py")
     shutil.copy(problem, tmp_path)
     files = []
@@ -509,12 +509,12 @@ ROWS = GRID_FUNCTION.replace(COLS, COLS + "        at = rows * K\n")
         ("flattened_grid grouped_order", naive.kernels()["63_Gemm_ReLU_Divide"], "load(a_ptr", "load(f() + a_ptr"),
     ],
 )
-def test_a_rewrite_that_proves_nothing_does_not_fit(names: str, text: str, old: str, new: str) -> None:
+def test_a_rewrite_that_proves_nothing_does_not_fit(names, text, old, new):
     assert {*names.split()} <= fitting(text) and not {*names.split()} & fitting(text.replace(old, new, 1))
 
 
 @pytest.mark.parametrize("text", [LANES, GRID_FUNCTION, SOFTMAX_ROWS])
-def test_operands_may_be_passed_by_name(text: str) -> None:
+def test_operands_may_be_passed_by_name(text):
     usual = fitting(text)
     for name in ("load(pointer", "store(pointer", "zeros(shape", "full(shape", "sum(input"):
         text = text.replace("tl." + name.partition("(")[0] + "(", f"tl.{name}=")
@@ -522,7 +522,7 @@ def test_operands_may_be_passed_by_name(text: str) -> None:
     assert usual - fitting(text) <= {"split_reduction", "vector_accumulator"}
 
 
-def test_a_rewrite_that_fails_ends_no_search_and_does_not_pass_a_test() -> None:
+def test_a_rewrite_that_fails_ends_no_search_and_does_not_pass_a_test():
     broken = rewrites.Rewrite("", "broken", rewrites.EXACT, (), lambda source: {}[source.text], "")
     with pytest.warns(RuntimeWarning, match="the rewrite broken failed: KeyError"):
         assert broken.attempt(KernelSource(LANES)) is None
@@ -530,7 +530,7 @@ def test_a_rewrite_that_fails_ends_no_search_and_does_not_pass_a_test() -> None:
         broken.attempt(KernelSource(LANES))
 
 
-def test_only_integers_that_become_addresses_lose_their_64_bits() -> None:
+def test_only_integers_that_become_addresses_lose_their_64_bits():
     change = rewrites.BY_NAME["small_offsets"].apply
     text = change(KernelSource(LANES.replace("at, y", "at, (y * 8).to(tl.int64)")))
     assert text.count("program_id(0)\n") == 1 and text.count("8).to(tl.int64)") == 2
@@ -543,7 +543,7 @@ def test_only_integers_that_become_addresses_lose_their_64_bits() -> None:
             change(KernelSource(text))
 
 
-def test_numbers_keep_to_what_a_kernel_does_with_them() -> None:
+def test_numbers_keep_to_what_a_kernel_does_with_them():
     text = rewrites.BY_NAME["constant_sizes"].apply(KernelSource(LANES.replace("% W", "% W.to(tl.int64)")))
     assert "n: tl.constexpr, W, S" in text, "a constant has no method"
     head, grid = LANES.replace("n, 64", "n, 32"), "y, mask=mask"

@@ -105,7 +105,7 @@ def on_meta(problem_id: str) -> tuple[nn.Module, list[torch.Tensor]]:
         return module.Model(*module.get_init_inputs()).eval(), module.get_inputs()
 
 
-def test_the_suites_are_the_published_ones_in_their_order() -> None:
+def test_the_suites_are_the_published_ones_in_their_order():
     assert catalogue.suites() == {
         "agent": ["L1_36", "L1_82", "L1_97", "L2_34", "L2_37", "L2_84", "L2_99", "L3_43", "L3_44", "L3_20"],
         "artifacts": ["L1_04", "L1_36", "L1_43", "L1_77", "L1_82"],
@@ -118,13 +118,13 @@ def test_the_suites_are_the_published_ones_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_state_dict_has_the_published_names_and_shapes(problem_id: str) -> None:
+def test_state_dict_has_the_published_names_and_shapes(problem_id):
     model, _ = on_meta(problem_id)
     assert {name: tuple(value.shape) for name, value in model.state_dict().items()} == STATE[problem_id]
     assert list(model.state_dict()) == list(STATE[problem_id])
 
 
-def test_the_path_of_a_shipped_file_is_that_problem() -> None:
+def test_the_path_of_a_shipped_file_is_that_problem():
     file = config.PROBLEMS_DIR / "L1_36_RMSNorm.py"
     assert catalogue.resolve(str(file), size="smoke") == catalogue.load("L1_36", size="smoke")
     for name in ("36", "l1_36", "RMSNorm", "36_rms"):
@@ -134,13 +134,13 @@ def test_the_path_of_a_shipped_file_is_that_problem() -> None:
         catalogue.load("rms")
 
 
-def test_a_fixture_that_could_not_be_measured_says_why(tmp_path: Path) -> None:
+def test_a_fixture_that_could_not_be_measured_says_why(tmp_path):
     (tmp_path / "L1_36.failed").write_text("it needs 24 GB")
     with pytest.raises(PrerequisiteError, match="not measured: it needs 24 GB"):
         store.load(tmp_path / "L1_36.json", catalogue.load("L1_36"))
 
 
-def test_mobilenet_adds_no_residual() -> None:
+def test_mobilenet_adds_no_residual():
     """KernelBench drops the flag that says where a skip connection belongs: its MobileNetV2 is one plain chain."""
     module = catalogue.load("L3_20", size="smoke").module()
     torch.manual_seed(0)
@@ -155,7 +155,7 @@ def test_mobilenet_adds_no_residual() -> None:
 
 
 @pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_traffic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str) -> None:
+def test_traffic_of_the_catalogue_is_that_of_the_real_shapes(problem_id):
     """Inputs and weights read once, outputs written once; small vectors (biases, norms) may be left out, and what no
     output depends on is."""
     model, values = on_meta(problem_id)
@@ -171,7 +171,7 @@ def test_traffic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str) ->
 
 
 @pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_arithmetic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str) -> None:
+def test_arithmetic_of_the_catalogue_is_that_of_the_real_shapes(problem_id):
     """Counted by torch; causal attention counts half of the score matrix."""
     model, values = on_meta(problem_id)
     work = catalogue.load(problem_id).work
@@ -188,7 +188,7 @@ def test_arithmetic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str)
 
 
 @pytest.mark.parametrize("problem_id", ["L1_77", "L2_34"])
-def test_arithmetic_of_transposed_convolutions_by_hand(problem_id: str) -> None:
+def test_arithmetic_of_transposed_convolutions_by_hand(problem_id):
     """Every input element meets every tap of every output channel once: torch's counter is not relied on here."""
     model, (x,) = on_meta(problem_id)
     (layer,) = (m for m in model.modules() if isinstance(m, nn.ConvTranspose3d))
@@ -197,14 +197,14 @@ def test_arithmetic_of_transposed_convolutions_by_hand(problem_id: str) -> None:
 
 
 @pytest.mark.parametrize("problem_id", ARTIFACT_FOLDERS)
-def test_artifact_folders_hold_the_same_problem_file(problem_id: str) -> None:
+def test_artifact_folders_hold_the_same_problem_file(problem_id):
     """A fixture is of one file's text; the artifact study finds it by that text."""
     copy = config.ARTIFACTS_DIR / ARTIFACT_FOLDERS[problem_id] / "problem.py"
     assert copy.read_bytes() == catalogue.load(problem_id).path.read_bytes()
 
 
 @pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_smoke_size_runs_on_the_cpu_and_is_small(problem_id: str) -> None:
+def test_smoke_size_runs_on_the_cpu_and_is_small(problem_id):
     """Real outputs from real inputs in the problem's own code; the full size stays what it was."""
     problem = catalogue.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
@@ -220,7 +220,7 @@ def test_smoke_size_runs_on_the_cpu_and_is_small(problem_id: str) -> None:
 
 @pytest.mark.parametrize("size", ["full", "smoke"])
 @pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_a_neighbouring_shape_leaves_weights_and_constructor_arguments_as_they_are(problem_id: str, size: str) -> None:
+def test_a_neighbouring_shape_leaves_weights_and_constructor_arguments_as_they_are(problem_id, size):
     """It is another shape with an odd size, and it fits where the problem's own inputs and outputs fit."""
     problem = catalogue.load(problem_id, size=size)
     other = problem.neighbouring()
@@ -236,7 +236,7 @@ def test_a_neighbouring_shape_leaves_weights_and_constructor_arguments_as_they_a
         assert model(*others).numel() <= model(*values).numel()
 
 
-def test_a_smoke_sized_neighbour_runs_with_the_problems_own_weights() -> None:
+def test_a_smoke_sized_neighbour_runs_with_the_problems_own_weights():
     for problem_id in catalogue.ids():
         problem = catalogue.load(problem_id, size="smoke")
         plan = inputs.plan(problem)
@@ -249,7 +249,7 @@ def test_a_smoke_sized_neighbour_runs_with_the_problems_own_weights() -> None:
             assert bool(model(*inputs.plan(other).make(1, torch.device("cpu"))).isfinite().all()), problem_id
 
 
-def test_faster_algorithms_are_allowed_for_where_they_exist() -> None:
+def test_faster_algorithms_are_allowed_for_where_they_exist():
     """Winograd and FFT for convolutions with spatial kernels, Strassen for the rest."""
     shares = {i: catalogue.load(i).work.fast_algorithm for i in catalogue.ids()}
     assert {i for i, share in shares.items() if share <= 0.25} == {"L1_77", "L1_82", "L2_34"}
@@ -274,7 +274,7 @@ def mobilenet_flop() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_rows_of_the_output_depend_on_the_same_rows_of_the_batched_inputs_alone(problem_id: str) -> None:
+def test_rows_of_the_output_depend_on_the_same_rows_of_the_batched_inputs_alone(problem_id):
     """What `batch_inputs` and `batch_dims` promise, and what lets the reference be computed in chunks."""
     problem = catalogue.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
@@ -286,7 +286,7 @@ def test_rows_of_the_output_depend_on_the_same_rows_of_the_batched_inputs_alone(
         torch.testing.assert_close(model(*part), model(*values).flatten(0, last)[rows])
 
 
-def test_unknown_ids_suites_and_members_are_wrong_use() -> None:
+def test_unknown_ids_suites_and_members_are_wrong_use():
     for call in (
         lambda: catalogue.load("L9_01"),
         lambda: catalogue.load("L1_36@int4"),
@@ -311,7 +311,7 @@ def test_unknown_ids_suites_and_members_are_wrong_use() -> None:
         ("kernel.py", None),
     ],
 )
-def test_ids_are_found_at_the_beginning_of_names(name: str, expected: str | None) -> None:
+def test_ids_are_found_at_the_beginning_of_names(name, expected):
     assert catalogue.id_in(name) == expected
 
 
@@ -369,7 +369,7 @@ def judged_by_the_command_line(tmp_path: Path, problem: str, solution: str) -> d
     return entry
 
 
-def test_a_kernelbench_file_from_elsewhere_is_judged_unmodified(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_kernelbench_file_from_elsewhere_is_judged_unmodified(tmp_path, capsys):
     """Through `--problem PATH`: a fixture is measured on the spot, a right solution is correct."""
     solution = ELSEWHERE.replace("class Model(", "class ModelNew(").replace("super(Model,", "super(ModelNew,")
     entry = judged_by_the_command_line(tmp_path, ELSEWHERE, solution)
@@ -379,7 +379,7 @@ def test_a_kernelbench_file_from_elsewhere_is_judged_unmodified(tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_a_problem_with_integer_outputs_is_judged(tmp_path: Path) -> None:
+def test_a_problem_with_integer_outputs_is_judged(tmp_path):
     """argmax gives int64: right indices are correct."""
     entry = judged_by_the_command_line(tmp_path, RANKING, RANKING.replace("class Model(", "class ModelNew("))
     assert entry["verdict"] == "correct", entry
@@ -411,7 +411,7 @@ DRAWN, RETURNED = "[torch.randn(64, 16)]", "torch.argmax(x, dim=1)"
         ("64, 16", "64, 16", "negative dimension -4: .* or try other constants: --set NAME=VALUE"),
     ],
 )
-def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path, old, new, said):
     file = tmp_path / "p.py"
     file.write_text(RANKING.replace(old, new))
     with pytest.raises(ProblemError, match=said) as found:
@@ -429,7 +429,7 @@ def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path: Path, old: 
         ("[[3, 4], True]", [[3, 4], True]), ("[{'other': 3}]", [{"other": 3}]),
     ],
 )  # fmt: skip
-def test_constructor_arguments_may_have_names(tmp_path: Path, given: str, arguments: list) -> None:
+def test_constructor_arguments_may_have_names(tmp_path, given, arguments):
     file = tmp_path / "p.py"
     init = "(nn.Module):\n    def __init__(self, width, scale=1.0, bias=True):\n        super().__init__()\n"
     file.write_text(RANKING.replace("(nn.Module):\n", init).replace("return []", f"return {given}"))
@@ -441,14 +441,14 @@ ACCENTS = "# -*- coding: latin-1 -*-\n# caf\xe9\n".encode("latin-1")
 
 
 @pytest.mark.parametrize("written", [b"\xef\xbb\xbf%s", ACCENTS + b"%s", b"\f%s", b"\r"], ids=repr)
-def test_a_file_is_read_as_python_reads_it(tmp_path: Path, written: bytes) -> None:
+def test_a_file_is_read_as_python_reads_it(tmp_path, written):
     file = tmp_path / "p.py"
     text = RANKING.encode()
     file.write_bytes(written % text if b"%" in written else text.replace(b"\n", written))
     assert inputs.plan(catalogue.load_file(file)).spec == ((torch.Size([64, 16]), torch.float32),)
 
 
-def test_a_file_of_a_known_number_takes_the_known_sizes_and_work(tmp_path: Path) -> None:
+def test_a_file_of_a_known_number_takes_the_known_sizes_and_work(tmp_path):
     file = tmp_path / "problem.py"
     file.write_bytes(catalogue.load("L1_36").path.read_bytes())
     known = catalogue.as_known(catalogue.load_file(file, dtype="bfloat16", size="smoke"), "L1_36")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from conftest import Tool
 
 from repro.cli import main
 from repro.problems import catalogue, derive
@@ -26,7 +24,7 @@ ARITHMETIC = {"L1_36": (0, 0), "L1_43": (0, 0), "L3_43": (1.1, 1.2), "L3_44": (1
 
 @pytest.mark.alike
 @pytest.mark.parametrize("key", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in catalogue.ids()])
-def test_derived_facts_agree_with_those_by_hand(key: str) -> None:
+def test_derived_facts_agree_with_those_by_hand(key):
     known = catalogue.load(key)
     found = derive.complete(catalogue.load_file(known.path))
     assert (found.batch_inputs, found.batch_dims) == (known.batch_inputs, known.batch_dims)
@@ -44,7 +42,7 @@ def test_derived_facts_agree_with_those_by_hand(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", QUICK)
-def test_a_derived_neighbour_has_odd_smaller_sizes_and_the_same_weights(key: str) -> None:
+def test_a_derived_neighbour_has_odd_smaller_sizes_and_the_same_weights(key):
     found = derive.complete(catalogue.load_file(catalogue.load(key).path))
     other = found.neighbouring()
     assert other is not None
@@ -78,9 +76,7 @@ def get_init_inputs():
     ],
 )
 @pytest.mark.parametrize("stress", ["spike", 2.0, "times 10000", "edit 16 0"])
-def test_a_stressed_input_keeps_what_the_problem_requires_of_it(
-    tmp_path: Path, value: str, kept: str, stress: str | float
-) -> None:
+def test_a_stressed_input_keeps_what_the_problem_requires_of_it(tmp_path, value, kept, stress):
     file = tmp_path / "problem.py"
     file.write_text(INPUT.format(value=value))
     plan = inputs.plan(replace(catalogue.load_file(file), stress=2.0))
@@ -104,9 +100,7 @@ LARGE = INPUT.format(value="torch.rand(4096, 512)").replace("x * 2", "x * 2 if x
 
 
 @pytest.mark.parametrize(("size", "taken"), [("full", "15 0"), ("smoke", "0.000524 0")])
-def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(
-    tool: Tool, size: str, taken: str
-) -> None:
+def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(tool, size, taken):
     level = tool.folder / "sources/kernelbench/KernelBench/level1"
     level.mkdir(parents=True)
     (level / "36_RMSNorm_.py").write_bytes(catalogue.load("L1_36").path.read_bytes())
@@ -122,9 +116,7 @@ def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(
 
 
 @pytest.mark.parametrize(("size", "said"), [("full", "x 512 x 512 float32 | 24 GB"), ("smoke", "float32 | 1.1 GB")])
-def test_one_problem_is_shown_with_source_sizes_memory_and_floor(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], size: str, said: str
-) -> None:
+def test_one_problem_is_shown_with_source_sizes_memory_and_floor(tmp_path, capsys, size, said):
     """No fp64 copy of the whole input is in the memory, also where the batch is derived."""
     copied = tmp_path / "36_RMSNorm_.py"
     copied.write_bytes(catalogue.load("L1_36").path.read_bytes())

@@ -147,7 +147,7 @@ BATCHED = {
 
 
 @pytest.mark.parametrize("name", SUITE)
-def test_it_plans_and_is_reduced_or_is_named(name: str, tmp_path: Path) -> None:
+def test_it_plans_and_is_reduced_or_is_named(name, tmp_path):
     problem, expected = written(tmp_path, name), SUITE[name][-1]
     if expected in ("judged", "unjudgeable"):
         found = settled(problem)
@@ -162,7 +162,7 @@ def test_it_plans_and_is_reduced_or_is_named(name: str, tmp_path: Path) -> None:
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, each in SUITE.items() if each[-1] in ("judged", "unjudgeable")])
-def test_its_own_model_is_correct_or_the_problem_is_unjudgeable(name: str, tmp_path: Path) -> None:
+def test_its_own_model_is_correct_or_the_problem_is_unjudgeable(name, tmp_path):
     problem, expected = settled(written(tmp_path, name)), SUITE[name][-1]
     fixture = calibration.build(problem, CPU)
     solution = tmp_path / "solution.py"
@@ -174,13 +174,13 @@ def test_its_own_model_is_correct_or_the_problem_is_unjudgeable(name: str, tmp_p
         assert fixture.degenerate["runs"] >= 5 and entry.reasons[0].code == "degenerate"
 
 
-def test_a_problem_that_is_constant_is_proved_to_be_so(tmp_path: Path) -> None:
+def test_a_problem_that_is_constant_is_proved_to_be_so(tmp_path):
     problem = settled(written(tmp_path, "always zero"))
     found = calibration.build(problem, CPU).degenerate
     assert found["kind"] == "constant" and found["largest_change"] == 0.0 and "exactly constant" in found["proof"]
 
 
-def test_random_numbers_that_do_not_go_with_fp64_are_named_as_such(tmp_path: Path) -> None:
+def test_random_numbers_that_do_not_go_with_fp64_are_named_as_such(tmp_path):
     """As an initial state that a forward draws in float32."""
     file = tmp_path / "drawn.py"
     text = BODY.format(
@@ -192,9 +192,7 @@ def test_random_numbers_that_do_not_go_with_fp64_are_named_as_such(tmp_path: Pat
         settled(catalogue.load_file(file, size="smoke"))
 
 
-def test_problems_of_the_fetched_source_have_ids_as_the_shipped_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_problems_of_the_fetched_source_have_ids_as_the_shipped_ones(tmp_path, monkeypatch):
     for level, name in ((1, "5_Scale.py"), (1, "36_RMSNorm_.py"), (3, "2_Net.py"), (4, "1_pretrained.py")):
         file = tmp_path / "kernelbench" / "KernelBench" / f"level{level}" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -210,7 +208,7 @@ def test_problems_of_the_fetched_source_have_ids_as_the_shipped_ones(
         catalogue.suite("kernelbench", size="smoke", only=["L2_01"])
 
 
-def test_without_the_source_the_suite_says_how_to_fetch_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_source_the_suite_says_how_to_fetch_it(tmp_path, monkeypatch):
     monkeypatch.setattr(catalogue.config, "sources_dir", lambda: tmp_path)
     with pytest.raises(ReproError, match="repro fetch kernelbench"):
         catalogue.suite("kernelbench", size="smoke")

@@ -30,7 +30,7 @@ def unknown(path: Path, size: str = "smoke") -> catalogue.Problem:
 @pytest.mark.parametrize(
     "path", [pytest.param(f, id=f.stem, marks=[pytest.mark.slow] * (f.stem[:5] == "L3_20")) for f in [*FILES, *SHIPPED]]
 )
-def test_a_reduced_size_is_small_and_runs_on_the_cpu(path: Path) -> None:
+def test_a_reduced_size_is_small_and_runs_on_the_cpu(path):
     problem = unknown(path)
     derived = sizes.derive(problem)
     plan = inputs.plan(replace(problem, overrides=derived.overrides))
@@ -45,7 +45,7 @@ def test_a_reduced_size_is_small_and_runs_on_the_cpu(path: Path) -> None:
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_a_derived_size_costs_about_what_the_hand_written_one_does(problem_id: str) -> None:
+def test_a_derived_size_costs_about_what_the_hand_written_one_does(problem_id):
     """Within a factor of 64: the budget is one for all, and a hand-written size was chosen for its problem."""
     derived = sizes.derive(unknown(catalogue.load(problem_id).path))
     known = sizes.measure(catalogue.load(problem_id, size="smoke"))
@@ -54,12 +54,12 @@ def test_a_derived_size_costs_about_what_the_hand_written_one_does(problem_id: s
         assert theirs / 64 <= ours <= 64 * theirs, name
 
 
-def test_the_search_is_deterministic() -> None:
+def test_the_search_is_deterministic():
     path = DATA / "attention_heads.py"
     assert sizes.derive(unknown(path)) == sizes.derive(unknown(path))
 
 
-def test_related_sizes_shrink_together() -> None:
+def test_related_sizes_shrink_together():
     shapes = {}
     for path in FILES:
         plan = inputs.plan(replace(unknown(path), overrides=sizes.derive(unknown(path)).overrides))
@@ -80,19 +80,19 @@ def test_related_sizes_shrink_together() -> None:
     assert (values["window"], values["stride"], values["dilation"]) == (3, 2, 3)
 
 
-def test_an_index_out_of_range_is_seen_by_running() -> None:
+def test_an_index_out_of_range_is_seen_by_running():
     """The meta device checks no values: the constructor's arguments stay as they are then."""
     derived = sizes.derive(unknown(DATA / "vocabulary.py"))
     assert "entries" not in derived.overrides and derived.overrides["batch_size"] < 4096
 
 
-def test_a_file_that_is_small_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_small_stays_as_it_is(tmp_path):
     file = tmp_path / "small.py"
     file.write_text((DATA / "dependent_rows.py").read_text().replace("2048 * 4", "64").replace("4096 * 2", "32"))
     assert sizes.derive(unknown(file)).overrides == {}
 
 
-def test_problems_that_cannot_shrink_are_refused_with_their_cost(tmp_path: Path) -> None:
+def test_problems_that_cannot_shrink_are_refused_with_their_cost(tmp_path):
     file = tmp_path / "fixed.py"
     text = (
         (DATA / "triangular.py")
@@ -112,7 +112,7 @@ def test_problems_that_cannot_shrink_are_refused_with_their_cost(tmp_path: Path)
         ("x[n:].min()", 64, "it fails with"),
     ],
 )
-def test_what_fails_at_the_smallest_size_is_said(tmp_path: Path, output: str, n: int, why: str) -> None:
+def test_what_fails_at_the_smallest_size_is_said(tmp_path, output, n, why):
     file = tmp_path / "p.py"
     module, given = f"n = {n}\nclass Model(torch.nn.Module):\n    def forward(self, x):", "def get_inputs():"
     file.write_text(f"import torch\n{module}\n        return {output}\n{given}\n    return [torch.rand(n, 8)]\n"
@@ -124,21 +124,21 @@ def test_what_fails_at_the_smallest_size_is_said(tmp_path: Path, output: str, n:
 # -- overrides
 
 
-def test_what_a_file_computes_from_a_constant_follows_it() -> None:
+def test_what_a_file_computes_from_a_constant_follows_it():
     problem = replace(unknown(DATA / "constants_in_tuples.py"), overrides={"features": 16, "input_shape": [8, 4]})
     module = problem.module()
     assert module.scale_shape == (16, 1, 1) and module.input_shape == (8, 4)
     assert [tuple(x.shape) for x in module.get_inputs()] == [(64, 16, 8, 4)]
 
 
-def test_an_override_has_the_kinds_of_sequences_that_the_file_has(tmp_path: Path) -> None:
+def test_an_override_has_the_kinds_of_sequences_that_the_file_has(tmp_path):
     file = tmp_path / "nested.py"
     file.write_text((DATA / "dependent_rows.py").read_text() + "\npads = ((1, 1), (2, 2))\nlayers = [64] * 4\n")
     module = replace(unknown(file), overrides={"pads": [[0, 0], [3, 3], [4, 4]], "layers": (8, 8)}).module()
     assert module.pads == ((0, 0), (3, 3), (4, 4)) and module.layers == [8, 8]
 
 
-def test_a_number_inside_a_function_has_a_name() -> None:
+def test_a_number_inside_a_function_has_a_name():
     path = DATA / "literals_in_functions.py"
     assert {"get_inputs.224", "get_inputs.2048", "get_init_inputs.2048"} <= set(constants.names(path.read_bytes()))
     problem = replace(unknown(path), overrides={"get_inputs.224": 8, "get_inputs.512": 2})
@@ -147,24 +147,24 @@ def test_a_number_inside_a_function_has_a_name() -> None:
         replace(problem, overrides={"get_inputs.225": 8}).module()
 
 
-def test_values_are_python_literals() -> None:
+def test_values_are_python_literals():
     assert constants.given(["a=16", "b = (2, 3)", "c='x'"]) == {"a": 16, "b": [2, 3], "c": "x"}
     for word in ("a", "=3", "a=open('x')", "a=b", "a=", "a=b'x'", "a={1}"):
         with pytest.raises(UsageError, match="NAME=VALUE"):
             constants.given([word])
 
 
-def test_a_job_carries_overrides_through_json() -> None:
+def test_a_job_carries_overrides_through_json():
     job = Job("row", "evaluate", "problem.py", overrides={"shape": [2, 3], "n": 4})
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
 
 
-def test_given_values_stay_and_the_others_are_derived() -> None:
+def test_given_values_stay_and_the_others_are_derived():
     problem = sizes.settle(unknown(DATA / "attention_heads.py"), {"width": 256}, known=False)
     assert problem.overrides["width"] == 256 and problem.overrides["length"] < 512
 
 
-def test_overrides_of_a_shipped_problem_leave_its_known_work_and_neighbour_out() -> None:
+def test_overrides_of_a_shipped_problem_leave_its_known_work_and_neighbour_out():
     problem = sizes.settle(catalogue.load("L1_36"), {"batch_size": 3}, known=True)
     assert problem.overrides == {"batch_size": 3} and problem.work is None and problem.neighbouring() is None
     assert sizes.settle(catalogue.load("L1_36"), {}, known=True) == catalogue.load("L1_36")
@@ -173,7 +173,7 @@ def test_overrides_of_a_shipped_problem_leave_its_known_work_and_neighbour_out()
 # -- memory
 
 
-def test_too_much_memory_is_refused_with_the_number_and_a_remedy_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_memory_is_refused_with_the_number_and_a_remedy_that_fits(monkeypatch):
     monkeypatch.setattr(sizes, "free_bytes", lambda: 22 * 10**9)
     problem = unknown(DATA / "pooling_windows.py", "full")
     with pytest.raises(PrerequisiteError) as refused:
@@ -188,7 +188,7 @@ def test_too_much_memory_is_refused_with_the_number_and_a_remedy_that_fits(monke
     sizes.require_memory(smaller, sizes.measure(smaller), "cpu")
 
 
-def test_the_estimate_grows_with_the_inputs_and_counts_the_reference() -> None:
+def test_the_estimate_grows_with_the_inputs_and_counts_the_reference():
     problem = unknown(DATA / "dependent_rows.py", "full")
     measured = sizes.measure(problem)
     needed, gpu = sizes.needed_bytes(problem, measured, "cpu")
@@ -197,7 +197,7 @@ def test_the_estimate_grows_with_the_inputs_and_counts_the_reference() -> None:
     assert host < needed and gpu > 4 * measured.input_bytes
 
 
-def test_a_control_group_limits_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_group_limits_what_is_free(tmp_path, monkeypatch):
     before = sizes.free_bytes()
     (tmp_path / "limit").write_text("3000000\n")
     (tmp_path / "used").write_text("1000000\n")
@@ -231,9 +231,7 @@ def judged(tmp_path: Path) -> Judged:
 
 
 @pytest.mark.slow
-def test_a_large_file_is_judged_without_a_gpu_and_says_at_which_sizes(
-    judged: Judged, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_large_file_is_judged_without_a_gpu_and_says_at_which_sizes(judged, capsys):
     code, entry = judged(DATA / "grouped_convolution.py", "--set", "batch_size=3")
     assert code == 0 and entry["verdict"] == "correct", entry
     assert entry["sizes"].startswith("smoke: batch_size=3, ") and "height=" in entry["sizes"]
@@ -254,20 +252,18 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.slow
-def test_zeros_are_wrong_at_a_derived_size(judged: Judged) -> None:
+def test_zeros_are_wrong_at_a_derived_size(judged):
     assert judged(DATA / "grouped_convolution.py", solution=CHEAT)[1]["verdict"] == "incorrect"
 
 
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_honest_solution_of_any_file_is_correct(judged: Judged, path: Path) -> None:
+def test_an_honest_solution_of_any_file_is_correct(judged, path):
     assert judged(path)[1]["verdict"] == "correct"
 
 
-def test_an_unknown_constant_is_wrong_use_and_the_files_own_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_constant_is_wrong_use_and_the_files_own_are_named(tmp_path, capsys):
     path = DATA / "pooling_windows.py"
     words = ["--problem", str(path), "--set", "batch=2", "--engine", "local", "--device", "cpu"]
     assert main.main(["evaluate", str(path), *words, "--results", str(tmp_path)]) == 1
@@ -276,7 +272,7 @@ def test_an_unknown_constant_is_wrong_use_and_the_files_own_are_named(
 
 
 @pytest.mark.slow
-def test_too_large_a_size_ends_with_code_1(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_large_a_size_ends_with_code_1(judged, capsys):
     path = DATA / "pooling_windows.py"
     code, entry = judged(path, "--size", "full", "--set", "batch_size=100000")
     assert code == 1 and entry["verdict"] == "error"
@@ -288,14 +284,12 @@ def test_too_large_a_size_ends_with_code_1(judged: Judged, capsys: pytest.Captur
     [(4095, 128, 128, 4095, 127), (65535, 1024, 128, 65535, 1023), (4096, 60, 128, 4096, 128), (4096, 60, 64, 60, 64),
      (1000, 125, 128, 1000, 120), (96, 24, 128, 96, 32), (300, 75, 16, 300, 76), (64, 8, 16, 64, 16)],
 )  # fmt: skip
-def test_reduced_sizes_keep_remainders_and_their_absence(
-    published: int, reduced: int, power: int, most: int, kept: int
-) -> None:
+def test_reduced_sizes_keep_remainders_and_their_absence(published, reduced, power, most, kept):
     """A kernel without a mask for the last block is wrong at both or right at both."""
     assert sizes._nearest(published, reduced, power, most) == kept
 
 
-def test_an_irregular_size_stays_irregular_and_a_whole_one_whole(tmp_path: Path) -> None:
+def test_an_irregular_size_stays_irregular_and_a_whole_one_whole(tmp_path):
     for name, divided in (("8191", False), ("8192", True)):
         file = tmp_path / f"rows_{name}.py"
         file.write_text((FRAMES / "softmax_rows.py").read_text().replace("1000", name))

@@ -27,7 +27,7 @@ SITTING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_configuration_is_the_design_with_its_order() -> None:
+def test_a_configuration_is_the_design_with_its_order():
     plan = Design("sdk", "m", prices={"as_of": "2026-01-01", "models": {}})
     order = design.units(plan, ["L1_36", "L1_77"])
     told = {"order_of_cells": [unit.id for unit in order], "balance": design.balance(order)}
@@ -36,14 +36,14 @@ def test_a_configuration_is_the_design_with_its_order() -> None:
     assert reading.agent_config(found.to_json()) == found
 
 
-def test_a_configuration_of_an_older_release_has_the_defaults_of_its_time() -> None:
+def test_a_configuration_of_an_older_release_has_the_defaults_of_its_time():
     told = design.config(Design("sdk", "m"), design.units(Design("sdk", "m"), ["L1_36"])).to_json()
     found = reading.agent_config({name: value for name, value in told.items() if name != "optimize"})
     assert found.optimize is False
 
 
 @pytest.mark.parametrize(("name", "value"), [("budgets", {"usd": "5"}), ("arms", "baseline"), ("repeats", 0)])
-def test_a_configuration_of_a_wrong_type_is_refused(name: str, value: Any) -> None:
+def test_a_configuration_of_a_wrong_type_is_refused(name, value):
     plan = Design("sdk", "m")
     told = design.config(plan, design.units(plan, ["L1_36"])).to_json() | {name: value}
     with pytest.raises(BundleError, match="study of the manifest is damaged"):
@@ -52,7 +52,7 @@ def test_a_configuration_of_a_wrong_type_is_refused(name: str, value: Any) -> No
         AgentConfig.written(told)
 
 
-def test_a_sitting_is_read_again_as_it_was_written() -> None:
+def test_a_sitting_is_read_again_as_it_was_written():
     found = AgentRecord.written(SITTING)
     assert jsonio.dumps(found.to_json()) == jsonio.dumps(SITTING)
     assert reading.agent_record(jsonio.render(SITTING), "job.json") == found
@@ -60,6 +60,6 @@ def test_a_sitting_is_read_again_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", jsonio.render(SITTING | {"finished": "yes"})])
-def test_a_damaged_sitting_names_its_file(content: bytes) -> None:
+def test_a_damaged_sitting_names_its_file(content):
     with pytest.raises(BundleError, match="agents/a/job.json is damaged"):
         reading.agent_record(content, "agents/a/job.json")

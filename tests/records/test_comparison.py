@@ -12,7 +12,7 @@ from repro.records.comparison import Comparison
 from repro.system import jsonio
 
 
-def test_a_comparison_is_read_again_as_it_was_written() -> None:
+def test_a_comparison_is_read_again_as_it_was_written():
     results = ROOT / "artifacts" / "results"
     paths = [next((results / name).glob("*-benchmark")) for name in ("h100-pinned", "h200-newer")]
     found = compare.compare(*(records.read(Bundle.open(path)) for path in paths))

@@ -43,7 +43,7 @@ def bundle() -> Bundle:
     return cast(Bundle, SimpleNamespace(records=lambda: rows, manifest=manifest, path=Path("x-fixtures")))
 
 
-def test_every_planned_problem_has_a_line_with_its_verdict_and_reason() -> None:
+def test_every_planned_problem_has_a_line_with_its_verdict_and_reason():
     found = audit.rows(bundle())
     assert [entry.verdict for entry in found] == ["judged", "unjudgeable", "not measured", "not measured"]
     assert found[0].classes == ["fp32"] and found[1].classes == []
@@ -53,14 +53,14 @@ def test_every_planned_problem_has_a_line_with_its_verdict_and_reason() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_a_terminal_shows_ids_verdicts_and_reasons(width: int) -> None:
+def test_a_terminal_shows_ids_verdicts_and_reasons(width):
     console = Console(file=io.StringIO(), width=width, record=True)
     terminal.table(audit.table(audit.rows(bundle())), Screen(console=console))
     (line,) = (line for line in console.export_text().splitlines() if line.startswith("L2_80"))
     assert "unjudgeable" in line and "constant; 16 runs" in line
 
 
-def test_the_page_says_how_it_was_measured_what_stands_out_and_has_a_line_for_each_problem() -> None:
+def test_the_page_says_how_it_was_measured_what_stands_out_and_has_a_line_for_each_problem():
     whole = bundle()
     page = audit.page(whole, audit.rows(whole))
     assert "at smoke size on cpu" in page and "`x-fixtures`" in page

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import Tool
 from sampled import seen
 from test_claims import SPEEDUP, outcome
 from test_compare import folder_of, rows_of
@@ -47,7 +46,7 @@ def built(*bundles: Bundle) -> dict[str, Any]:
     return found
 
 
-def test_a_window_of_an_older_release_is_read_under_its_present_name() -> None:
+def test_a_window_of_an_older_release_is_read_under_its_present_name():
     """The window of a whole job was called `cell`; fixtures and untimed rows have no other."""
     for name in ("cell", "job"):
         told = Observed(telemetry={"windows": {name: {"samples": 3}}})
@@ -59,7 +58,7 @@ def test_a_window_of_an_older_release_is_read_under_its_present_name() -> None:
 
 
 @pytest.mark.parametrize("reason", ["hw_thermal", "hw_power_brake", "sw_thermal"])
-def test_times_of_a_throttled_row_are_no_measurement_and_its_verdict_stays(reason: str, tmp_path: Path) -> None:
+def test_times_of_a_throttled_row_are_no_measurement_and_its_verdict_stays(reason, tmp_path):
     found = records.read(Bundle.open(theirs(tmp_path, {reason: DURING})))
     for record in found.implementations.values():
         assert record.why_not == f"throttled: while it was timed the GPU reported {reason} in 3.3% of samples"
@@ -74,23 +73,21 @@ def test_times_of_a_throttled_row_are_no_measurement_and_its_verdict_stays(reaso
     [{"sw_power_cap": (0, 10)}, {"idle": (0, 10)}, {"clocks_setting": (0, 10)}, {"hw_slowdown": DURING},
      {"hw_thermal": OUTSIDE}, {}, None],
 )  # fmt: skip
-def test_what_does_not_throttle_the_timed_part_leaves_times_as_they_are(
-    reasons: dict[str, Any] | None, tmp_path: Path
-) -> None:
+def test_what_does_not_throttle_the_timed_part_leaves_times_as_they_are(reasons, tmp_path):
     """A power cap, clocks that were set, heat before anything was timed; a row that was not sampled."""
     bundle = Bundle.open(theirs(tmp_path, reasons))
     assert not any(record.why_not for record in records.read(bundle).implementations.values())
     assert "its times are no measurement" not in jsonio.dumps(built(bundle))
 
 
-def test_one_sample_is_enough_whatever_its_share_is_rounded_to() -> None:
+def test_one_sample_is_enough_whatever_its_share_is_rounded_to():
     told = {"windows": {"timing": {"samples": 100_000, "reasons": {"sw_power_cap": 1.0, "hw_thermal": 0.0}}}}
     assert series.throttled(told).startswith("throttled: ")
     for other in (None, {}, {"windows": {"job": {"reasons": {"hw_thermal": 1.0}}}}, {"windows": {"timing": {}}}):
         assert series.throttled(other) == ""
 
 
-def test_rows_keep_what_was_seen_and_readers_apply_the_rule(tmp_path: Path) -> None:
+def test_rows_keep_what_was_seen_and_readers_apply_the_rule(tmp_path):
     """The rule is in no file: rows of disk and of memory are read alike, and a bundle from before the rule too."""
     path = theirs(tmp_path, {"hw_thermal": DURING})
     (line,) = (path / "rows.jsonl").read_text().splitlines()
@@ -103,7 +100,7 @@ def test_rows_keep_what_was_seen_and_readers_apply_the_rule(tmp_path: Path) -> N
     assert again.rows["36_RMSNorm"] == row
 
 
-def test_a_throttled_row_is_compared_by_its_verdict_alone(tool: Tool) -> None:
+def test_a_throttled_row_is_compared_by_its_verdict_alone(tool):
     a, b = theirs(tool.folder / "a", {}), theirs(tool.folder / "b", {"hw_power_brake": DURING})
     _, found, rows = rows_of(tool, a, b)
     row = rows["36_RMSNorm", "optimized"]
@@ -111,13 +108,13 @@ def test_a_throttled_row_is_compared_by_its_verdict_alone(tool: Tool) -> None:
     assert row["time_reason"].startswith("B: throttled: ") and not compare.worse(Comparison.written(found))
 
 
-def test_a_throttled_row_reproduces_nothing_and_contradicts_nothing(tool: Tool) -> None:
+def test_a_throttled_row_reproduces_nothing_and_contradicts_nothing(tool):
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", {"sw_thermal": DURING}))
     assert found["verdict"] == "NOT-COMPARABLE" and found["reason"].startswith("throttled: ")
     assert outcome(tool, SPEEDUP, theirs(tool.folder / "b", {}))["verdict"] != "NOT-COMPARABLE"
 
 
-def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path: Path) -> None:
+def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path):
     bundle = study(tmp_path, sampled=True)
     whole = built(bundle)
     notes = {row["row"]: row["notes, skips and reasons"] for row in table(whole, "log", "log")}
@@ -139,7 +136,7 @@ def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path: Path) -> Non
     assert verdicts.count("correct") == 2, "right is right, however slow"
 
 
-def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path: Path) -> None:
+def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path):
     from repro.studies import artifact_study
 
     (row,) = Bundle.open(theirs(tmp_path, {"hw_thermal": DURING})).records().values()
@@ -151,7 +148,7 @@ def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path: Path) -> None:
 # -- the section
 
 
-def test_the_table_has_every_row_that_was_sampled(tmp_path: Path) -> None:
+def test_the_table_has_every_row_that_was_sampled(tmp_path):
     whole = built(study(tmp_path, sampled=True))
     first, second, third = table(whole, "clocks", "sampled")
     assert (first["row"], first["window"], first["samples"]) == ("L2_99/oracle/0", "timed", 120)
@@ -162,7 +159,7 @@ def test_the_table_has_every_row_that_was_sampled(tmp_path: Path) -> None:
     assert (third["window"], third["times"]) == ("whole row", None)
 
 
-def test_bundles_without_samples_have_no_section_on_clocks(tmp_path: Path) -> None:
+def test_bundles_without_samples_have_no_section_on_clocks(tmp_path):
     cpu = observed(None) | {"telemetry": {"sampler": {"status": "off: the run used the CPU"}, "marks": []}}
     columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
     bundles = [

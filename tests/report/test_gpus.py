@@ -40,7 +40,7 @@ def mixed(tmp_path: Path) -> Path:
     return folder
 
 
-def test_tables_of_a_mixed_bundle_are_grouped_by_gpu(mixed: Path) -> None:
+def test_tables_of_a_mixed_bundle_are_grouped_by_gpu(mixed):
     bundle = Bundle.open(mixed)
     found = sources.parts(bundle)
     assert len(found) == 2 and sorted(name for part in found for name in part.manifest["plan"]) == sorted(
@@ -54,7 +54,7 @@ def test_tables_of_a_mixed_bundle_are_grouped_by_gpu(mixed: Path) -> None:
     assert "report" not in verify.verify(mixed).failed
 
 
-def test_a_bundle_of_one_kind_stays_whole() -> None:
+def test_a_bundle_of_one_kind_stays_whole():
     for stack in PUBLISHED:
         bundle = Bundle.open(newest(stack))
         assert sources.parts(bundle) == [bundle]
@@ -64,7 +64,7 @@ def aa(low: float, high: float) -> Ratio:
     return Ratio(ratio=(low + high) / 2, ci95=[low, high])
 
 
-def test_every_gpu_has_its_control_and_a_disturbed_one_is_named() -> None:
+def test_every_gpu_has_its_control_and_a_disturbed_one_is_named():
     assert [machines.disturbed(cover, 20) for cover in (20, 18, 15, 3)] == ["undisturbed"] * 2 + ["disturbed"] * 2
     quiet, loud = aa(0.99, 1.01), aa(1.05, 1.09)
 

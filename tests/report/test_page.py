@@ -29,7 +29,7 @@ from repro.errors import PrerequisiteError
 from repro.problems import catalogue
 from repro.report import elements, latex, markdown, page
 from repro.report.document import Document
-from repro.report.elements import Cell, Quantity
+from repro.report.elements import Quantity
 
 CHECKS = Path(__file__).parents[1] / "page_checks.js"
 NEWER = {"torch": "2.11.0+cu130", "triton": "3.6.0"}
@@ -66,14 +66,14 @@ def rows_of(whole: dict[str, Any], name: str, table: str) -> list[dict[str, Any]
 
 
 @pytest.mark.slow
-def test_every_file_is_drawn_from_the_json_alone(drawn: Path) -> None:
+def test_every_file_is_drawn_from_the_json_alone(drawn):
     """The same data gives the same bytes, figures among them."""
     whole = Document.model_validate(document(drawn))
     for name, render in (("html", page.render), ("tex", latex.render), ("md", markdown.render)):
         assert render(whole) == (drawn / f"report.{name}").read_text(), name
 
 
-def test_the_tables_are_latex(drawn: Path, tmp_path: Path) -> None:
+def test_the_tables_are_latex(drawn, tmp_path):
     """Set without an error, the packages that the file names loaded."""
     tex = shutil.which("pdflatex")
     if tex is None:
@@ -88,7 +88,7 @@ def test_the_tables_are_latex(drawn: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-def test_nothing_empty_is_drawn(tool: Tool) -> None:
+def test_nothing_empty_is_drawn(tool):
     """No section, table or column without content, and no sentence about claims that nothing tested."""
     done = tool.within("report", study(tool.folder / "a").path, "-o", "out", "--format", "md")
     assert done.code == 0, done.err
@@ -104,7 +104,7 @@ def test_nothing_empty_is_drawn(tool: Tool) -> None:
             assert all(filled[1:]), table["id"]
 
 
-def test_what_the_hardware_reached_is_bytes_and_operations_over_the_time(drawn: Path) -> None:
+def test_what_the_hardware_reached_is_bytes_and_operations_over_the_time(drawn):
     row = next(r for r in rows_of(document(drawn), "roofline", "roofline") if r["problem"] == "36_RMSNorm"
                and r["solution"] == "optimized")  # fmt: skip
     size, ms = 2 * 1879048192 * 2, row["ms"]
@@ -112,14 +112,14 @@ def test_what_the_hardware_reached_is_bytes_and_operations_over_the_time(drawn: 
     assert row["of copy"] == pytest.approx(size / ms / 1e6 / 4300) and row["class"] == "bf16"
 
 
-def test_every_trace_has_its_convergence(drawn: Path) -> None:
+def test_every_trace_has_its_convergence(drawn):
     found = section(document(drawn), "convergence")
     (figure,) = found["figures"]
     assert "5 ms after round 1" in figure["alt"] and "3.5 ms after round 4" in figure["alt"]
     assert len(found["tables"][0]["rows"]) == 4
 
 
-def test_the_command_of_a_run_stands_beside_its_bundle(tool: Tool) -> None:
+def test_the_command_of_a_run_stands_beside_its_bundle(tool):
     bundle = Bundle.open(theirs(tool.folder / "a"))
     bundle.manifest["argv"] = ["benchmark", "36", "--artifacts", "a folder"]
     bundle.finish("complete")
@@ -128,7 +128,7 @@ def test_the_command_of_a_run_stands_beside_its_bundle(tool: Tool) -> None:
     assert row["command"] == "repro benchmark 36 --artifacts 'a folder'"
 
 
-def test_bands_of_claims_hold_what_was_published(drawn: Path) -> None:
+def test_bands_of_claims_hold_what_was_published(drawn):
     """Each is drawn over the published value. The table of claims: test_snapshots.py."""
     (figure,) = section(document(drawn), "claims")["figures"]
     bands = [row["band"] for row in figure["data"]["rows"]]
@@ -149,7 +149,7 @@ class Page(HTMLParser):
     handle_startendtag = handle_starttag
 
 
-def test_the_page_loads_nothing_and_is_labelled(drawn: Path) -> None:
+def test_the_page_loads_nothing_and_is_labelled(drawn):
     text = (drawn / "report.html").read_text()
     tags = Page(text).tags
     for tag, attributes in tags:
@@ -166,13 +166,13 @@ def test_the_page_loads_nothing_and_is_labelled(drawn: Path) -> None:
     assert ("html", {"lang": "en"}) in tags and "default-src 'none'" in text
 
 
-def test_no_figure_names_a_date_or_a_version(drawn: Path) -> None:
+def test_no_figure_names_a_date_or_a_version(drawn):
     for figure in re.findall(r"<svg .*?</svg>", (drawn / "report.html").read_text(), re.DOTALL):
         assert "<metadata" not in figure and "dc:date" not in figure and "matplotlib.org" not in figure
 
 
 @pytest.mark.clock
-def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool: Tool) -> None:
+def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool):
     times = {"eager": 4.0, "eager_tf32": 2.0, "compile": 3.0, "compile_tf32": 1.5, "mine": 1.0}
     names = catalogue.ids()
     assert len(names) == 13
@@ -185,7 +185,7 @@ def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool: Tool) -> N
     assert len(rows_of(document(tool.folder / "out"), "correctness", "correctness")) == 13
 
 
-def test_a_folder_of_its_own_leaves_the_bundles_as_they_were(tool: Tool) -> None:
+def test_a_folder_of_its_own_leaves_the_bundles_as_they_were(tool):
     path = study(tool.folder / "a").path
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     done = tool.within("report", path, "-o", "out")
@@ -194,7 +194,7 @@ def test_a_folder_of_its_own_leaves_the_bundles_as_they_were(tool: Tool) -> None
     assert sorted(f.name for f in (tool.folder / "out").iterdir()) == sorted(FILES)
 
 
-def test_figures_are_files_of_their_own_where_asked(tool: Tool) -> None:
+def test_figures_are_files_of_their_own_where_asked(tool):
     path = theirs(tool.folder / "a")
     assert tool.within("report", path, "-o", "out", "--format", "svg").code == 0
     files = sorted((tool.folder / "out/figures").iterdir())
@@ -209,13 +209,13 @@ def test_figures_are_files_of_their_own_where_asked(tool: Tool) -> None:
     [(("--format", "pdf"), "no format pdf"), (("--format", ","), "no format was named"),
      (("-o", "taken"), "cannot write to"), (("-o", "out", "--artifacts", "nowhere"), "nowhere")],
 )  # fmt: skip
-def test_wrong_use_is_one_line(tool: Tool, args: tuple[str, ...], words: str) -> None:
+def test_wrong_use_is_one_line(tool, args, words):
     (tool.folder / "taken").write_text("a file")
     done = tool.within("report", study(tool.folder / "a").path, *args)
     assert done.code == 1 and words in done.complaint
 
 
-def test_bundles_of_other_kernels_are_not_passed_off_as_the_same(tool: Tool) -> None:
+def test_bundles_of_other_kernels_are_not_passed_off_as_the_same(tool):
     a, b = theirs(tool.folder / "a"), theirs(tool.folder / "b", versions=NEWER)
     assert tool.within("report", a, b, "-o", "out", "--format", "md").code == 0
     assert "Not the same texts" not in (tool.folder / "out/report.md").read_text()
@@ -227,7 +227,7 @@ def test_bundles_of_other_kernels_are_not_passed_off_as_the_same(tool: Tool) -> 
     assert "Not the same texts, A against B" in (tool.folder / "out/report.md").read_text()
 
 
-def test_names_of_solutions_are_text_in_every_format(tool: Tool) -> None:
+def test_names_of_solutions_are_text_in_every_format(tool):
     script = {"a": result("L1_36", {"eager": 4.0, "mine": 3.6})}
     path = bundle_of(tool.folder, "evaluate", script, {"a": {"problem": "L1_36", "file": HOSTILE}}).path
     assert tool.within("report", path, "-o", "out").code == 0
@@ -240,9 +240,7 @@ def test_names_of_solutions_are_text_in_every_format(tool: Tool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
-def test_what_is_not_installed_is_a_missing_prerequisite(
-    drawn: Path, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_installed_is_a_missing_prerequisite(drawn, missing, monkeypatch):
     whole = Document.model_validate(document(drawn))
     for name in [n for n in sys.modules if n.partition(".")[0] == missing]:
         monkeypatch.delitem(sys.modules, name)
@@ -257,7 +255,7 @@ def test_what_is_not_installed_is_a_missing_prerequisite(
       "1 [0.9, 1.1]"), ("percent", 0.345, "34.5 %"), ("scientific", 0.0, "0"), ("text", None, "–"), ("ms", None, "–"),
      ("verdict", "DIFFERS", "✗\u00a0DIFFERS"), ("verdict", "BLOCKED", "○\u00a0BLOCKED"), ("integer", 12345, "12,345")],
 )  # fmt: skip
-def test_cells(kind: str, cell: Cell, text: str) -> None:
+def test_cells(kind, cell, text):
     assert elements.written(kind, cell) == text
 
 
@@ -295,7 +293,7 @@ def browser() -> Any:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_page_in_a_browser(drawn: Path, browser: Browser, width: int, scheme: str) -> None:
+def test_the_page_in_a_browser(drawn, browser, width, scheme):
     """At every width, light and dark: no word on the console, nothing loaded, and all of page_checks.js holds."""
     browser.look(width, scheme=scheme)
     browser.complaints.clear()
@@ -309,7 +307,7 @@ def test_the_page_in_a_browser(drawn: Path, browser: Browser, width: int, scheme
     assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 150) == (scheme == "dark"), background
 
 
-def test_tables_are_sorted_and_filtered(drawn: Path, browser: Browser) -> None:
+def test_tables_are_sorted_and_filtered(drawn, browser):
     browser.look(1280)
     browser.open(drawn / "report.html")
     told = browser.evaluate(SORT)
@@ -320,7 +318,7 @@ def test_tables_are_sorted_and_filtered(drawn: Path, browser: Browser) -> None:
     assert names == ["L1_36/oracle/0"] and count == "1 of 8 rows"
 
 
-def test_numbers_are_sorted_as_numbers(drawn: Path, browser: Browser) -> None:
+def test_numbers_are_sorted_as_numbers(drawn, browser):
     browser.look(1280)
     browser.open(drawn / "report.html")
     values = browser.evaluate("""(function () {
@@ -332,7 +330,7 @@ def test_numbers_are_sorted_as_numbers(drawn: Path, browser: Browser) -> None:
     assert len(values) > 3 and values == sorted(values)
 
 
-def test_without_scripts_every_row_stands_there(drawn: Path, browser: Browser) -> None:
+def test_without_scripts_every_row_stands_there(drawn, browser):
     browser.look(360, script=False)
     browser.open(drawn / "report.html")
     browser.look(360)
@@ -341,7 +339,7 @@ def test_without_scripts_every_row_stands_there(drawn: Path, browser: Browser) -
     assert browser.evaluate("document.querySelectorAll('tbody tr').length") == rows
 
 
-def test_printed_it_is_dark_on_white_and_within_the_sheet(drawn: Path, browser: Browser, tmp_path: Path) -> None:
+def test_printed_it_is_dark_on_white_and_within_the_sheet(drawn, browser, tmp_path):
     """Also where the screen is dark: paper is white."""
     browser.look(1032, scheme="dark", media="print")
     browser.open(drawn / "report.html")
@@ -355,7 +353,7 @@ def test_printed_it_is_dark_on_white_and_within_the_sheet(drawn: Path, browser: 
     assert 1 <= len(sheets) <= 4
 
 
-def test_the_first_result_is_on_the_first_screen(drawn: Path, browser: Browser) -> None:
+def test_the_first_result_is_on_the_first_screen(drawn, browser):
     """The first row of the table on a desktop, the first cards on a phone; evidence is closed."""
     bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
     for width, height, first in ((1280, 800, "#summary-table tbody tr"), (390, 844, ".cards div:nth-child(4)")):

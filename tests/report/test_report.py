@@ -196,7 +196,7 @@ def line_with(text: str, *words: str) -> str:
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_every_row_that_failed_stands_there_with_its_reason(tmp_path: Path, device: str) -> None:
+def test_every_row_that_failed_stands_there_with_its_reason(tmp_path, device):
     text = drawn(study(tmp_path, device))
     line_with(text, "L2_84", "✗ wrong: relative L2 error 0.4", "on the published inputs")
     line_with(text, "L1_36", "RMSNorm", "not measured: the container ran out of memory")
@@ -207,7 +207,7 @@ def test_every_row_that_failed_stands_there_with_its_reason(tmp_path: Path, devi
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_solutions_of_one_problem_are_told_apart(tmp_path: Path, device: str) -> None:
+def test_solutions_of_one_problem_are_told_apart(tmp_path, device):
     """`repro evaluate good.py bad.py --problem L1_36`: which of the two is wrong?"""
     script = {
         "L1_36/good": result("L1_36", {"eager": 4.0, "mine": 3.6}, device=device),
@@ -222,7 +222,7 @@ def test_solutions_of_one_problem_are_told_apart(tmp_path: Path, device: str) ->
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_a_solutions_words_stay_in_their_cell(tmp_path: Path, device: str) -> None:
+def test_a_solutions_words_stay_in_their_cell(tmp_path, device):
     """They are its own: more cells, another verdict, a link, a picture that is fetched, a page's element."""
     words = "a | correct | ![x](http://example.org/x.png) [y](z) <b> \\| c `"
     bad = {"L1_36/bad": result("L1_36", {"eager": 4.0}, device=device, bad={"mine": words})}
@@ -233,7 +233,7 @@ def test_a_solutions_words_stay_in_their_cell(tmp_path: Path, device: str) -> No
     assert told in line_with(text, "bad.py", "example.org")
 
 
-def test_what_stands_in_a_documents_cell_stays_there() -> None:
+def test_what_stands_in_a_documents_cell_stays_there():
     rows = [["a | b [x](y) <i> `"] * 2]
     table = elements.table("t", "c", [("text", "text"), ("code", "code")], rows)
     part = elements.section("t", "t", tables=[table])
@@ -242,7 +242,7 @@ def test_what_stands_in_a_documents_cell_stays_there() -> None:
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_every_artifact_that_failed_stands_there_with_its_reason(tmp_path: Path, device: str) -> None:
+def test_every_artifact_that_failed_stands_there_with_its_reason(tmp_path, device):
     text = drawn(artifacts(tmp_path, device))
     line_with(text, "43 Max Pooling 3D", "✗ wrong: relative L2 error 1")
     line_with(text, "82 conv", "signal SIGKILL")
@@ -251,7 +251,7 @@ def test_every_artifact_that_failed_stands_there_with_its_reason(tmp_path: Path,
     assert "2 of 4 rows measured, the run is incomplete" in text
 
 
-def test_rows_that_a_lost_engine_left_out_are_named(tmp_path: Path) -> None:
+def test_rows_that_a_lost_engine_left_out_are_named(tmp_path):
     """What ran before is kept; what did not run says why."""
     gone = "the Docker engine went away in the middle of a job"
     script = {"a": result("L1_36", {"eager": 4.0, "mine": 3.6}), "b": EngineGone(gone), "c": None}
@@ -265,7 +265,7 @@ def test_rows_that_a_lost_engine_left_out_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [study, artifacts])
-def test_times_of_the_cpu_are_no_measurement(tmp_path: Path, make: Callable[..., Bundle]) -> None:
+def test_times_of_the_cpu_are_no_measurement(tmp_path, make):
     """The report says so and shows neither a time nor a speedup; on a GPU it shows both and does not say so."""
     cpu = drawn(make(tmp_path / "cpu", "cpu"))
     assert "not a measurement" in " ".join(cpu.replace("*", "").split())
@@ -276,7 +276,7 @@ def test_times_of_the_cpu_are_no_measurement(tmp_path: Path, make: Callable[...,
     assert " ms" in gpu and "x [" in gpu
 
 
-def test_a_stack_that_is_not_the_pinned_one_is_stamped(tmp_path: Path) -> None:
+def test_a_stack_that_is_not_the_pinned_one_is_stamped(tmp_path):
     text = drawn(study(tmp_path / "a", torch="2.11.0", triton="3.6.0"))
     assert "this is not the pinned software (torch 2.11.0, triton 3.6.0)" in text and ", off-pin)" in text
     pinned = drawn(study(tmp_path / "b"))
@@ -284,7 +284,7 @@ def test_a_stack_that_is_not_the_pinned_one_is_stamped(tmp_path: Path) -> None:
     assert "**H200** (torch 2.9.1+cu128, Triton 3.5.1, driver 580.1, pinned)" in pinned
 
 
-def test_the_geometric_mean_is_over_correct_solutions_and_says_how_many(tmp_path: Path) -> None:
+def test_the_geometric_mean_is_over_correct_solutions_and_says_how_many(tmp_path):
     """Failed problems are neither left out silently nor counted as 1x; the control has no mean."""
     bundle = study(tmp_path)
     whole = document.build([bundle])
@@ -300,7 +300,7 @@ def test_the_geometric_mean_is_over_correct_solutions_and_says_how_many(tmp_path
     assert whole.cards[0].value == "2 of 5" and whole.headline.text.startswith("2 of 5 correct")
 
 
-def test_a_report_says_how_far_the_judge_was_from_the_solutions(tmp_path: Path) -> None:
+def test_a_report_says_how_far_the_judge_was_from_the_solutions(tmp_path):
     """Every trust level and separation of the run; one in the judge's own process is never hidden among the others."""
     script = {name: result("L1_36", {"eager": 4.0, "mine": 3.9}) for name in ("a", "b")}
     columns = {name: {"problem": "L1_36", "file": f"{name}.py"} for name in script}
@@ -310,7 +310,7 @@ def test_a_report_says_how_far_the_judge_was_from_the_solutions(tmp_path: Path) 
     assert "audited, separation user; dev, separation none" in text and "Judged with --trust dev" in text
 
 
-def test_what_the_judges_clock_does_not_vouch_for_counts_as_no_gain(tmp_path: Path) -> None:
+def test_what_the_judges_clock_does_not_vouch_for_counts_as_no_gain(tmp_path):
     """4x of 10 us, by the worker's word: told, and 1x in the mean: left out, it would raise that of the others."""
     script = {"a": result("L1_82", {"eager": 4.0, "mine": 1.0}), "b": result("L2_99", {"eager": 0.04, "mine": 0.01})}
     columns = {"a": {"problem": "L1_82", "file": "a.py"}, "b": {"problem": "L2_99", "file": "b.py"}}
@@ -323,7 +323,7 @@ def test_what_the_judges_clock_does_not_vouch_for_counts_as_no_gain(tmp_path: Pa
     line_with(drawn(bundle), "| b ", "UNCONFIRMED")
 
 
-def test_nothing_correct_has_no_mean(tmp_path: Path) -> None:
+def test_nothing_correct_has_no_mean(tmp_path):
     script = {"a": result("L1_36", {"eager": 4.0}, bad={"mine": "wrong"})}
     whole = document.build([bundle_of(tmp_path, "evaluate", script, {"a": {"problem": "L1_36", "file": "mine.py"}})])
     assert [card.label for card in whole.cards] == ["Correct", "GPU and stack"]
@@ -346,7 +346,7 @@ def by_both_protocols(folder: Path) -> Bundle:
     return bundle_of(folder, "benchmark", {"36_RMSNorm": found}, columns, parameters=parameters)
 
 
-def test_the_published_protocol_stands_beside_ours(tmp_path: Path) -> None:
+def test_the_published_protocol_stands_beside_ours(tmp_path):
     text = drawn(by_both_protocols(tmp_path))
     row = [cell.strip() for cell in line_with(text, "36_RMSNorm", "4.1").split("|")[1:-1]]
     assert row == ["36_RMSNorm", "4.1", "4", "3", "2.9", "2.8", "2.05", "2.4", "2.00x", "1.25x"]
@@ -354,7 +354,7 @@ def test_the_published_protocol_stands_beside_ours(tmp_path: Path) -> None:
     assert "do_bench(warmup=500, rep=100)" in text and "**Note.** A quick look" in text
 
 
-def test_every_torch_baseline_has_its_column_or_its_reason(tmp_path: Path) -> None:
+def test_every_torch_baseline_has_its_column_or_its_reason(tmp_path):
     times = {"eager": 4.0, "compile": 3.0, "reduce_overhead": 2.9, "input_kernel": 2.8, "optimized": 2.4}
     script = {"36_RMSNorm": result("L1_36@bf16", times, left_out={"max_autotune": "timeout: run took longer than 20 s"},
                                    baseline_classes=dict.fromkeys(list(times)[:3], "bf16"))}  # fmt: skip
@@ -366,7 +366,7 @@ def test_every_torch_baseline_has_its_column_or_its_reason(tmp_path: Path) -> No
     assert "baseline max_autotune left out: timeout" in jsonio.dumps(whole.to_json())
 
 
-def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(tmp_path: Path) -> None:
+def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(tmp_path):
     row = by_both_protocols(tmp_path).record("36_RMSNorm")
     ours, theirs = artifact_study.summary(row).splitlines()
     assert ours.startswith("eager=4.000 compile=3.000 input=2.800 opt=2.400 1.25x | ")
@@ -374,7 +374,7 @@ def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(
     assert theirs == "  by the published protocol: eager=4.100 compile=N/A input=2.900 opt=2.050 2.00x"
 
 
-def test_an_artifacts_entry_has_its_numbers_ready(tmp_path: Path) -> None:
+def test_an_artifacts_entry_has_its_numbers_ready(tmp_path):
     entry = artifact_study.entry(by_both_protocols(tmp_path).records()["36_RMSNorm"]).to_json()
     assert entry.keys() >= {"problem", "eager_ms", "compile_ms", "input_kernel_ms", "optimized_ms", "fingerprint_id"}
     assert entry["optimized_ms"] == entry["times_ms"]["optimized"]["median"] > 0
@@ -385,7 +385,7 @@ def test_an_artifacts_entry_has_its_numbers_ready(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])
 @pytest.mark.parametrize("verb", ["benchmark", "evaluate"])
-def test_distances_without_end_are_drawn(tmp_path: Path, verb: str, value: float) -> None:
+def test_distances_without_end_are_drawn(tmp_path, verb, value):
     """On disk an infinity is a word: a report of such a row must still come out."""
     found = result("L1_36", {"eager": 4.0}, bad={"optimized": "no end"})
     found["results"][0] |= {"rel_l2": value, "distances": {"native": [{"rel_l2": value, "max": value, "row": value}]}}
@@ -394,7 +394,7 @@ def test_distances_without_end_are_drawn(tmp_path: Path, verb: str, value: float
     assert "no end" in line_with(drawn(bundle), "no end")
 
 
-def test_a_refused_fixture_is_shown_with_its_reason(tmp_path: Path) -> None:
+def test_a_refused_fixture_is_shown_with_its_reason(tmp_path):
     limits = {"seed": 1, "stress": None, "weights_sha256": "0" * 64}
     made = {
         "problem": "L2_84", "margin": 0.8, "best_cheat": "zeros", "refused": "the cheat 'zeros' passes every trial",
@@ -413,7 +413,7 @@ def test_a_refused_fixture_is_shown_with_its_reason(tmp_path: Path) -> None:
     assert "- ○ L1_82: not measured: failed: no space left on device" in text
 
 
-def test_outcomes_of_a_job_carry_what_a_report_needs() -> None:
+def test_outcomes_of_a_job_carry_what_a_report_needs():
     """The scripted engine above answers as a real one: an outcome's fields are those that a job writes."""
     assert set(Outcome("a", "done").to_json()) == {"job", "status", "result", "error", "wall_s", "fingerprint", "node"}
     assert job.OUTCOMES == "outcomes.jsonl"

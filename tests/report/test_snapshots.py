@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from rich.console import Console
-from syrupy.assertion import SnapshotAssertion
 
 from repro.bundle.write import Bundle
 from repro.report import document, latex, markdown, page, terminal
@@ -45,7 +44,7 @@ def short(rows: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("verb", BUNDLES)
-def test_markdown(verb: str, snapshot: SnapshotAssertion) -> None:
+def test_markdown(verb, snapshot):
     """The summary whole, of other tables the first rows."""
     head, found, evidence = markdown.render(built(verb)).partition("<details>")
     lines, table = list[str](), list[str]()
@@ -59,7 +58,7 @@ def test_markdown(verb: str, snapshot: SnapshotAssertion) -> None:
 
 
 @pytest.mark.parametrize("verb", BUNDLES)
-def test_page(verb: str, snapshot: SnapshotAssertion) -> None:
+def test_page(verb, snapshot):
     """Its markup: markdown has the words of tables and figures."""
     text = page.render(built(verb), {figure.id: f"<svg>{figure.id}</svg>" for figure in built(verb).figures})
     text = re.sub(r"<(style|script)>.*?</\1>", r"<\1></\1>", text, flags=re.DOTALL)
@@ -77,14 +76,14 @@ def test_page(verb: str, snapshot: SnapshotAssertion) -> None:
 
 
 @pytest.mark.parametrize("verb", BUNDLES)
-def test_latex(verb: str, snapshot: SnapshotAssertion) -> None:
+def test_latex(verb, snapshot):
     """A hash: that its text is the same is seen in markdown, and that it can be set in test_page.py."""
     assert hashlib.sha256(latex.render(built(verb)).encode()).hexdigest() == snapshot
 
 
 @pytest.mark.parametrize("width", [80, 100])
 @pytest.mark.parametrize("verb", BUNDLES)
-def test_terminal(verb: str, width: int, snapshot: SnapshotAssertion) -> None:
+def test_terminal(verb, width, snapshot):
     """No line is wider than the terminal; the summary is one screen, and the last line names the page."""
 
     def shown(*, verbose: bool) -> str:

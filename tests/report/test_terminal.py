@@ -69,13 +69,13 @@ COMPUTED = {"wrong_dtype", "wrong_shape", "rel_l2", "max", "row", "zero_region",
             "nonfinite", "failed", "unmet", "lost", "interrupted"}  # fmt: skip
 
 
-def test_every_reason_code_of_the_judge_has_a_sentence() -> None:
+def test_every_reason_code_of_the_judge_has_a_sentence():
     known = set(raised()) | COMPUTED
     assert {"needs_cuda", "timeout", "segfault", "baseline_disturbed", "below_floor"} <= known
     assert known == set(wording.REASONS)
 
 
-def test_computed_codes_are_those_of_the_judge() -> None:
+def test_computed_codes_are_those_of_the_judge():
     metric = (config.ROOT / "repro" / "judge" / "correctness" / "distance.py").read_text()
     assert 'GUARDS = ("rel_l2", "max", "row")' in metric and '"zero_region"' in metric
     assert set(wording.DISTANCES) == {"rel_l2", "max", "row", "zero", "bias", "edit", "differ"}
@@ -103,7 +103,7 @@ def test_computed_codes_are_those_of_the_judge() -> None:
         ({"code": "a code {x} of a worker", "detail": "{where}\x1b[2K\r"}, "stopped with an error: {where}\ufffd[2K"),
     ],
 )  # fmt: skip
-def test_a_reason_is_a_sentence(reason: dict[str, Any], sentence: str) -> None:
+def test_a_reason_is_a_sentence(reason, sentence):
     assert wording.reason(Reason.model_validate(reason)) == sentence
 
 
@@ -120,17 +120,17 @@ def test_a_reason_is_a_sentence(reason: dict[str, Any], sentence: str) -> None:
         ("exception", "ZeroDivisionError: division by zero (line 6)", "L1_36", "in a shell"),
     ],
 )
-def test_what_to_do_follows_what_an_error_says(code: str, detail: str, problem: str, said: str) -> None:
+def test_what_to_do_follows_what_an_error_says(code, detail, problem, said):
     assert said in wording.remedy(Reason(code=code, detail=detail), problem)
 
 
-def test_every_sentence_stands_without_a_detail() -> None:
+def test_every_sentence_stands_without_a_detail():
     for code in wording.REASONS:
         text = wording.reason(Reason(code=code))
         assert text and "{" not in text and "()" not in text and not text.endswith((":", " ")), (code, text)
 
 
-def test_a_solution_that_needs_cuda_is_counted_apart() -> None:
+def test_a_solution_that_needs_cuda_is_counted_apart():
     needs = wording.Told("error", [Reason(code="needs_cuda", detail="AssertionError")])
     entries = [wording.Told("correct", []), wording.Told("incorrect", []), needs]
     assert wording.word(needs) == "not judged" and wording.not_judged(needs)
@@ -153,7 +153,7 @@ COLUMNS = (Column("problem", least=8), Column("verdict", whole=True), Column("ms
            Column("over eager", number=True), Column("over best", 1, number=True), Column("why", 2))  # fmt: skip
 
 
-def test_a_table_drops_columns_by_priority_and_never_wraps_a_number() -> None:
+def test_a_table_drops_columns_by_priority_and_never_wraps_a_number():
     row = ["L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling", Text("✓ correct"), "0.1234", "3.97x [3.95, 4.01]",
            "1.09x [1.08, 1.10]", "a long reason " * 9]  # fmt: skip
     for width in (60, *WIDTHS):
@@ -166,12 +166,12 @@ def test_a_table_drops_columns_by_priority_and_never_wraps_a_number() -> None:
         assert ("Wider terminals also show over best, why." in text) == (width == 60)
 
 
-def test_columns_without_a_priority_stay() -> None:
+def test_columns_without_a_priority_stay():
     lines = [[value if not isinstance(value, str) else Text(f"✓ {value}") for value in ["x" * 90, "ok"]]]
     assert fitting((Column("a"), Column("b", 3)), lines, 10) == [0]
 
 
-def test_the_last_line_breaks_between_its_parts_on_a_narrow_terminal_alone() -> None:
+def test_the_last_line_breaks_between_its_parts_on_a_narrow_terminal_alone():
     parts = ("10 of 10 correct", "3.97x over eager, 1.09x over the best torch baseline")
     drawn, out = screen(80)
     drawn.last(*parts, report="results/20261123T130313Z-run/report.html")
@@ -182,7 +182,7 @@ def test_the_last_line_breaks_between_its_parts_on_a_narrow_terminal_alone() -> 
     assert broken(["a", "b", "c" * 9], 10) == ["a · b", "c" * 9]
 
 
-def test_quiet_prints_the_last_line_alone() -> None:
+def test_quiet_prints_the_last_line_alone():
     drawn, out = screen(80, terminal=False, quiet=True, verbose=True)
     drawn.title("title")
     drawn.line("line")
@@ -192,7 +192,7 @@ def test_quiet_prints_the_last_line_alone() -> None:
     assert out.getvalue() == "done\n" and not drawn.verbose
 
 
-def test_a_cell_cannot_steer_the_terminal() -> None:
+def test_a_cell_cannot_steer_the_terminal():
     drawn, out = screen(80, terminal=False)
     drawn.table((Column("a"),), [["\x1b[2K\r[bold]x"]])
     assert "\x1b" not in out.getvalue() and "[bold]x" in out.getvalue()
@@ -235,9 +235,7 @@ def fits(text: str, width: int) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_verbs_that_run_nothing_fit_the_terminal(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbs_that_run_nothing_fit_the_terminal(width, monkeypatch, capsys):
     benchmark, run = bundles("benchmark")[-1], bundles("run")[-1]
     compared = ["compare", str(bundles("benchmark")[0]), str(benchmark)]
     claimed = ["compare", "--claims", str(benchmark), str(run)]
@@ -258,7 +256,7 @@ def test_verbs_that_run_nothing_fit_the_terminal(
         ("error", "needs_cuda", "○ not"),
     ],
 )
-def test_a_verdict_has_one_sign_and_a_finding_a_line(tmp_path: Path, verdict: str, code: str, shown: str) -> None:
+def test_a_verdict_has_one_sign_and_a_finding_a_line(tmp_path, verdict, code, shown):
     judged = result("L1_36", {"mine": 4.0}, device="cpu")
     changed = {"verdict": verdict, "reasons": [{"code": code, "detail": "x"}]}
     judged["results"][0] |= changed | {"labels": ["nonfinite", "reuses_output", "triton"]}
@@ -273,7 +271,7 @@ def test_a_verdict_has_one_sign_and_a_finding_a_line(tmp_path: Path, verdict: st
     assert "mine.py: nonfinite: a NaN of the inputs" in hides and "mine.py: reuses_output: a later call" in reuses
 
 
-def test_of_a_whole_suite_the_table_shows_what_stands_out() -> None:
+def test_of_a_whole_suite_the_table_shows_what_stands_out():
     """The rest is in the report, or on the screen with -v."""
     (path,) = (path for path in bundles("fixtures") if len(Bundle.open(path).manifest["plan"]) > 200)
     whole = document.build([Bundle.open(path)], config.ARTIFACTS_DIR)
@@ -287,9 +285,7 @@ def test_of_a_whole_suite_the_table_shows_what_stands_out() -> None:
     assert "L1_01" in out.getvalue() and "more are in" not in out.getvalue()
 
 
-def test_doctor_shows_the_remedy_under_what_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_shows_the_remedy_under_what_fails(monkeypatch, capsys):
     from repro import doctor
 
     monkeypatch.setattr(
@@ -307,8 +303,8 @@ def test_doctor_shows_the_remedy_under_what_fails(
 
 
 def test_verify_takes_folders_of_bundles_and_prints_a_line_each_and_a_sum(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     folder = bundles("fixtures")[0].parent
     held = sorted({file.parent for file in folder.rglob("manifest.json")})
     main.main(["verify", str(folder)])
@@ -321,7 +317,7 @@ def test_verify_takes_folders_of_bundles_and_prints_a_line_each_and_a_sum(
 # -- progress
 
 
-def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_times() -> None:
+def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_times():
     out = io.StringIO()
     told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
     with told.live():
@@ -338,7 +334,7 @@ def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_tim
     assert "\x1b" not in out.getvalue()
 
 
-def test_a_long_job_in_a_log_file_says_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_job_in_a_log_file_says_that_it_runs(monkeypatch):
     monkeypatch.setattr(progress, "_BEAT_S", 0.05)
     out = io.StringIO()
     told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
@@ -348,7 +344,7 @@ def test_a_long_job_in_a_log_file_says_that_it_runs(monkeypatch: pytest.MonkeyPa
     assert out.getvalue().splitlines()[-1] == "running: L1_36/oracle/0 and 1 more, timing, 0:00"
 
 
-def test_progress_expects_the_rest_from_what_this_run_has_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_expects_the_rest_from_what_this_run_has_done(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     pace = progress.Pace()
@@ -362,7 +358,7 @@ def test_progress_expects_the_rest_from_what_this_run_has_done(monkeypatch: pyte
     assert progress.spoken(3725) == "1:02:05"
 
 
-def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_progress_says_nothing(capsys):
     told = progress.Progress(quiet=True)
     with told.live():
         told.at(1, 1)
@@ -374,7 +370,7 @@ def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
 # -- errors
 
 
-def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys):
     assert main.main(["verify", "/nowhere"]) == 1
     assert capsys.readouterr().err == "repro: /nowhere is not a bundle: it does not exist\n"
     assert main.main(["verify", "-v", "/nowhere"]) == 1
@@ -382,7 +378,7 @@ def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys: pytest.Captu
     assert err.startswith("Traceback") and err.endswith("\nrepro: /nowhere is not a bundle: it does not exist\n")
 
 
-def test_an_error_is_broken_between_words_on_a_terminal() -> None:
+def test_an_error_is_broken_between_words_on_a_terminal():
     ours, theirs = pty.openpty()  # a terminal that knows no width
     with open(theirs, "w") as terminal, contextlib.redirect_stderr(terminal):
         ending.complain("x" * 90 + " it is")
@@ -393,9 +389,7 @@ def test_an_error_is_broken_between_words_on_a_terminal() -> None:
     os.close(ours)
 
 
-def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(monkeypatch, capsys):
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -404,7 +398,7 @@ def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
     assert "Repeat the command with --resume to go on" in capsys.readouterr().err
 
 
-def test_the_live_line_does_not_reach_the_edge_of_the_terminal() -> None:
+def test_the_live_line_does_not_reach_the_edge_of_the_terminal():
     """Else the terminal's own ^C begins a new line, and the live line stays on the screen."""
     out = io.StringIO()
     told = progress.Progress(console=Console(file=out, width=80, force_terminal=True, no_color=True))
@@ -447,11 +441,11 @@ def raised_by(source: str) -> BaseException:
         ("raise RuntimeError('Error building extension')", False),
     ],
 )
-def test_an_error_that_asks_for_a_gpu_is_told_from_one_that_does_not(source: str, lacks: bool) -> None:
+def test_an_error_that_asks_for_a_gpu_is_told_from_one_that_does_not(source, lacks):
     assert no_gpu.lacks_gpu(raised_by(source)) == lacks
 
 
-def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path: Path) -> None:
+def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path):
     file = tmp_path / "solution.py"
     file.write_text("class X:\n    is_cuda = False\n\nassert X.is_cuda\n")
     with pytest.raises(AssertionError) as caught:
@@ -463,7 +457,7 @@ def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path: Path) -> None:
     assert not no_gpu.lacks_gpu(caught.value)
 
 
-def test_strict_leaves_out_what_needs_cuda(tmp_path: Path) -> None:
+def test_strict_leaves_out_what_needs_cuda(tmp_path):
     bundle: Any = type("Told", (), {"manifest": {"plan": []}})()
     needs = wording.Told("error", [Reason(code="needs_cuda")])
     assert output.exit_code(bundle, [wording.Told("correct", []), needs]) == 0

@@ -25,7 +25,7 @@ def _memory_mb() -> float:
 
 
 @pytest.mark.slow
-def test_memory_of_the_driver_does_not_grow_with_its_rows(tmp_path: Path) -> None:
+def test_memory_of_the_driver_does_not_grow_with_its_rows(tmp_path):
     source = Bundle.open(max((config.ROOT / "artifacts" / "results" / "h200-pinned").glob("*-run")))
     results = [json.dumps(row["result"]) for row in source.rows.values() if row["status"] == "done"]
     fingerprint = Fingerprint.model_validate(next(iter(source.fingerprints().values())))

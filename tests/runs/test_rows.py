@@ -27,7 +27,7 @@ def kept(folder: Path, line: dict[str, Any]) -> dict[str, Any]:
     return dict(Bundle.open(bundle.path).rows[JOB.id])
 
 
-def test_a_row_holds_what_the_job_measured_without_defaults(tmp_path: Path) -> None:
+def test_a_row_holds_what_the_job_measured_without_defaults(tmp_path):
     result = {"results": [VERDICT], "margin": "inf", "wall_s": 1.5}
     row = kept(tmp_path, {"status": "done", "result": result})
     assert row["status"] == "done" and row["result"] == result
@@ -40,14 +40,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_an_outcome_that_fits_no_record_is_a_failed_row(tmp_path: Path, name: str) -> None:
+def test_an_outcome_that_fits_no_record_is_a_failed_row(tmp_path, name):
     result, why = WRONG[name]
     row = kept(tmp_path, {"status": "done", "result": result})
     assert (row["status"], row["result"]) == ("failed", None)
     assert row["error"].startswith("the job's outcome does not fit its record: ") and why in row["error"]
 
 
-def test_a_job_of_another_version_says_to_rebuild_the_image(tmp_path: Path) -> None:
+def test_a_job_of_another_version_says_to_rebuild_the_image(tmp_path):
     row = kept(tmp_path, {"status": "done", "elapsed": 1.0})
     assert row["error"].startswith("jobs run another version of this code. Rebuild the image with `make image`")
     url = "For further information visit https://errors.pydantic.dev/2.12/v/unexpected_keyword_argument"
@@ -55,7 +55,7 @@ def test_a_job_of_another_version_says_to_rebuild_the_image(tmp_path: Path) -> N
     assert explained("timed out") == "timed out"
 
 
-def test_a_row_names_the_machine_of_a_cluster(tmp_path: Path) -> None:
+def test_a_row_names_the_machine_of_a_cluster(tmp_path):
     bundle = Bundle.create(tmp_path, "evaluate", [JOB.id], {})
     row = keep(bundle, Row(Planned(row=JOB.id), JOB), Outcome(JOB.id, "failed", error="no memory", node="a1"))
     assert (row.error, row.node) == ("no memory", "a1")

@@ -100,7 +100,7 @@ def of(engine: Simulated, gpu: str) -> list[tuple[str, str, float, float]]:
 # -- GPUs
 
 
-def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path: Path) -> None:
+def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path):
     engine = Simulated()
     bundle, found = go(tmp_path, engine)
     assert overlaps(engine.held) > 0, "both GPUs worked at the same time"
@@ -113,7 +113,7 @@ def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path: Path) -> No
 
 
 @pytest.mark.clock
-def test_four_jobs_on_two_gpus_take_half_the_time_of_one(tmp_path: Path) -> None:
+def test_four_jobs_on_two_gpus_take_half_the_time_of_one(tmp_path):
     spent = {}
     for gpus in (GPUS[:1], GPUS):
         begin = time.monotonic()
@@ -122,7 +122,7 @@ def test_four_jobs_on_two_gpus_take_half_the_time_of_one(tmp_path: Path) -> None
     assert spent[1] >= 2.0 and spent[2] < 0.65 * spent[1], spent
 
 
-def test_two_runs_on_the_same_gpus_never_time_two_jobs_on_one(tmp_path: Path) -> None:
+def test_two_runs_on_the_same_gpus_never_time_two_jobs_on_one(tmp_path):
     engines = [Simulated(), Simulated()]
     threads = [threading.Thread(target=go, args=(tmp_path / str(n), each)) for n, each in enumerate(engines)]
     for thread in threads:
@@ -134,7 +134,7 @@ def test_two_runs_on_the_same_gpus_never_time_two_jobs_on_one(tmp_path: Path) ->
     assert len(together.held) == 16 and all(overlaps(of(together, gpu)) == 0 for gpu in GPUS)
 
 
-def test_batches_fill_the_gpus_and_keep_neighbours_together() -> None:
+def test_batches_fill_the_gpus_and_keep_neighbours_together():
     sizes = [len(batch) for batch in divided(planned(20), 32, 2)]
     assert sizes == [5] * 4, "one process for all rows would leave a GPU idle"
     assert [len(batch) for batch in divided(planned(20), 32, 1)] == [20]
@@ -142,7 +142,7 @@ def test_batches_fill_the_gpus_and_keep_neighbours_together() -> None:
     assert [row.id for batch in divided(planned(7), 32, 2) for row in batch] == [row.id for row in planned(7)]
 
 
-def test_the_cpu_runs_as_many_jobs_as_are_asked_for_or_fit(tmp_path: Path) -> None:
+def test_the_cpu_runs_as_many_jobs_as_are_asked_for_or_fit(tmp_path):
     for jobs, most in ((1, 0), (2, 1), (None, 1)):
         engine = Simulated(())
         go(tmp_path / str(jobs), engine, 6, jobs=jobs)
@@ -152,7 +152,7 @@ def test_the_cpu_runs_as_many_jobs_as_are_asked_for_or_fit(tmp_path: Path) -> No
     assert found == [2, 2, 8, 1]
 
 
-def test_each_gpu_has_whole_cores_of_one_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_gpu_has_whole_cores_of_one_socket(tmp_path, monkeypatch):
     """Eight processors: two sockets of two cores with two threads each, numbered as Linux does."""
     for cpu in range(8):
         folder = tmp_path / f"cpu{cpu}" / "topology"
@@ -169,7 +169,7 @@ def test_each_gpu_has_whole_cores_of_one_socket(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.slow
 @pytest.mark.skipif(len(resources.cores()) < 2, reason="needs two cores")
-def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path) -> None:
+def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path):
     engine = LocalEngine(gpus="none", device="cpu")
     engine.gpus = resources.leases(list(GPUS))
     found = [Row(Planned(row=f"row{n}"), Job(f"row{n}", "fingerprint", device="cpu")) for n in range(2)]
@@ -187,7 +187,7 @@ def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path)
 # -- engines
 
 
-def test_an_engine_is_chosen_by_its_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_is_chosen_by_its_registered_name(monkeypatch):
     monkeypatch.setitem(registry.FACTORIES, "simulated", lambda gpus, device: Simulated(tuple(gpus.split(","))))
     engine = choose("simulated", gpus="GPU-x", device="cuda", say=print)
     assert list(engine.capacity().gpus) == ["GPU-x"]
@@ -216,7 +216,7 @@ class Losing(Simulated):
         return ""
 
 
-def test_lost_jobs_start_again_with_a_bound_and_rows_are_written_once(tmp_path: Path) -> None:
+def test_lost_jobs_start_again_with_a_bound_and_rows_are_written_once(tmp_path):
     engine = Losing({"row1": 2, "row3": 99})
     bundle, found = go(tmp_path, engine, 5, together=5)
     assert [row.status for row in found] == ["done", "done", "done", "failed", "done"]
@@ -225,13 +225,13 @@ def test_lost_jobs_start_again_with_a_bound_and_rows_are_written_once(tmp_path: 
     assert len((bundle.path / "rows.jsonl").read_text().splitlines()) == 5
 
 
-def test_a_loss_after_the_outcome_is_no_loss(tmp_path: Path) -> None:
+def test_a_loss_after_the_outcome_is_no_loss(tmp_path):
     engine = Losing(dict.fromkeys(("row0", "row1", "row2"), 9), late=True)
     _, found = go(tmp_path, engine, 3, together=3)
     assert [row.status for row in found] == ["done"] * 3 and len(engine.began) == 3
 
 
-def test_a_job_that_ran_twice_is_one_row(tmp_path: Path) -> None:
+def test_a_job_that_ran_twice_is_one_row(tmp_path):
     bundle, _ = go(tmp_path, Simulated(), 2)
     rows_ = planned(2)
     for value in ("again", "and again"):
@@ -243,7 +243,7 @@ def test_a_job_that_ran_twice_is_one_row(tmp_path: Path) -> None:
 # -- failures
 
 
-def test_an_engine_that_goes_away_keeps_the_rows_and_starts_nothing_more(tmp_path: Path) -> None:
+def test_an_engine_that_goes_away_keeps_the_rows_and_starts_nothing_more(tmp_path):
     def gone(job: str) -> None:
         if job == "row2":
             raise EngineGone("the engine went away")
@@ -262,7 +262,7 @@ def test_an_engine_that_goes_away_keeps_the_rows_and_starts_nothing_more(tmp_pat
     assert "row2" in {job for _, job, _, _ in again.held} and "row0" not in {job for _, job, _, _ in again.held}
 
 
-def test_an_error_of_the_bundle_stops_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_bundle_stops_all_jobs(tmp_path, monkeypatch):
     engine = Simulated(job_s=0.2)
     add = Bundle.add
 
@@ -278,7 +278,7 @@ def test_an_error_of_the_bundle_stops_all_jobs(tmp_path: Path, monkeypatch: pyte
     assert manifest(path)["status"] == "failed" and len(engine.held) < 8
 
 
-def test_a_refused_job_fails_alone(tmp_path: Path) -> None:
+def test_a_refused_job_fails_alone(tmp_path):
     def refuse(job: str) -> None:
         if job == "row1":
             raise EngineError("the engine refused a job", "no memory")
@@ -303,7 +303,7 @@ def free(state: Path) -> bool:
     return bool(list(state.glob("gpu-*.lock")))
 
 
-def test_ctrl_c_ends_both_jobs_and_keeps_the_rows_before(tmp_path: Path, state: Path) -> None:
+def test_ctrl_c_ends_both_jobs_and_keeps_the_rows_before(tmp_path, state):
     engine = Simulated(job_s=0.1)
     engine.failing = lambda job: os.kill(os.getpid(), signal.SIGINT) if job == "row4" else None
     with pytest.raises(Interrupted, match=r"rows are in .*; unfinished: row\d.*--resume"):
@@ -317,7 +317,7 @@ def test_ctrl_c_ends_both_jobs_and_keeps_the_rows_before(tmp_path: Path, state: 
     assert bundle.path == path and sorted(rows(path)) == sorted(bundle.manifest["plan"])
 
 
-def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path):
     """The job ignores a first `close`, as a container does whose engine is slow, and ends when it is killed."""
     killed = threading.Event()
 
@@ -341,7 +341,7 @@ def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path: Path) -> None:
     assert killed.is_set() and time.monotonic() - begin < 10 and manifest(path)["status"] == "interrupted"
 
 
-def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path: Path) -> None:
+def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         engine = Simulated(job_s=0.01)
@@ -352,7 +352,7 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path: Path) -> None:
     assert len(found) == 3
 
 
-def test_a_measured_row_whose_files_changed_is_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_measured_row_whose_files_changed_is_announced(tmp_path, capsys):
     bundle = Run(Simulated(), tmp_path, Progress()).open("evaluate", planned(2), {})
     for row in ("row0", "row1"):
         bundle.add({"row": row, "status": "done", "content": row, "error": "", "result": {}})
@@ -375,7 +375,7 @@ with resources.hold([Lease("GPU-x")], print) as lease:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
-def test_users_of_a_machine_share_its_leases(open_folder: Path) -> None:
+def test_users_of_a_machine_share_its_leases(open_folder):
     """The second user could not open the lock that the first had made."""
     env = CLEAN_ENV | {"REPRO_STATE": str(open_folder / "state"), "PYTHONPATH": str(ROOT)}
     several: dict[str, Any] = {
@@ -400,7 +400,7 @@ def test_users_of_a_machine_share_its_leases(open_folder: Path) -> None:
 # -- work of other kinds
 
 
-def test_pieces_of_work_begin_in_order_and_no_more_run_than_workers(tmp_path: Path) -> None:
+def test_pieces_of_work_begin_in_order_and_no_more_run_than_workers(tmp_path):
     bundle = Run(Simulated(), tmp_path, Progress(quiet=True)).open("evaluate", planned(1), {})
     schedule = Schedule(Simulated(), bundle, Progress(quiet=True), lambda row: "", [])
     begun: list[int] = []

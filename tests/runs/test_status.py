@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,7 +45,7 @@ class Paused(Engine):
         return ""
 
 
-def test_status_shows_what_runs_and_what_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_what_runs_and_what_ended(tmp_path, capsys):
     engine, rows = Paused(), [Row(Planned(row=f"row{n}"), Job(f"row{n}", "fingerprint")) for n in range(3)]
     run = Run(engine, tmp_path, Progress(quiet=True), jobs=2)
     bundle = run.open("evaluate", rows, {})
@@ -73,7 +72,7 @@ def test_status_shows_what_runs_and_what_ended(tmp_path: Path, capsys: pytest.Ca
     assert "done: row1, row2\n" in shown
 
 
-def test_a_run_whose_process_ended_has_died(tmp_path: Path) -> None:
+def test_a_run_whose_process_ended_has_died(tmp_path):
     pid = os.fork()
     if pid == 0:
         Bundle.create(tmp_path, "run", ["a"], {})
@@ -85,7 +84,7 @@ def test_a_run_whose_process_ended_has_died(tmp_path: Path) -> None:
         status.find(tmp_path / "empty")
 
 
-def test_a_damaged_bundle_beside_a_run_is_not_opened(tmp_path: Path) -> None:
+def test_a_damaged_bundle_beside_a_run_is_not_opened(tmp_path):
     broken = Bundle.create(tmp_path, "run", ["x"], {})
     broken.add({"row": "x", "status": "done", "error": "", "result": {}})
     broken.finish("interrupted")

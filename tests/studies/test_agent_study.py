@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Tool, manifest
+from conftest import ROOT, manifest
 
 from repro import config
 from repro.analysis import claims as verdicts
@@ -39,7 +39,7 @@ def plan(**changes: Any) -> Design:
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 3])
-def test_abba_lets_each_arm_come_first_as_often_as_it_can(repeats: int) -> None:
+def test_abba_lets_each_arm_come_first_as_often_as_it_can(repeats):
     order = design.units(plan(repeats=repeats), IDS)
     firsts = [order[at].arm for at in range(0, len(order), 2)]
     assert abs(firsts.count("baseline") - firsts.count("with_kb")) <= len(IDS) * repeats % 2
@@ -48,7 +48,7 @@ def test_abba_lets_each_arm_come_first_as_often_as_it_can(repeats: int) -> None:
     assert abs(late["baseline"] - late["with_kb"]) < 0.02
 
 
-def test_a_problems_arms_start_one_after_the_other_and_never_arm_by_arm() -> None:
+def test_a_problems_arms_start_one_after_the_other_and_never_arm_by_arm():
     """Published, one whole arm came after the other."""
     order = design.units(plan(repeats=2), IDS)
     for at in range(0, len(order), 2):
@@ -56,14 +56,14 @@ def test_a_problems_arms_start_one_after_the_other_and_never_arm_by_arm() -> Non
         assert {order[at].arm, order[at + 1].arm} == {"baseline", "with_kb"}
 
 
-def test_every_price_is_known_in_full() -> None:
+def test_every_price_is_known_in_full():
     classes = {"input", "output", "cache_read", "cache_write"}
     assert all(rates.keys() == classes and min(rates.values()) > 0 for rates in prices.MODELS.values())
     assert prices.of_model("us.anthropic.claude-opus-4-8-v1:0") == prices.MODELS["claude-opus-4-8"]
     assert prices.of_model("anthropic/claude-opus-4-8") and prices.of_model("claude-unheard-of") is None
 
 
-def test_a_suite_is_one_sitting_of_all_problems() -> None:
+def test_a_suite_is_one_sitting_of_all_problems():
     order = design.units(plan(mode="suite", repeats=2), IDS)
     assert [unit.id for unit in order] == ["suite/baseline/0", "suite/with_kb/0", "suite/with_kb/1", "suite/baseline/1"]
     assert all(unit.problems == tuple(IDS) for unit in order)
@@ -77,7 +77,7 @@ def published() -> list[Observation]:
     return [Observation(c.problem, c.variant, 0, c.value) for c in found]
 
 
-def test_the_published_table_gives_its_own_numbers() -> None:
+def test_the_published_table_gives_its_own_numbers():
     """1.80x and 2.11x, ratio 1.17, 95 % interval 0.94 to 1.47 by Student's t, sign-flip p 0.145; counted apart."""
     seen = published()
     assert statistics.arm(seen, "baseline").overall.fail_is_1 == pytest.approx(1.803, abs=5e-4)
@@ -103,7 +103,7 @@ def simulated(generator: np.random.Generator, gain: float, n: int, repeats: int)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "repeats"), [(10, 1), (6, 3)])
-def test_intervals_hold_the_true_gain_as_often_as_they_say(n: int, repeats: int) -> None:
+def test_intervals_hold_the_true_gain_as_often_as_they_say(n, repeats):
     """95 % of 200 simulated studies, within what 200 can tell: 2 standard deviations are 3 %."""
     generator = np.random.default_rng(1)
     held = {"ci95": 0, "t_ci95": 0}
@@ -117,7 +117,7 @@ def test_intervals_hold_the_true_gain_as_often_as_they_say(n: int, repeats: int)
 
 
 @pytest.mark.slow
-def test_detectable_gains_are_found_in_four_of_five_studies() -> None:
+def test_detectable_gains_are_found_in_four_of_five_studies():
     generator = np.random.default_rng(2)
     spread = math.sqrt(0.3**2 + 2 * 0.15**2)
     gain, found = statistics.detectable(spread, 10), 0
@@ -129,13 +129,13 @@ def test_detectable_gains_are_found_in_four_of_five_studies() -> None:
     assert found / 400 == pytest.approx(0.8, abs=0.06)
 
 
-def test_without_a_gain_the_sign_flip_is_significant_as_often_as_chance() -> None:
+def test_without_a_gain_the_sign_flip_is_significant_as_often_as_chance():
     generator = np.random.default_rng(3)
     values = [statistics.sign_flip(list(generator.normal(0, 0.3, 8))).p for _ in range(400)]
     assert np.mean(np.asarray(values) <= 0.05) == pytest.approx(0.05, abs=0.03)
 
 
-def test_sign_flips_are_counted_one_by_one_and_sampled_alike() -> None:
+def test_sign_flips_are_counted_one_by_one_and_sampled_alike():
     assert statistics.sign_flip([0.1, 0.2, 0.4]) == (0.25, True)
     assert statistics.sign_flip([0.3, -0.3]).p == 1.0
     values = list(np.random.default_rng(4).normal(0.15, 0.3, 12))
@@ -145,7 +145,7 @@ def test_sign_flips_are_counted_one_by_one_and_sampled_alike() -> None:
     assert sampled.p == pytest.approx(exact.p, abs=0.005)
 
 
-def test_failures_stay_in_the_denominator() -> None:
+def test_failures_stay_in_the_denominator():
     """One of two repeats failed: 4x and nothing are 2x where a failure is 1x, 4x among the correct, half in fast_p."""
     seen = [Observation("a", "x", 0, 4.0), Observation("a", "x", 1, None), Observation("b", "x", 0, None)]
     found = statistics.arm(seen, "x")
@@ -156,7 +156,7 @@ def test_failures_stay_in_the_denominator() -> None:
     assert (found.overall.correct, found.overall.n) == (1, 3)
 
 
-def test_repeats_are_no_further_problems() -> None:
+def test_repeats_are_no_further_problems():
     """Ten times the repeats of the same two problems: the interval stays that of two problems."""
     seen = [Observation(p, arm, r, v) for p, base, v_ in (("a", 1.0, 2.0), ("b", 1.0, 1.0)) for r in range(10)
             for arm, v in (("baseline", base), ("with_kb", v_))]  # fmt: skip
@@ -211,7 +211,7 @@ def measured_bundle(folder: Path, *, upstream: str) -> Bundle:
     return bundle
 
 
-def test_the_report_tells_arms_uncertainty_costs_and_the_published_table(tmp_path: Path) -> None:
+def test_the_report_tells_arms_uncertainty_costs_and_the_published_table(tmp_path):
     bundle = measured_bundle(tmp_path, upstream="anthropic")
     told = study.build(records.source(bundle, "A"))
     assert told is not None
@@ -230,7 +230,7 @@ def test_the_report_tells_arms_uncertainty_costs_and_the_published_table(tmp_pat
     assert "with_kb over baseline, published" in text
 
 
-def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
+def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path):
     bundle = measured_bundle(tmp_path, upstream="replay")
     text = markdown.render(document.build([bundle]))
     assert "Scripted: replies come from a file" in text and "no model was paid" in text
@@ -265,14 +265,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_errors_are_reported_before_anything_starts(name: str, tool: Tool) -> None:
+def test_errors_are_reported_before_anything_starts(name, tool):
     arguments, words = WRONG[name]
     done = tool.within("run", *SMOKE, *arguments, **NO_KEYS)
     assert done.code == 1 and words in done.complaint, done.err
     assert not tool.bundles() and not tool.processes()
 
 
-def test_defaults_are_the_published_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_are_the_published_ones(monkeypatch):
     from repro.cli import main
     from repro.studies.agent import options
 
@@ -301,7 +301,7 @@ def test_defaults_are_the_published_ones(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.slow
-def test_the_oracle_is_no_agent(tool: Tool) -> None:
+def test_the_oracle_is_no_agent(tool):
     done = tool("run", *SMOKE, "--no-timing", **NO_KEYS)
     assert done.code == 0, done.err
     told = manifest(tool.bundles()[-1])["parameters"]

@@ -158,7 +158,7 @@ EXPECTED = [
 
 
 @pytest.mark.slow
-def test_every_kernel_has_its_verdict_and_reason(judged: Any) -> None:
+def test_every_kernel_has_its_verdict_and_reason(judged):
     for folder, kernel, verdict, codes in EXPECTED:
         found = judged.entries[folder]["kernels"][kernel]
         assert found["verdict"] == verdict, (folder, kernel, found["reasons"])
@@ -171,7 +171,7 @@ def test_every_kernel_has_its_verdict_and_reason(judged: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_over_strangers_ends_well_and_says_all_of_it(judged: Any) -> None:
+def test_a_run_over_strangers_ends_well_and_says_all_of_it(judged):
     """Exit code 0: the tool did its work, whatever the verdicts. Every folder is in the report, none was written to."""
     assert judged.done.code == 0, judged.done.err
     assert list(judged.entries) == sorted(FOLDERS, key=lambda name: (int(name.split("_")[0]), name))
@@ -185,7 +185,7 @@ def test_a_run_over_strangers_ends_well_and_says_all_of_it(judged: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_published_protocol_runs_what_the_judge_did_not_stop(judged: Any) -> None:
+def test_the_published_protocol_runs_what_the_judge_did_not_stop(judged):
     """Wrong kernels are timed as the published script timed them, in the order and process of that script; what hung or
     died is not run again, and one that raises leaves the others their times."""
     wrong = judged.entries["36_in_place_and_wrong_dtype"]["parity"]
@@ -200,7 +200,7 @@ def test_the_published_protocol_runs_what_the_judge_did_not_stop(judged: Any) ->
 
 
 @pytest.mark.slow
-def test_every_bundle_row_keeps_what_was_asked_for(judged: Any) -> None:
+def test_every_bundle_row_keeps_what_was_asked_for(judged):
     manifest = strict_json((judged.tool.bundles()[-1] / "manifest.json").read_text())
     assert manifest["status"] == "complete" and manifest["parameters"]["quick"] is False
     assert manifest["parameters"]["options"]["parity"] is True
@@ -216,7 +216,7 @@ def options(*args: str) -> Options:
     return (found.quick() if parsed.quick else found).on("cuda")
 
 
-def test_a_benchmark_compares_with_every_torch_baseline_within_four_minutes() -> None:
+def test_a_benchmark_compares_with_every_torch_baseline_within_four_minutes():
     """Timing takes at most three budgets a problem. Everything else takes 15 s, or what max-autotune may take where
     that is more, for it compiles meanwhile; 10 s are kept for the machine."""
     found = options()
@@ -227,7 +227,7 @@ def test_a_benchmark_compares_with_every_torch_baseline_within_four_minutes() ->
     assert 5 * (3 * found.timing_budget_s + max(15.0, found.compile_timeout_s) + 10.0) <= 240
 
 
-def test_a_quick_look_is_shorter_and_says_so() -> None:
+def test_a_quick_look_is_shorter_and_says_so():
     found = options("--quick")
     assert found.modes == ("eager", "compile")
     assert found.max_blocks < options().max_blocks and found.timing_budget_s < options().timing_budget_s
@@ -253,7 +253,7 @@ class Batches:
 
 
 @pytest.mark.parametrize(("trust", "processes"), [("audited", 1), ("dev", 5)])
-def test_what_ships_shares_a_process_and_every_job_its_own_files(trust: str, processes: int, tmp_path: Path) -> None:
+def test_what_ships_shares_a_process_and_every_job_its_own_files(trust, processes, tmp_path):
     """A judge that is a solution's process too (dev) is not shared."""
     engine = Batches()
     asked = Options(trust=trust)
@@ -274,14 +274,14 @@ def test_what_ships_shares_a_process_and_every_job_its_own_files(trust: str, pro
     assert len(seen) == 5
 
 
-def test_strangers_share_no_process(tmp_path: Path) -> None:
+def test_strangers_share_no_process(tmp_path):
     engine = Batches()
     root = strangers(tmp_path / "theirs")
     artifact_study.run(Run(cast(Any, engine), tmp_path, Progress(), size="smoke"), root, ["36"])
     assert len(engine.folders) > 3 and all(len(f[JOBS].splitlines()) == 1 for f in engine.folders)
 
 
-def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:
+def test_one_problem_by_number_by_name_and_none(tmp_path):
     from repro.artifacts import layout
 
     root = strangers(tmp_path / "theirs")
@@ -322,7 +322,7 @@ def verdicts(entries: list[dict[str, Any]]) -> set[str]:
 
 
 @pytest.mark.gpu
-def test_a_quick_look_at_five_problems_takes_a_minute(tool: Tool, open_folder: Path) -> None:
+def test_a_quick_look_at_five_problems_takes_a_minute(tool, open_folder):
     took_s, entries = entries_of(tool, open_folder, "--quick")
     assert len(entries) == 5 and verdicts(entries) == {"correct"}
     assert set(entries[0]["baselines"]) == {"eager", "compile"}
@@ -331,7 +331,7 @@ def test_a_quick_look_at_five_problems_takes_a_minute(tool: Tool, open_folder: P
 
 
 @pytest.mark.gpu
-def test_five_problems_take_four_minutes(tool: Tool, open_folder: Path) -> None:
+def test_five_problems_take_four_minutes(tool, open_folder):
     took_s, entries = entries_of(tool, open_folder)
     assert len(entries) == 5 and verdicts(entries) == {"correct"}
     for entry in entries:
@@ -342,7 +342,7 @@ def test_five_problems_take_four_minutes(tool: Tool, open_folder: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_both_protocols_time_the_same_kernels(tool: Tool, open_folder: Path) -> None:
+def test_both_protocols_time_the_same_kernels(tool, open_folder):
     """They differ by what they do, cold or warm, mean or median, but not by the order of magnitude."""
     _, (entry,) = entries_of(tool, open_folder, "36", "--quick", "--parity")
     assert entry["parity"]["measurement"] is True and entry["parity"]["reasons"] == {}

@@ -5,7 +5,6 @@ stays out of the bundle.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +48,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, dict[str, An
     return tool, entry
 
 
-def test_every_round_has_its_verdict_reason_and_published_time(judged: Any) -> None:
+def test_every_round_has_its_verdict_reason_and_published_time(judged):
     _, entry = judged
     told = [(each["round"], each["verdict"], each["published_ms"]) for each in entry["rounds"]]
     assert told[0] == (0, "correct", None) and told[1:] == [
@@ -64,7 +63,7 @@ def test_every_round_has_its_verdict_reason_and_published_time(judged: Any) -> N
     assert not any(each["best"] for each in entry["rounds"]), "times on a CPU are not measurements"
 
 
-def test_a_bundle_holds_hashes_and_no_text_of_a_source_without_a_licence(judged: Any) -> None:
+def test_a_bundle_holds_hashes_and_no_text_of_a_source_without_a_licence(judged):
     tool, _ = judged
     (bundle,) = (path for path in tool.bundles() if path.name.endswith("-benchmark"))
     given = [each for row in rows(bundle).values() for each in row["inputs"] if each["name"].startswith("solution_")]
@@ -75,7 +74,7 @@ def test_a_bundle_holds_hashes_and_no_text_of_a_source_without_a_licence(judged:
     assert done.code == 0, done.out
 
 
-def test_both_jobs_of_a_folder_are_given_one_fixture_of_its_own_problem_file(judged: Any) -> None:
+def test_both_jobs_of_a_folder_are_given_one_fixture_of_its_own_problem_file(judged):
     tool, _ = judged
     measured, benchmark = tool.bundles()
     assert measured.name.endswith("-fixtures") and benchmark.name.endswith("-benchmark")
@@ -87,9 +86,7 @@ def test_both_jobs_of_a_folder_are_given_one_fixture_of_its_own_problem_file(jud
         assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
 
 
-def test_claims_fetches_measures_and_judges_with_one_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_claims_fetches_measures_and_judges_with_one_command(tmp_path, monkeypatch, capsys):
     """On the CPU nothing is a measurement, and every claim of the study says so, of the kernels and of their rounds."""
     given = tmp_path / "given"
     folder = given / NAME
@@ -139,7 +136,7 @@ def row(times: dict[str, float | None]) -> Row:
                         "content": "0" * 16, "wall_s": 1.0, "fingerprint_id": None, "result": result})  # fmt: skip
 
 
-def test_the_running_best_is_the_fastest_correct_kernel_so_far() -> None:
+def test_the_running_best_is_the_fastest_correct_kernel_so_far():
     found = artifact_study.rounds(
         row({"input_kernel": 4.0, "round_1": 5.0, "round_2": None, "round_3": 2.0, "round_4": 3.0})
     )
@@ -147,13 +144,13 @@ def test_the_running_best_is_the_fastest_correct_kernel_so_far() -> None:
     assert found[3].over_input.ratio == pytest.approx(2.0) and found[2].over_input is None
 
 
-def test_rounds_of_an_input_kernel_that_is_wrong_are_compared_with_each_other() -> None:
+def test_rounds_of_an_input_kernel_that_is_wrong_are_compared_with_each_other():
     found = artifact_study.rounds(row({"input_kernel": None, "round_1": 5.0, "round_2": 4.0}))
     assert [each.best for each in found] == [False, True, True]
     assert all(each.over_input is None for each in found)
 
 
-def test_rounds_of_a_folder_without_a_trace_are_refused(tmp_path: Any) -> None:
+def test_rounds_of_a_folder_without_a_trace_are_refused(tmp_path):
     tool = Tool(tmp_path)
     done = tool("benchmark", "36", "--rounds", *CPU)
     assert done.code == 1 and "no folder holds optimization_trace/round_N" in done.err

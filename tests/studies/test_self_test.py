@@ -42,21 +42,21 @@ def engine(device: str = "cpu", name: str = "local") -> Engine:
 SHIPPED = self_test.cases(list(self_test.SUITES), [])
 
 
-def test_both_suites_are_there() -> None:
+def test_both_suites_are_there():
     assert {case.suite for case in SHIPPED} == {"adversarial", "honest"}
     assert len({case.id for case in SHIPPED}) == len(SHIPPED) > 200
 
 
-def test_every_case_says_in_its_docstring_what_it_does() -> None:
+def test_every_case_says_in_its_docstring_what_it_does():
     assert [case.id for case in SHIPPED if not ast.get_docstring(ast.parse(case.source()))] == []
 
 
-def test_the_list_of_exploits_has_each_id_that_begins_a_file_name() -> None:
+def test_the_list_of_exploits_has_each_id_that_begins_a_file_name():
     text = (config.ROOT / "tests/adversarial/README.md").read_text().partition("## What has no file")[0]
     assert set(re.findall(r"^\| ([ABC]\d+) \|", text, re.MULTILINE)) == {case.exploit for case in SHIPPED} - {""}
 
 
-def test_the_head_of_every_case_says_only_what_is_understood() -> None:
+def test_the_head_of_every_case_says_only_what_is_understood():
     """What is expected of another suite would be an expectation that holds by accident."""
     for case in SHIPPED:
         header = case.header
@@ -65,7 +65,7 @@ def test_the_head_of_every_case_says_only_what_is_understood() -> None:
         assert ("expect" if case.suite == "honest" else "klass") not in header.model_fields_set, case.id
 
 
-def test_the_reason_distance_stands_for_the_codes_of_all_distances() -> None:
+def test_the_reason_distance_stands_for_the_codes_of_all_distances():
     assert {*distance.CODES.values(), "not_finite"} == self_test.DISTANCES
     assert case(expect={"reasons": ["distance", "banned"]}).reasons() == {"banned", *self_test.DISTANCES}
 
@@ -94,14 +94,14 @@ EXPECT = '#: expect.verdict = ["incorrect"]\n'
     ],
     ids=["not toml", "twice", "nothing", "no problem", "unknown key"],
 )
-def test_a_head_that_cannot_be_read_is_wrong_use(tree: Path, suite: str, text: str, words: str) -> None:
+def test_a_head_that_cannot_be_read_is_wrong_use(tree, suite, text, words):
     (tree / suite / "mine.py").write_text(text)
     with pytest.raises(UsageError, match=words) as caught:
         self_test.cases([suite], [])
     assert "mine.py" in str(caught.value)
 
 
-def test_cases_are_narrowed_by_parts_of_their_names(tree: Path) -> None:
+def test_cases_are_narrowed_by_parts_of_their_names(tree):
     for name in ("B07_none", "B07_tuple", "C01_x"):
         (tree / "adversarial" / f"{name}.py").write_text(
             HEAD + EXPECT + '"""What it does."""\n#: not a head? it is\n'[:0]
@@ -127,7 +127,7 @@ def case(suite: str = "adversarial", **meta: Any) -> Case:
     return Case(suite, Path("mine.py"), Header.written({"problem": "L1_36"} | meta))
 
 
-def test_cases_that_cannot_run_here_are_skipped_with_the_reason() -> None:
+def test_cases_that_cannot_run_here_are_skipped_with_the_reason():
     here = LocalEngine(gpus="none", device="cpu")
     assert case().skipped(engine()) == "" == case(needs="sh").skipped(here)
     assert case(device=["cuda"]).skipped(engine("cpu")) == "needs a GPU"
@@ -147,8 +147,8 @@ def test_cases_that_cannot_run_here_are_skipped_with_the_reason() -> None:
     ],
 )
 def test_inline_cuda_needs_a_nvcc_of_torchs_cuda_and_torchs_headers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, headers: bool, thrust: bool, told: str
-) -> None:
+    tmp_path, monkeypatch, release, headers, thrust, told
+):
     (tmp_path / "nvcc").write_text(f"""#!/bin/sh
 if [ "$1" = -E ]; then grep -q thrust/complex.h "$2" && exit {int(not thrust)}; fi
 echo 'Cuda compilation tools, release {release}'
@@ -169,9 +169,7 @@ echo 'Cuda compilation tools, release {release}'
     assert case(needs="nvcc").skipped(LocalEngine(gpus="none", device="cpu")) == told
 
 
-def test_inline_cuda_finds_the_headers_of_a_torch_that_has_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inline_cuda_finds_the_headers_of_a_torch_that_has_them(tmp_path, monkeypatch):
     """The torch that is installed here came with them."""
     assert list((Path(torch.__file__).parent / "include").rglob("torch/types.h")), "what the case includes"
     release = torch.version.cuda or "12.8"
@@ -183,7 +181,7 @@ def test_inline_cuda_finds_the_headers_of_a_torch_that_has_them(
     assert case(needs="nvcc").skipped(LocalEngine(gpus="none", device="cpu")) == ""
 
 
-def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says() -> None:
+def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says():
     base = Options(timing_budget_s=10, timeout_s=180, trust="dev", compile_timeout_s=7)
     plain = self_test.options(case(), engine(), base)
     assert (plain.timing, plain.modes, plain.timeout_s) == (False, ("eager",), self_test.TIMEOUT_S)
@@ -196,7 +194,7 @@ def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says() -
     assert self_test.options(case(), engine(), Options(timing_budget_s=2)).timing_budget_s == 2
 
 
-def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
+def test_cases_that_need_a_judge_of_their_own_are_alone(tree):
     """Those with a bound of their own, those after processes, and timed ones that would disturb others or are of full
     size; the rest side by side with what is judged alike."""
     busy = {"timing": True, "expect": {"verdict": ["rejected"], "reasons": ["background_work"]}}
@@ -224,7 +222,7 @@ def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
     assert [group[0].timed(engine("cuda")) for group in found] == [False, True] * 4 + [False], "in turn"
 
 
-def test_cases_about_time_run_at_full_size_on_a_gpu() -> None:
+def test_cases_about_time_run_at_full_size_on_a_gpu():
     """What is called back in 10 us is the host's time, and `at_least` confirms no speedup of it."""
     assert case(size="full").problem(engine("cuda")).size == "full"
     small = case(size="full").problem(engine("cpu")), case().problem(engine("cuda"))
@@ -272,7 +270,7 @@ FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "ci95": [1.8,
         (WRONG | {"precision_class": ["bf16"]}, entry("incorrect", "row"), ""),
     ],
 )
-def test_wrong_adversarial_verdicts_are_complaints(meta: dict[str, Any], given: dict[str, Any], complaint: str) -> None:
+def test_wrong_adversarial_verdicts_are_complaints(meta, given, complaint):
     found = self_test.complaints(case(**meta), Verdict.model_validate(given))
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 
@@ -288,12 +286,12 @@ def test_wrong_adversarial_verdicts_are_complaints(meta: dict[str, Any], given: 
         ({"labels": ["static_output"]}, entry(), "label static_output is missing"),
     ],
 )
-def test_wrong_honest_verdicts_are_complaints(meta: dict[str, Any], given: dict[str, Any], complaint: str) -> None:
+def test_wrong_honest_verdicts_are_complaints(meta, given, complaint):
     found = self_test.complaints(case("honest", **meta), Verdict.model_validate(given))
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 
 
-def test_two_complaints_are_both_reported() -> None:
+def test_two_complaints_are_both_reported():
     found = self_test.complaints(
         case("honest", labels=["autotuned"]), Verdict.model_validate(entry("error", "exception"))
     )
@@ -322,7 +320,7 @@ def cases_of(tool: Tool) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_few_cases_are_as_they_must_be(judge_tool: Tool) -> None:
+def test_a_few_cases_are_as_they_must_be(judge_tool):
     """Exit 0, a complete bundle, every case with its verdict in the JSON and in the report; drawn again from disk."""
     names = drawn()
     done = judge_tool(*SELF_TEST, *names, "--json", "out.json")
@@ -340,7 +338,7 @@ def test_a_few_cases_are_as_they_must_be(judge_tool: Tool) -> None:
     assert not judge_tool.processes() and not list(judge_tool.tmp.glob("repro-*"))
 
 
-def test_no_case_of_that_name_is_wrong_use(tool: Tool) -> None:
+def test_no_case_of_that_name_is_wrong_use(tool):
     done = tool(*SELF_TEST, "nothing_of_that_name")
     assert done.code == 1 and "no case of the self-test is left" in done.complaint
 
@@ -379,7 +377,7 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> S
 
 
 @pytest.mark.slow
-def test_a_judge_that_is_wrong_about_a_case_is_exit_2(mistaken: Any) -> None:
+def test_a_judge_that_is_wrong_about_a_case_is_exit_2(mistaken):
     """Each wrong case is printed with what is wrong about it; right ones are not."""
     assert mistaken.done.code == 2, mistaken.done.err
     named = set(re.findall(r"(?:adversarial|honest)/\w+", mistaken.done.out))
@@ -399,7 +397,7 @@ def test_a_judge_that_is_wrong_about_a_case_is_exit_2(mistaken: Any) -> None:
         ("honest/fp32_rms_norm", ""),
     ],
 )
-def test_every_complaint_names_its_kind(name: str, complaint: str, mistaken: Any) -> None:
+def test_every_complaint_names_its_kind(name, complaint, mistaken):
     found = mistaken.cases[name]["complaints"]
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 
@@ -414,7 +412,7 @@ def named_modules(text: str) -> Iterator[str]:
     yield from re.findall(r"^import (repro[\w.]+)", text, re.MULTILINE)
 
 
-def test_every_module_of_ours_that_an_attack_patches_exists() -> None:
+def test_every_module_of_ours_that_an_attack_patches_exists():
     """An attack on a module that was renamed would miss, and its case would prove nothing."""
     package = config.PACKAGE
     ours = {

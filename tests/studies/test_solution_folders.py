@@ -79,7 +79,7 @@ def told(found: folder.Folder, root: Path) -> dict[str, list[str]]:
 # -- what is a solution
 
 
-def test_files_and_folders_named_after_a_problem_are_its_solutions(tmp_path: Path) -> None:
+def test_files_and_folders_named_after_a_problem_are_its_solutions(tmp_path):
     found = scanned(tmp_path, "L1_36_RMSNorm.py", "L1_82/out/7/solution.py", "L1_82/helper.py", "L1_097_x/any.py",
                     "L2_34/__pycache__/solution.py", "L2_34/kernel.py")  # fmt: skip
     assert told(found, tmp_path) == {
@@ -89,7 +89,7 @@ def test_files_and_folders_named_after_a_problem_are_its_solutions(tmp_path: Pat
     assert found.unused == []
 
 
-def test_every_sample_of_a_kernelbench_run_is_a_repeat_in_its_order(tmp_path: Path) -> None:
+def test_every_sample_of_a_kernelbench_run_is_a_repeat_in_its_order(tmp_path):
     names = [f"level_1_problem_36_sample_{n}_kernel.py" for n in (10, 0, 2)]
     found = scanned(tmp_path, *names, "level_3_problem_44_sample_0_kernel.py", "level_1_problem_1_sample_0_kernel.py",
                     "generation_config.yaml", ".cache/L1_82_x.py")  # fmt: skip
@@ -102,7 +102,7 @@ def test_every_sample_of_a_kernelbench_run_is_a_repeat_in_its_order(tmp_path: Pa
     assert found.repeats(problem) == 3 and b"sample_10" in found.solve(problem, 2).source
 
 
-def test_what_is_no_solution_is_named(tmp_path: Path) -> None:
+def test_what_is_no_solution_is_named(tmp_path):
     """Another problem's file, one of no problem, a report, and a folder of which it is unclear what its solution is."""
     found = scanned(tmp_path, "L1_36.py", "L1_04_x.py", "kernel.py", "L1_82.md", "L1_97/a.py", "L1_97/b.py")
     assert told(found, tmp_path) == {"L1_36": ["L1_36.py"]}
@@ -111,7 +111,7 @@ def test_what_is_no_solution_is_named(tmp_path: Path) -> None:
     assert b"no solution in L1_97/" in found.solve(catalogue.load("L1_97"), 0).source
 
 
-def test_a_problem_without_a_file_is_missing_and_says_why(tmp_path: Path) -> None:
+def test_a_problem_without_a_file_is_missing_and_says_why(tmp_path):
     found = scanned(tmp_path, "L1_36.py")
     given = found.solve(catalogue.load("L3_43"), 0)
     assert given.missing and given == absent("L3_43_MinGPTCausalAttention", "no file of L3_43 in the folder")
@@ -136,9 +136,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_use_is_found_before_anything_starts(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use_is_found_before_anything_starts(name, tmp_path, monkeypatch, capsys):
     placed(tmp_path, **{"good__L1_36.py": RMS_NORM, "empty__notes.md": ""})
     monkeypatch.chdir(tmp_path)
     arguments, words = WRONG[name]
@@ -151,7 +149,7 @@ def chosen(device: str, size: str, *words: str) -> list[str]:
     return [control.name for control in options.chosen_controls(args, device, size)]
 
 
-def test_torch_controls_run_where_tf32_exists_and_a_time_counts(tmp_path: Path) -> None:
+def test_torch_controls_run_where_tf32_exists_and_a_time_counts(tmp_path):
     mine = ("--solutions", f"a={tmp_path}")
     assert chosen("cuda", "full", *mine) == chosen("cuda", "full", "--agent", "sdk") == ["tf32", "tf32_compile"]
     assert chosen("cpu", "full", *mine) == chosen("cuda", "smoke", *mine) == []
@@ -165,7 +163,7 @@ def test_torch_controls_run_where_tf32_exists_and_a_time_counts(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("problem", catalogue.ids())
-def test_a_torch_control_is_the_problems_model_and_two_lines(problem: str, tmp_path: Path) -> None:
+def test_a_torch_control_is_the_problems_model_and_two_lines(problem, tmp_path):
     loaded = catalogue.load(problem)
     for name in controls.TORCH:
         given = controls.EVERY[name].solve(loaded, 0)
@@ -179,7 +177,7 @@ def test_a_torch_control_is_the_problems_model_and_two_lines(problem: str, tmp_p
 
 
 @pytest.mark.slow
-def test_torch_controls_are_judged_as_any_solution(judged_controls: dict[str, dict[str, Any]]) -> None:
+def test_torch_controls_are_judged_as_any_solution(judged_controls):
     for name in controls.TORCH:
         row = judged_controls[f"L1_36/{name}/0"]
         (entry,) = row["result"]["results"]
@@ -220,7 +218,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> tuple[
 
 
 @pytest.mark.slow
-def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran: tuple[Tool, str, str]) -> None:
+def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran):
     tool, out, err = ran
     bundle = tool.bundles()[-1]
     assert manifest(bundle)["status"] == "complete"
@@ -242,13 +240,13 @@ def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran: tuple[Tool, str, 
 
 
 @pytest.mark.slow
-def test_the_order_of_the_arms_is_reversed_from_problem_to_problem(ran: tuple[Tool, str, str]) -> None:
+def test_the_order_of_the_arms_is_reversed_from_problem_to_problem(ran):
     arms = [name.split("/")[1] for name in manifest(ran[0].bundles()[-1])["plan"]]
     assert arms == ["baseline", "with_kb", "with_kb", "baseline", "baseline", "with_kb"]
 
 
 @pytest.mark.slow
-def test_the_bundle_says_where_the_solutions_came_from_and_nothing_of_an_agent(ran: tuple[Tool, str, str]) -> None:
+def test_the_bundle_says_where_the_solutions_came_from_and_nothing_of_an_agent(ran):
     tool, out, _ = ran
     bundle = tool.bundles()[-1]
     told_ = manifest(bundle)
@@ -293,7 +291,7 @@ def both(**with_kb: float) -> dict[str, dict[str, float]]:
             "tf32": dict.fromkeys(SUITE, 1.9), "tf32_compile": dict.fromkeys(SUITE, 3.3)}  # fmt: skip
 
 
-def test_arms_are_paired_by_problem_and_held_against_the_controls(tmp_path: Path) -> None:
+def test_arms_are_paired_by_problem_and_held_against_the_controls(tmp_path):
     bundle = timed(tmp_path, both())
     told_ = studied(bundle)
     pairs = {(each.base, each.other): each for each in told_.comparisons}
@@ -311,7 +309,7 @@ def test_arms_are_paired_by_problem_and_held_against_the_controls(tmp_path: Path
         assert words not in text, words
 
 
-def test_a_failure_and_a_missing_problem_count_as_no_gain(tmp_path: Path) -> None:
+def test_a_failure_and_a_missing_problem_count_as_no_gain(tmp_path):
     bundle = timed(tmp_path, both(L3_43=0.0))
     told_ = studied(bundle)
     arm = told_.arms["with_kb"]
@@ -319,7 +317,7 @@ def test_a_failure_and_a_missing_problem_count_as_no_gain(tmp_path: Path) -> Non
     assert arm.verdicts == {"correct": 9, "wrong": 1}
 
 
-def test_a_torch_control_is_in_every_table_and_never_among_the_solutions(tmp_path: Path) -> None:
+def test_a_torch_control_is_in_every_table_and_never_among_the_solutions(tmp_path):
     told_ = document.build([timed(tmp_path, both())])
     assert "10 of 10 correct" in told_.headline.text
     tables = {table.id: table for part in told_.sections for table in part.tables}
@@ -334,7 +332,7 @@ def test_a_torch_control_is_in_every_table_and_never_among_the_solutions(tmp_pat
     assert cards["Correct"] == "20 of 20" and cards["no kernel, tf32_compile: over eager"] == "3.30x"
 
 
-def test_arms_of_the_claims_names_test_them_as_solutions_from_folders(tool: Tool) -> None:
+def test_arms_of_the_claims_names_test_them_as_solutions_from_folders(tool):
     bundle = timed(tool.folder / "a", both())
     _, _, outcomes = judged(tool, bundle.path)
     for name in ("agent-mean-baseline/all", "agent-gain/all", "agent-speedup-with-kb/L3_43"):
@@ -342,7 +340,7 @@ def test_arms_of_the_claims_names_test_them_as_solutions_from_folders(tool: Tool
         assert only["verdict"] == "REPRODUCED" and wording.FROM_FOLDER in only["notes"], (name, only)
 
 
-def test_arms_of_other_names_test_no_claim(tool: Tool) -> None:
+def test_arms_of_other_names_test_no_claim(tool):
     bundle = timed(tool.folder / "a", {"mine": published("baseline"), "yours": published("with-kb")})
     _, _, outcomes = judged(tool, bundle.path)
     assert {outcome["verdict"] for name, each in outcomes.items() if name.startswith("agent") for outcome in each} == {
@@ -351,7 +349,7 @@ def test_arms_of_other_names_test_no_claim(tool: Tool) -> None:
 
 
 @pytest.mark.slow
-def test_the_terminal_tells_the_delta_and_the_controls(tool: Tool) -> None:
+def test_the_terminal_tells_the_delta_and_the_controls(tool):
     bundle = timed(tool.folder / "a", both())
     done = tool("report", bundle.path, "--format", "md", "-v", COLUMNS="100")
     assert line_with(done.out, "with_kb over baseline", "1.17x [", "1.36x")

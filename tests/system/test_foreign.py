@@ -38,7 +38,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_only_plain_bounded_text_inside_its_folder_is_read(tmp_path: Path, name: str) -> None:
+def test_only_plain_bounded_text_inside_its_folder_is_read(tmp_path, name):
     make, why = REFUSED[name]
     folder = tmp_path / "stranger"
     folder.mkdir()
@@ -47,7 +47,7 @@ def test_only_plain_bounded_text_inside_its_folder_is_read(tmp_path: Path, name:
         foreign.text(folder / "x.py")
 
 
-def test_a_link_inside_its_folder_is_followed(tmp_path: Path) -> None:
+def test_a_link_inside_its_folder_is_followed(tmp_path):
     (tmp_path / "v3.py").write_text("\ufeffx = 1\n")
     (tmp_path / "latest.py").symlink_to("v3.py")
     assert foreign.text(tmp_path / "latest.py") == "x = 1\n"
@@ -60,7 +60,7 @@ def test_a_link_inside_its_folder_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["\x1b[31mred.py", "two\nlines.py", os.fsdecode(b"\xff.py")])
-def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_cannot_be_shown_is_refused(tmp_path, name):
     (tmp_path / name).write_text("x = 1\n")
     with pytest.raises(Unreadable, match="Rename it") as raised:
         foreign.named(tmp_path / name)
@@ -71,7 +71,7 @@ def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> No
     "(" * 5000, "x = " + "-" * 50_000 + "1", "x = " + "a." * 3000 + "b", "x = " + "[" * 190 + "]" * 190, "x = 1\0",
     b"\xff", b"# coding: none-such\n", "x = " + "9" * 5000, "x =",
 ])  # fmt: skip
-def test_a_program_that_cannot_be_parsed_is_a_syntax_error(source: str | bytes) -> None:
+def test_a_program_that_cannot_be_parsed_is_a_syntax_error(source):
     with pytest.raises(SyntaxError):
         foreign.tree(source)
 
@@ -80,7 +80,7 @@ def test_a_program_that_cannot_be_parsed_is_a_syntax_error(source: str | bytes) 
     "", "{", '{"a": NaN}', "[1e999]", '["\\ud800"]', '{"\\udfff": 1}', "[" * 70 + "]" * 70, "[" * 100_000, "9" * 5000,
     "1" + "0" * 80, "[" + "0," * 2_000_000 + "0]",
 ])  # fmt: skip
-def test_json_that_is_not_strict_is_a_value_error(text: str) -> None:
+def test_json_that_is_not_strict_is_a_value_error(text):
     with pytest.raises(ValueError):
         foreign.document(text)
     with pytest.raises(ValueError):

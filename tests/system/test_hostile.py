@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, ROOT, Tool
+from conftest import CPU, ROOT
 
 from repro.bundle import seal, storage
 from repro.bundle.write import plan_digest
@@ -547,7 +547,7 @@ def imported() -> None:
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=[pytest.mark.slow] * bool(at % QUICK)) for at, name in enumerate(CASES)
 ])  # fmt: skip
-def test_a_hostile_input_is_answered_soon_in_one_clear_line(name: str, tmp_path: Path) -> None:
+def test_a_hostile_input_is_answered_soon_in_one_clear_line(name, tmp_path):
     """By the first command that reads it, and by another in turn."""
     turn = 1 + list(CASES).index(name) % max(1, len(CASES[name][1]) - 1)
     assert [*faults(name, tmp_path, slice(1)), *faults(name, tmp_path, slice(turn, turn + 1))] == []
@@ -557,11 +557,11 @@ def test_a_hostile_input_is_answered_soon_in_one_clear_line(name: str, tmp_path:
 @pytest.mark.alike
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize("name", CASES)
-def test_every_command_answers_a_hostile_input(name: str, tmp_path: Path) -> None:
+def test_every_command_answers_a_hostile_input(name, tmp_path):
     assert list(faults(name, tmp_path, slice(1, None))) == []
 
 
-def test_the_real_command_line_answers_alike(tool: Tool) -> None:
+def test_the_real_command_line_answers_alike(tool):
     (tool.folder / "L1_36_x.py").symlink_to("/dev/zero")
     assert "it is a device" in tool("evaluate", "L1_36_x.py").complaint
     manifest(schema_version=True)(_whole(tool.folder))

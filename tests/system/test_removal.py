@@ -44,7 +44,7 @@ def nest(folder: Path, depth: int, aside: str = "") -> None:
     os.close(here)
 
 
-def test_a_folder_nested_deeper_than_calls_descriptors_and_paths_go_is_removed(room: Path) -> None:
+def test_a_folder_nested_deeper_than_calls_descriptors_and_paths_go_is_removed(room):
     """shutil.rmtree ended in an unexpected RecursionError, or ran out of descriptors and left it."""
     depth = 500 + max(sys.getrecursionlimit(), 1024)
     assert depth * 21 > os.pathconf("/", "PC_PATH_MAX")
@@ -63,7 +63,7 @@ def test_a_folder_nested_deeper_than_calls_descriptors_and_paths_go_is_removed(r
     assert len(os.listdir("/proc/self/fd")) == count
 
 
-def test_links_are_removed_and_what_they_name_stays(room: Path) -> None:
+def test_links_are_removed_and_what_they_name_stays(room):
     (room / "kept" / "inner").mkdir(parents=True)
     (room / "kept" / "file").write_text("x")
     (room / "gone").mkdir()
@@ -87,7 +87,7 @@ def _as_user(work: str, folder: Path) -> None:
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True, env=os.environ | {"PYTHONPATH": "."})
 
 
-def test_folders_that_their_owner_closed_are_removed(room: Path) -> None:
+def test_folders_that_their_owner_closed_are_removed(room):
     """chmod does not keep a folder where it is."""
     _as_user(
         "os.chdir(sys.argv[1]); os.makedirs('mine/closed/in'); os.makedirs('mine/read only/in'); "
@@ -99,7 +99,7 @@ def test_folders_that_their_owner_closed_are_removed(room: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's files")
-def test_an_unremovable_entry_does_not_keep_the_rest(room: Path) -> None:
+def test_an_unremovable_entry_does_not_keep_the_rest(room):
     _as_user("os.makedirs(sys.argv[1] + '/mine/a'); os.makedirs(sys.argv[1] + '/mine/b')", room)
     (room / "mine" / "theirs").mkdir(mode=0o700)
     (room / "mine" / "theirs" / "file").touch()
@@ -109,7 +109,7 @@ def test_an_unremovable_entry_does_not_keep_the_rest(room: Path) -> None:
     assert not list(room.iterdir())
 
 
-def test_a_worker_that_nests_folders_is_cleared_away(monkeypatch: pytest.MonkeyPatch, room: Path) -> None:
+def test_a_worker_that_nests_folders_is_cleared_away(monkeypatch, room):
     """The launcher died of one, and with it every solution that was still to be judged."""
     monkeypatch.setattr(tempfile, "tempdir", str(room))
     nest(room / "scratch", 1500)
@@ -120,9 +120,7 @@ def test_a_worker_that_nests_folders_is_cleared_away(monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives workers users of their own")
 @pytest.mark.parametrize("left", ["warden", "nobody"])
-def test_a_workers_user_that_nests_folders_is_cleared_away(
-    monkeypatch: pytest.MonkeyPatch, room: Path, left: str
-) -> None:
+def test_a_workers_user_that_nests_folders_is_cleared_away(monkeypatch, room, left):
     """In its scratch folder and beside it, by its warden or, where that is gone, by the launcher."""
     monkeypatch.setattr(tempfile, "tempdir", str(room))
     launcher = launch.Launcher()
@@ -155,7 +153,7 @@ print(libc.shmget(9, 0, 0) == others)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives workers users of their own")
-def test_a_worker_leaves_nothing_that_outlives_processes(room: Path) -> None:
+def test_a_worker_leaves_nothing_that_outlives_processes(room):
     """The next worker of the same user id read the shared memory of the one before."""
     env = CLEAN_ENV | {"PYTHONPATH": str(ROOT), "TMPDIR": str(room)}
     try:

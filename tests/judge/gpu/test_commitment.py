@@ -77,12 +77,12 @@ def raw(values: torch.Tensor) -> bytes:
 
 
 @pytest.mark.parametrize("count, turns, first", [(1, 1, 0), (8191, 1, 0), (8192, 2, 7), (12301, 1, WORD)])
-def test_states_are_what_they_are_defined_to_be(count: int, turns: int, first: int) -> None:
+def test_states_are_what_they_are_defined_to_be(count, turns, first):
     values = drawn("uint8", count)
     assert commitment.states(values, turns, first, KEY) == plainly(raw(values), turns, first, KEY)
 
 
-def test_a_state_depends_on_every_bit_its_place_and_the_key() -> None:
+def test_a_state_depends_on_every_bit_its_place_and_the_key():
     values = drawn("float32", 2048).view(torch.uint8)  # two segments of one turn
     usual = commitment.states(values, 1, 0, KEY)
     assert len(usual) == 32 and usual[:16] != usual[16:]
@@ -104,13 +104,13 @@ def test_a_state_depends_on_every_bit_its_place_and_the_key() -> None:
     assert 56 < mean < 140, "about half of the bits of a changed state change"
 
 
-def test_segments_follow_the_size_of_the_output() -> None:
+def test_segments_follow_the_size_of_the_output():
     for nbytes, turns in ((1, 8), (128 << 20, 8), ((128 << 20) + 1, 16), (1 << 30, 64), (7516192768, 512)):
         assert commitment.turns(nbytes) == turns, nbytes
         assert -(-nbytes // commitment.segment_bytes(nbytes)) <= commitment._MOST_SEGMENTS
 
 
-def test_pieces_have_the_states_of_the_whole() -> None:
+def test_pieces_have_the_states_of_the_whole():
     values = drawn("bfloat16", 50001).view(torch.uint8)
     whole = commitment.of(values, KEY)
     size = commitment.segment_bytes(values.numel())
@@ -145,7 +145,7 @@ ORDERS = {
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "bool"])
 @pytest.mark.parametrize("dims", [0, 1, 2])
 @pytest.mark.parametrize("name", ORDERS)
-def test_an_honest_workers_bytes_match_its_states(name: str, dims: int, dtype: str) -> None:
+def test_an_honest_workers_bytes_match_its_states(name, dims, dtype):
     """Any rows, in whatever order they lie in memory, and however little is fetched at once; and no other bytes."""
     order = ORDERS[name]
     own = drawn(dtype, 6, 5, 28, 101)
@@ -185,7 +185,7 @@ def test_an_honest_workers_bytes_match_its_states(name: str, dims: int, dtype: s
     "roots, told",
     [(None, None), ([], []), ([7], [7]), (["0" * 64], ["AAAA"]), (["0" * 64], ["!"]), ("x", "y"), ([None], [None])],
 )
-def test_malformed_states_are_rejected_as_deferred_write(roots: Any, told: Any) -> None:
+def test_malformed_states_are_rejected_as_deferred_write(roots, told):
     value = torch.zeros(3, 40)
     seal, described = sealed(value)
     seal.roots, seal.states = roots, told
@@ -194,7 +194,7 @@ def test_malformed_states_are_rejected_as_deferred_write(roots: Any, told: Any) 
     assert caught.value.code == "deferred_write"
 
 
-def test_states_must_match_their_root() -> None:
+def test_states_must_match_their_root():
     value, later = torch.zeros(3, 40), torch.ones(3, 40)
     seal, described = sealed(value)
     seal.states = [base64.b64encode(outputs.sealed(later, seal.key)[0][0]).decode()]
@@ -202,7 +202,7 @@ def test_states_must_match_their_root() -> None:
         seal.open([((), leaf(value))], described)
 
 
-def test_an_output_of_several_tensors_has_a_root_each() -> None:
+def test_an_output_of_several_tensors_has_a_root_each():
     values = [drawn("float32", 3, 50), drawn("bfloat16", 3, 7)]
     seal, described = sealed((values[0], [values[1]]))
     spec = [((0,), leaf(values[0])), ((1, 0), leaf(values[1]))]
@@ -217,7 +217,7 @@ def test_an_output_of_several_tensors_has_a_root_each() -> None:
         seal.rows(0, slice(0, 3), lambda at, n, _: values[0].view(-1)[at : at + n] + 1)
 
 
-def test_dimensions_of_one_element_lie_anywhere() -> None:
+def test_dimensions_of_one_element_lie_anywhere():
     assert outputs.describe(torch.zeros(4, 1, 3, 1), [])["order"] == [0, 1, 2, 3]
     assert outputs.describe(torch.zeros(3, 1, 4).permute(2, 1, 0), [])["order"] == [2, 0, 1]
     assert outputs.describe(torch.tensor(1.0), [])["order"] == []
@@ -335,20 +335,20 @@ def followed(memory: bytes, turns: int, first: int, key: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("count, turns, first", [(1, 1, 0), (4099, 1, 3), (8190, 2, 0), (8216, 2, WORD - 1)])
-def test_the_kernel_as_shipped_computes_the_states(count: int, turns: int, first: int) -> None:
+def test_the_kernel_as_shipped_computes_the_states(count, turns, first):
     """Every instruction of it, by all threads of each block: whole and partial loads, several turns, an edge."""
     values = drawn("uint8", count)
     assert followed(raw(values), turns, first, KEY) == commitment.states(values, turns, first, KEY)
 
 
 @pytest.mark.parametrize("name", PTX)
-def test_the_ptx_that_is_shipped_is_made_from_the_source_beside_it(name: str) -> None:
+def test_the_ptx_that_is_shipped_is_made_from_the_source_beside_it(name):
     assert compile_ptx.compile_ptx(compile_ptx.FOLDER / f"{name}.cu") == PTX[name]
 
 
 @pytest.mark.parametrize("name", PTX)
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90", "sm_100"])
-def test_the_kernels_assemble_for_every_gpu_that_counts(name: str, target: str, tmp_path: Path) -> None:
+def test_the_kernels_assemble_for_every_gpu_that_counts(name, target, tmp_path):
     file = tmp_path / f"{name}.ptx"
     file.write_text(PTX[name])
     ptxas = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
@@ -358,7 +358,7 @@ def test_the_kernels_assemble_for_every_gpu_that_counts(name: str, target: str, 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_states_on_the_gpu_are_those_of_the_cpu(dtype: str) -> None:
+def test_states_on_the_gpu_are_those_of_the_cpu(dtype):
     for shape in ((1,), (1000,), (1031, 977)):
         values = drawn(dtype, *shape)
         flat = commitment.dense_bytes(values, list(range(values.dim())))
@@ -371,7 +371,7 @@ def test_states_on_the_gpu_are_those_of_the_cpu(dtype: str) -> None:
 
 
 @pytest.mark.gpu
-def test_pieces_of_more_than_four_gigabytes_have_the_states_of_the_whole() -> None:
+def test_pieces_of_more_than_four_gigabytes_have_the_states_of_the_whole():
     flat = torch.randint(0, 256, ((5 << 30) + 12345,), dtype=torch.uint8, device="cuda")
     whole, size = commitment.of(flat, KEY), commitment.segment_bytes(flat.numel())
     count = len(whole) // 16
@@ -382,7 +382,7 @@ def test_pieces_of_more_than_four_gigabytes_have_the_states_of_the_whole() -> No
 
 
 @pytest.mark.gpu
-def test_sealing_takes_little_time() -> None:
+def test_sealing_takes_little_time():
     """200 MB of it: by torch's operations on eight-byte numbers it took over a millisecond."""
     values = torch.randn(50 << 20, device="cuda")
     took = []

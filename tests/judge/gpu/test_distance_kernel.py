@@ -31,7 +31,7 @@ def pair(dtype: torch.dtype, shape: tuple[int, ...], special: str) -> tuple[torc
 @pytest.mark.parametrize("special", ["", "same", "inf", "nan"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("shape", [(1,), (1000,), (3, 5, 7), (513, 40), (2, 70001)])
-def test_the_kernel_finds_what_torch_finds(shape: tuple[int, ...], dtype: torch.dtype, special: str) -> None:
+def test_the_kernel_finds_what_torch_finds(shape, dtype, special):
     ours, due = pair(dtype, shape, special if math.prod(shape) > 3 else "")
     cpu, gpu = Distance(), Distance()
     for _ in range(2):  # two chunks
@@ -48,7 +48,7 @@ def test_the_kernel_finds_what_torch_finds(shape: tuple[int, ...], dtype: torch.
 
 
 @pytest.mark.gpu
-def test_equal_outputs_have_equal_distances() -> None:
+def test_equal_outputs_have_equal_distances():
     ours, due = pair(torch.bfloat16, (64, 100_003), "")
     found = []
     for _ in range(2):

@@ -18,7 +18,7 @@ def slots(key: str) -> input_buffers.Slots:
     return input_buffers.Slots(plan, meta.output_spec(plan, inputs.weights(problem, plan.module)), None, CPU)
 
 
-def test_every_input_moves_and_its_addresses_come_back() -> None:
+def test_every_input_moves_and_its_addresses_come_back():
     made = slots("L1_97")
     seen: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
     for _ in range(40):
@@ -33,7 +33,7 @@ def test_every_input_moves_and_its_addresses_come_back() -> None:
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_large_inputs_are_aligned_as_torch_aligns_them(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_inputs_are_aligned_as_torch_aligns_them(large, monkeypatch):
     """Those with memory of their own begin at a multiple of 2 MiB, in every program and so here."""
     monkeypatch.setattr(input_buffers, "_LARGE", 1 if large else 1 << 40)
     made = slots("L1_97")
@@ -47,7 +47,7 @@ def test_large_inputs_are_aligned_as_torch_aligns_them(large: bool, monkeypatch:
     made.close()
 
 
-def test_moved_inputs_are_the_same_and_the_rest_of_the_buffer_is_nan() -> None:
+def test_moved_inputs_are_the_same_and_the_rest_of_the_buffer_is_nan():
     made = slots("L1_36")
     made.fill(5, None)
     first = made._slot(0).clone()

@@ -431,7 +431,7 @@ def landlock_here() -> int:
 needs_landlock = pytest.mark.skipif(landlock_here() < confinement._OLDEST_ABI, reason="this kernel has no Landlock")
 
 
-def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
+def test_everything_is_applied_where_the_kernel_has_it(confined):
     applied = confined("check_state")
     assert list(applied) == [
         "oom_score_adj",
@@ -454,11 +454,11 @@ def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
         *(pytest.param(f"check_{what}", marks=pytest.mark.slow) for what in ("torch", "triton", "compile")),
     ],
 )
-def test_operations_that_solutions_need_are_allowed(confined: Run, name: str) -> None:
+def test_operations_that_solutions_need_are_allowed(confined, name):
     confined(name)
 
 
-def test_an_inherited_buffer_is_shared(confined: Run) -> None:
+def test_an_inherited_buffer_is_shared(confined):
     fd = os.memfd_create("buffer")
     os.write(fd, b"ping" + bytes(4092))
     confined("check_buffer", fd, 4096, fds=(fd,))
@@ -467,19 +467,19 @@ def test_an_inherited_buffer_is_shared(confined: Run) -> None:
 
 
 @needs_landlock
-def test_nothing_is_written_outside_the_scratch_folder(confined: Run, tmp_path: Path) -> None:
+def test_nothing_is_written_outside_the_scratch_folder(confined, tmp_path):
     confined("check_files", tmp_path / "other", "")
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["known"]
     assert (tmp_path / "other" / "known").read_text() == "known"
 
 
 @needs_landlock
-def test_only_what_is_needed_is_read(confined: Run, tmp_path: Path) -> None:
+def test_only_what_is_needed_is_read(confined, tmp_path):
     (tmp_path / "given").write_text("readable")
     confined("check_reading", tmp_path / "other", tmp_path / "given")
 
 
-def test_sockets_cannot_connect(confined: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sockets_cannot_connect(confined, tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as service:
         monkeypatch.chdir(tmp_path)  # the name of such a socket is short
         service.bind("service")
@@ -489,11 +489,11 @@ def test_sockets_cannot_connect(confined: Run, tmp_path: Path, monkeypatch: pyte
 
 
 @needs_landlock
-def test_the_parent_is_out_of_reach(confined: Run) -> None:
+def test_the_parent_is_out_of_reach(confined):
     confined("check_parent")
 
 
-def test_a_named_process_is_out_of_reach(confined: Run) -> None:
+def test_a_named_process_is_out_of_reach(confined):
     """The same without Landlock, whose scope covers every process outside: the filter knows the one that was named."""
     for mode in ("confined", "no-landlock"):
         sibling = subprocess.Popen(["sleep", "60"], **identity(confined.uid), start_new_session=True)  # type: ignore
@@ -505,22 +505,22 @@ def test_a_named_process_is_out_of_reach(confined: Run) -> None:
             sibling.wait()
 
 
-def test_the_kernel_offers_nothing_more(confined: Run) -> None:
+def test_the_kernel_offers_nothing_more(confined):
     confined("check_kernel")
 
 
-def test_without_landlock_the_rest_is_applied_and_said(confined: Run, tmp_path: Path) -> None:
+def test_without_landlock_the_rest_is_applied_and_said(confined, tmp_path):
     applied = confined("check_filter_alone", tmp_path / "other", mode="no-landlock")
     assert applied.pop("landlock").startswith("not applied: [Errno 38]")
     assert all(said.startswith("applied") for said in applied.values())
 
 
-def test_a_machine_without_a_table_is_said_to_have_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_table_is_said_to_have_no_filter(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert confinement._seccomp([]) == "not applied: no table for riscv64"
 
 
-def test_a_shielded_process_is_closed_to_its_own_user(confined: Run) -> None:
+def test_a_shielded_process_is_closed_to_its_own_user(confined):
     """Root reads everything, so an ordinary user looks."""
     if confined.uid == 0:  # type: ignore[attr-defined]
         pytest.skip("root may look")
@@ -542,7 +542,7 @@ def test_a_shielded_process_is_closed_to_its_own_user(confined: Run) -> None:
 # -- tables and programs
 
 
-def test_structures_have_the_kernel_s_layout() -> None:
+def test_structures_have_the_kernel_s_layout():
     assert ctypes.sizeof(confinement._Ruleset) == 24
     assert ctypes.sizeof(confinement._PathBeneath) == 12 and confinement._PathBeneath.parent_fd.offset == 8
     assert ctypes.sizeof(confinement._Program) == 16 and confinement._Program.instructions.offset == 8
@@ -553,18 +553,18 @@ def test_structures_have_the_kernel_s_layout() -> None:
     [(1, 0x1FFF, 0, 0), (2, 0x3FFF, 0, 0), (3, 0x7FFF, 0, 0), (4, 0x7FFF, 3, 0), (5, 0xFFFF, 3, 0), (6, 0xFFFF, 3, 2),
      (7, 0xFFFF, 3, 2), (9, 0xFFFF, 3, 2)],
 )  # fmt: skip
-def test_no_kernel_is_asked_for_more_than_it_knows(abi: int, files: int, net: int, scoped: int) -> None:
+def test_no_kernel_is_asked_for_more_than_it_knows(abi, files, net, scoped):
     ruleset = confinement._ruleset(abi)
     assert (ruleset.files, ruleset.net, ruleset.scoped) == (files, net, scoped)
 
 
-def test_the_first_landlock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_landlock_is_not_used(monkeypatch):
     """It refuses every rename between folders, and Triton's cache renames."""
     monkeypatch.setattr(confinement, "_abi", lambda: 1)
     assert confinement._landlock(Path("/nowhere"), []) == "not applied: ABI 1 is too old"
 
 
-def test_rules_cover_everything_around_a_hidden_folder(tmp_path: Path) -> None:
+def test_rules_cover_everything_around_a_hidden_folder(tmp_path):
     """Landlock knows no exceptions, so the neighbours of a hidden folder are named one by one."""
     for name in ("a/hidden/x", "a/b", "c"):
         (tmp_path / name).mkdir(parents=True)
@@ -575,7 +575,7 @@ def test_rules_cover_everything_around_a_hidden_folder(tmp_path: Path) -> None:
     assert list(confinement._around(hidden[0] / "x", hidden)) == [hidden[0] / "x"], "below it, named on purpose"
 
 
-def test_the_scratch_folder_may_hold_no_device_node() -> None:
+def test_the_scratch_folder_may_hold_no_device_node():
     assert confinement._OWN & (confinement._MAKE_CHAR | confinement._MAKE_BLOCK | confinement._IOCTL_DEV) == 0
     assert confinement._OWN & confinement._REFER and confinement._OWN & confinement._TRUNCATE
 
@@ -605,7 +605,7 @@ REFUSED, ALLOWED = confinement._REFUSE | errno.EPERM, confinement._ALLOW
 
 
 @pytest.mark.parametrize("machine, read, exit_group", [("x86_64", 0, 231), ("aarch64", 63, 94)])
-def test_the_filter_of_both_machines(machine: str, read: int, exit_group: int) -> None:
+def test_the_filter_of_both_machines(machine, read, exit_group):
     """Both tables are decided here, whichever machine this is."""
     column, arch = confinement._MACHINES[machine]
     program = confinement.filter_program(machine, [-1, 4321, -4321])
@@ -634,7 +634,7 @@ def test_the_filter_of_both_machines(machine: str, read: int, exit_group: int) -
         assert answer(numbers[column], *([0] * argument), 77) == REFUSED
 
 
-def test_numbers_are_those_of_the_kernel_s_headers() -> None:
+def test_numbers_are_those_of_the_kernel_s_headers():
     header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
     generic = Path("/usr/include/asm-generic/unistd.h")
     if not header.exists() or not generic.exists():
@@ -657,7 +657,7 @@ def test_numbers_are_those_of_the_kernel_s_headers() -> None:
 
 
 @pytest.mark.gpu
-def test_a_confined_worker_uses_the_gpu(confined: Run) -> None:
+def test_a_confined_worker_uses_the_gpu(confined):
     """It opens memory of a shielded process, compiles, launches and profiles; so nothing that CUDA needs is closed."""
     import torch
 
@@ -673,5 +673,5 @@ def test_a_confined_worker_uses_the_gpu(confined: Run) -> None:
 
 
 @pytest.mark.gpu
-def test_a_shielded_judge_uses_the_gpu(confined: Run) -> None:
+def test_a_shielded_judge_uses_the_gpu(confined):
     confined("check_shielded_gpu", mode="free")

@@ -18,7 +18,7 @@ from repro.judge.processes.wire import TUNES, Channel, ChannelClosed
 from repro.judge.worker import server
 
 
-def test_benchmarks_go_one_after_the_other_and_before_the_next_trial() -> None:
+def test_benchmarks_go_one_after_the_other_and_before_the_next_trial():
     gpu, order, begun = GpuUse(), list[str](), threading.Event()
 
     def tune(name: str) -> None:
@@ -44,7 +44,7 @@ def test_benchmarks_go_one_after_the_other_and_before_the_next_trial() -> None:
     assert [each.split()[0] for each in order[1:-1]] in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
 
 
-def test_a_failed_benchmark_or_trial_leaves_the_gpu() -> None:
+def test_a_failed_benchmark_or_trial_leaves_the_gpu():
     gpu = GpuUse()
     for use in (gpu.tuning, gpu.trial, gpu.tuning):
         with pytest.raises(OSError), use():
@@ -71,7 +71,7 @@ class Wired:
         return thread
 
 
-def test_the_tuner_asks_before_each_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tuner_asks_before_each_of_its_benchmarks(monkeypatch):
     """In the pinned torch every tuner calls this one method of this one object."""
     from torch._inductor.runtime.benchmarking import benchmarker  # takes seconds, which only this test needs
 
@@ -99,7 +99,7 @@ def test_the_tuner_asks_before_each_of_its_benchmarks(monkeypatch: pytest.Monkey
     assert answer == {"found": [1.5, 1.5]} and seen == [True] * 3 and not gpu._used
 
 
-def test_a_worker_that_ends_within_a_benchmark_leaves_the_gpu() -> None:
+def test_a_worker_that_ends_within_a_benchmark_leaves_the_gpu():
     gpu = GpuUse()
     wired = Wired(gpu)
 
@@ -115,7 +115,7 @@ def test_a_worker_that_ends_within_a_benchmark_leaves_the_gpu() -> None:
     assert not gpu._used
 
 
-def test_a_solution_cannot_hold_the_gpu() -> None:
+def test_a_solution_cannot_hold_the_gpu():
     wired = Wired(None)
     killed = list[bool]()
     wired.client.kill = lambda: killed.append(True)  # type: ignore[method-assign]

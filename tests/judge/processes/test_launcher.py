@@ -652,7 +652,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[s
 
 
 @pytest.mark.parametrize("name", [*QUICK, pytest.param(WARDEN, marks=pytest.mark.slow)])
-def test_in_a_divided_process(name: str, start: Any, tmp_path: Path) -> None:
+def test_in_a_divided_process(name, start, tmp_path):
     """As a job runs under ENGINE=local; nothing is left in the folder of temporary files."""
     finished(start("divided", name))
     assert not list(tmp_path.iterdir())
@@ -660,14 +660,14 @@ def test_in_a_divided_process(name: str, start: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOGETHER["divided"])
-def test_in_one_divided_process(name: str, together: Any) -> None:
+def test_in_one_divided_process(name, together):
     assert together("divided")[name] == ""
 
 
 @WHOLE_ALONE
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOGETHER["divided_as_with_a_gpu"])
-def test_in_a_divided_process_whose_fork_server_is_a_new_process(name: str, together: Any) -> None:
+def test_in_a_divided_process_whose_fork_server_is_a_new_process(name, together):
     """As where there is a GPU."""
     assert together("divided_as_with_a_gpu")[name] == ""
 
@@ -675,13 +675,13 @@ def test_in_a_divided_process_whose_fork_server_is_a_new_process(name: str, toge
 @WHOLE_ALONE
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOGETHER["alone"])
-def test_where_the_judge_starts_a_launcher(name: str, together: Any) -> None:
+def test_where_the_judge_starts_a_launcher(name, together):
     """As a program that calls `evaluate` does."""
     assert together("alone")[name] == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
-def test_all_processes_of_a_user_are_killed_even_if_none_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_processes_of_a_user_are_killed_even_if_none_was_seen(monkeypatch):
     """Its worker ended by itself and left a process that is another one every few milliseconds: hardly a look at /proc
     finds it, and it lived on under a number that another launcher gives away again."""
     monkeypatch.setattr(launch, "of_user", lambda uid: [])
@@ -720,7 +720,7 @@ def test_all_processes_of_a_user_are_killed_even_if_none_was_seen(monkeypatch: p
     assert not moves(0.5) and not Path(begun.scratch).exists()
 
 
-def test_a_process_unreadable_for_a_moment_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_unreadable_for_a_moment_is_looked_at_again(monkeypatch):
     """As a process that is being replaced by another program: /proc says nothing of it then. A process
     of another user is not looked at again."""
     asked, hidden, status = list[int](), {os.getpid()}, procfs._status
@@ -745,7 +745,7 @@ def test_a_process_unreadable_for_a_moment_is_looked_at_again(monkeypatch: pytes
         somebody.wait()
 
 
-def test_a_proc_that_hides_processes_is_an_error_and_no_rejection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proc_that_hides_processes_is_an_error_and_no_rejection(monkeypatch):
     """As with hidepid=1: the folder of another user's process is there and closed, for as long as it lives."""
 
     def closed(pid: int, name: str) -> str:
@@ -757,7 +757,7 @@ def test_a_proc_that_hides_processes_is_an_error_and_no_rejection(monkeypatch: p
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="the kernel tells it to root")
-def test_a_thread_that_still_runs_is_not_at_rest_though_its_state_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_still_runs_is_not_at_rest_though_its_state_is_stopped(monkeypatch):
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         time.sleep(0.2)
@@ -771,7 +771,7 @@ def test_a_thread_that_still_runs_is_not_at_rest_though_its_state_is_stopped(mon
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b"a\rUid:\t0", b"\x0c) Z", "вычислитель".encode()])
-def test_a_process_may_have_any_name(name: bytes) -> None:
+def test_a_process_may_have_any_name(name):
     """Also one that is no text, or that breaks a line: no process is overlooked for it."""
     code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, {name!r}, 0, 0, 0); print(flush=True); time.sleep(60)"
     odd = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
@@ -798,19 +798,19 @@ def contained() -> list[str]:
 
 @pytest.mark.docker
 @pytest.mark.parametrize("name", TOGETHER["container"])
-def test_in_a_container(image: None, name: str, together: Any) -> None:
+def test_in_a_container(image, name, together):
     assert together("container")[name] == ""
 
 
 @pytest.mark.docker
-def test_a_solution_that_ends_its_warden_in_a_container(image: None) -> None:
+def test_a_solution_that_ends_its_warden_in_a_container(image):
     done = subprocess.run([*contained(), WARDEN], capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["0", "3", "130", "SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "raise"])
-def test_the_end_of_the_judge_is_the_end_of_its_launcher(how: str, start: Any) -> None:
+def test_the_end_of_the_judge_is_the_end_of_its_launcher(how, start):
     """Exit codes and signals pass through; a judge that raises ends with 1 and its traceback, once."""
     process = start("divided", "end_by", how)
     _, err = process.communicate(timeout=60)
@@ -827,7 +827,7 @@ def told(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_killed_judge_takes_launcher_and_workers_with_it(start: Any, tmp_path: Path) -> None:
+def test_a_killed_judge_takes_launcher_and_workers_with_it(start, tmp_path):
     """Daemons of the solution too, and the scratch folders."""
     process = start("divided", "tell", "die")
     found = told(process)
@@ -837,7 +837,7 @@ def test_a_killed_judge_takes_launcher_and_workers_with_it(start: Any, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_killed_launcher_takes_judge_and_workers_with_it(start: Any) -> None:
+def test_a_killed_launcher_takes_judge_and_workers_with_it(start):
     """The worker goes, and with it its thread; the judge does not go on without a process that can stop workers."""
     process = start("divided", "tell", "wait")
     found = told(process)
@@ -851,7 +851,7 @@ def test_a_killed_launcher_takes_judge_and_workers_with_it(start: Any) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_judge_ends_its_launcher(start: Any, tmp_path: Path) -> None:
+def test_an_interrupted_judge_ends_its_launcher(start, tmp_path):
     """Ctrl-C goes to the whole group: the launcher waits for the judge, which clears up."""
     process = start("divided", "tell", "wait")
     found = told(process)
@@ -863,7 +863,7 @@ def test_an_interrupted_judge_ends_its_launcher(start: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_scratch_folders_go_where_the_launcher_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_scratch_folders_go_where_the_launcher_says(monkeypatch, tmp_path):
     """A worker that never came up leaves no folder either."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     launcher = launch.Launcher()
@@ -877,9 +877,7 @@ def test_scratch_folders_go_where_the_launcher_says(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_worker_that_cannot_start_says_why_and_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_worker_that_cannot_start_says_why_and_leaves_nothing(monkeypatch, tmp_path):
     """What every worker imports cannot be imported: the message is kept, no folder stays, the next one tries again."""
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "triton.py").write_text("raise ImportError('no such compiler')\n")
@@ -920,9 +918,7 @@ CALL(cuDeviceGetCount) CALL(cuDevicePrimaryCtxRetain) CALL(cuCtxCreate_v2) CALL(
 
 
 @pytest.mark.slow
-def test_the_forkserver_never_calls_the_cuda_driver(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fake_gpu: dict[str, str]
-) -> None:
+def test_the_forkserver_never_calls_the_cuda_driver(monkeypatch, tmp_path, fake_gpu):
     """The driver works in no fork of a process that has called it."""
     notes, library = tmp_path / "notes", tmp_path / "lib" / "libcuda.so.1"
     notes.touch()
@@ -954,7 +950,7 @@ def test_the_forkserver_never_calls_the_cuda_driver(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-def test_where_root_alone_may_enter_the_temporary_folder_workers_get_no_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_root_alone_may_enter_the_temporary_folder_workers_get_no_users(monkeypatch):
     """The answer came from /tmp instead, which is where another user's search ends; every worker failed then."""
     monkeypatch.setattr(users, "__file__", "/bin/sh")  # the project and Python may be root's alone too, where this runs
     monkeypatch.setattr(users.sys, "executable", "/bin/sh")
@@ -967,7 +963,7 @@ def test_where_root_alone_may_enter_the_temporary_folder_workers_get_no_users(mo
             assert users.may_change() is may, folder
 
 
-def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_launchers_side_by_side_never_share_a_user(monkeypatch, tmp_path):
     """One that ends its workers ends all of a user: two that gave out the same numbers killed each other's."""
     monkeypatch.setattr(users, "_USERS", tmp_path / "users")
     first, second = users.free(None), users.free(None)
@@ -978,7 +974,7 @@ def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPat
     assert next(third) == ours[0] + 4 * users._UIDS_A_RANGE + 1, "the judge's own is given to nobody"
 
 
-def test_users_in_containers_are_none_of_the_hosts() -> None:
+def test_users_in_containers_are_none_of_the_hosts():
     """Ending processes by user on the host ends them in every container: no number is given out twice."""
     host, container = users.free(None), users.free(None, contained=True)
     ours, theirs = next(host), next(container)
@@ -986,7 +982,7 @@ def test_users_in_containers_are_none_of_the_hosts() -> None:
     assert set(range(ours, users._CONTAINED_UID)).isdisjoint(range(theirs, users.LAST_UID))
 
 
-def test_users_that_still_run_something_are_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_users_that_still_run_something_are_passed_over(monkeypatch, tmp_path):
     """What a killed launcher left behind must not meet a new worker."""
     monkeypatch.setattr(users, "_USERS", tmp_path / "users")
     monkeypatch.setattr(users, "of_user", lambda uid: [1] if uid < users.FIRST_UID + 2 else [])

@@ -47,7 +47,7 @@ def alive(pid: int) -> bool:
     return stopwatch.age_s(pid) > 0
 
 
-def test_a_worker_takes_what_waits_and_is_confined_as_every_other(ready: None) -> None:
+def test_a_worker_takes_what_waits_and_is_confined_as_every_other(ready):
     waiting = pool._ready["cpu", pool.PLAIN][0].started.pid
     worker, late = WorkerProcess("a", CPU, {}, trusted=False), SharedBuffer(64, CPU)
     try:
@@ -65,7 +65,7 @@ def test_a_worker_takes_what_waits_and_is_confined_as_every_other(ready: None) -
     assert not alive(waiting)
 
 
-def test_unused_processes_end_with_their_scratch_folders(ready: None) -> None:
+def test_unused_processes_end_with_their_scratch_folders(ready):
     left = list(pool._ready["cpu", pool.PLAIN])
     assert pool.take("cuda") is None
     pool.close()
@@ -75,7 +75,7 @@ def test_unused_processes_end_with_their_scratch_folders(ready: None) -> None:
         assert not alive(process.started.pid) and not Path(process.started.scratch).exists()
 
 
-def test_workers_that_are_doomed_together_end_together(ready: None) -> None:
+def test_workers_that_are_doomed_together_end_together(ready):
     workers = [WorkerProcess(name, CPU, {}, trusted=False) for name in ("a", "b")]
     for worker in workers:
         worker.start()
@@ -89,7 +89,7 @@ def test_workers_that_are_doomed_together_end_together(ready: None) -> None:
         assert not alive(worker.started.pid) and not worker.scratch.exists()
 
 
-def test_as_many_start_ahead_as_an_evaluation_takes() -> None:
+def test_as_many_start_ahead_as_an_evaluation_takes():
     full, quick = (chosen.on("cuda") for chosen in (Options(), Options().quick()))
     plain, compiles = pool.PLAIN, pool.COMPILES
     single, half = "float32", "bfloat16"
@@ -105,7 +105,7 @@ def test_as_many_start_ahead_as_an_evaluation_takes() -> None:
         assert len(workers) == pool.wanted("cuda", dtype, 2, full)[compiles], workers
 
 
-def test_no_more_wait_than_are_wanted_and_none_that_has_ended(ready: None) -> None:
+def test_no_more_wait_than_are_wanted_and_none_that_has_ended(ready):
     pool.prepare(Counter({pool.PLAIN: 2}), "cpu")
     first, second = pool._ready["cpu", pool.PLAIN]
     assert pool.take("cpu", pool.COMPILES) is None, "another kind"
@@ -139,7 +139,7 @@ print(*found)
 
 
 @pytest.mark.slow
-def test_timed_workers_have_no_compilation_processes(tmp_path: Path) -> None:
+def test_timed_workers_have_no_compilation_processes(tmp_path):
     """One for each core would be stopped and resumed with it at every call; what compiles later has them again."""
     environment = config.worker_env(tmp_path, interpret=False) | {"TORCHINDUCTOR_COMPILE_THREADS": "3"}
     command = [sys.executable, "-c", POOLED, str(tmp_path)]
@@ -147,7 +147,7 @@ def test_timed_workers_have_no_compilation_processes(tmp_path: Path) -> None:
     assert done.stdout.split() == ["4", "1", "4", "1"], done.stderr[-2000:]
 
 
-def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_for_a_negative_control_nothing_compiles(tmp_path, monkeypatch):
     chosen: dict[str, Options] = {}
     monkeypatch.setattr(study.evaluation, "job", lambda run, row, *_, **__: chosen.update({row: run.options}))
     arms, engine = [*study.shipped("oracle", 1), EVERY["nop"]], cast(Any, SimpleNamespace(device="cuda"))
@@ -155,7 +155,7 @@ def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: py
     assert chosen == {"L1_36/oracle/0": Options(), "L1_36/nop/0": Options(modes=("eager",))}
 
 
-def test_waiting_processes_are_stopped_during_timing(ready: None) -> None:
+def test_waiting_processes_are_stopped_during_timing(ready):
     """Also in the middle of an import; a worker that is taken meanwhile runs, the others do when the time is up."""
 
     def state(process: pool.Process) -> str:
@@ -232,7 +232,7 @@ def judged(
     return evaluation, started, ended
 
 
-def test_only_needed_baselines_compile_during_verification(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_needed_baselines_compile_during_verification(monkeypatch):
     """The slow search begins when the first trial shows the class, and only for that one."""
     plain, exact, rough = Compiler(), Compiler(), Compiler()
     evaluation, started, ended = judged(
@@ -250,7 +250,7 @@ def test_only_needed_baselines_compile_during_verification(monkeypatch: pytest.M
     assert {v for each in started for v in each.spent_s} == {*plain.ran, *exact.ran}
 
 
-def test_a_dropped_baseline_leaves_no_fault_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dropped_baseline_leaves_no_fault_behind(monkeypatch):
     """A later solution may need it: it compiles when it is timed then."""
     tuner = Compiler(slow=("max_autotune_tf32",))
     evaluation, (each,), ended = judged("float32", monkeypatch, max_autotune_tf32=tuner)
@@ -262,7 +262,7 @@ def test_a_dropped_baseline_leaves_no_fault_behind(monkeypatch: pytest.MonkeyPat
     assert ended == ["max_autotune_tf32"]
 
 
-def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeypatch):
     """A slow solution takes none of it away; then it ends, and its reason says so."""
     tuner = Compiler(slow=("max_autotune_tf32",))
     evaluation, (each,), ended = judged("float32", monkeypatch, timeout_s=1.0, max_autotune_tf32=tuner)
@@ -276,7 +276,7 @@ def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeyp
     assert each.why == {"max_autotune_tf32": "timeout: compilation took longer than 1 s"}
 
 
-def test_finished_and_waiting_compilations_have_no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_and_waiting_compilations_have_no_time_limit(monkeypatch):
     """However long ago its time was up: its thread may only be slow to end, or its worker to start."""
     begun = threading.Event()
     slow = Compiler()
@@ -286,7 +286,7 @@ def test_finished_and_waiting_compilations_have_no_time_limit(monkeypatch: pytes
     assert not slow.dead.is_set() and list(each.spent_s) == ["max_autotune"] and each.why == {}
 
 
-def test_a_third_worker_waits_where_there_is_room_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_third_worker_waits_where_there_is_room_for_two(monkeypatch):
     exact = Compiler()
     evaluation, (each,), _ = judged("float32", monkeypatch, max_autotune_fp32=exact)
     monkeypatch.setattr(precompile, "room", lambda *_, **__: False)
@@ -296,7 +296,7 @@ def test_a_third_worker_waits_where_there_is_room_for_two(monkeypatch: pytest.Mo
     assert exact.ran == [] and each.asked == [] and each.why == {}
 
 
-def test_only_what_the_correct_solutions_are_compared_with_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_the_correct_solutions_are_compared_with_is_waited_for(monkeypatch):
     """One that fails its last trial leaves a search that is not needed; so does a job without any correct one."""
     evaluation, _, _ = judged("float32", monkeypatch)
     exact, rough = (Implementation(k, None, "M", [k], distances=cast(Any, {"class": k})) for k in ("fp32", "tf32"))
@@ -305,7 +305,7 @@ def test_only_what_the_correct_solutions_are_compared_with_is_waited_for(monkeyp
     assert precompile.wanted(evaluation, []) == set()
 
 
-def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch):
     """And the solution whose trial it would have begun beside is not blamed."""
     evaluation, started, ended = judged("float32", monkeypatch, max_autotune_tf32=Compiler())
 
@@ -320,7 +320,7 @@ def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.M
     assert ended == ["max_autotune_tf32"] and each.why == {} and each.spent_s == {}
 
 
-def test_a_problem_of_one_precision_waits_for_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_of_one_precision_waits_for_no_class(monkeypatch):
     plain, tuner = Compiler(), Compiler()
     _, started, _ = judged("bfloat16", monkeypatch, baseline=plain, max_autotune=tuner)
     for each in started:
@@ -328,7 +328,7 @@ def test_a_problem_of_one_precision_waits_for_no_class(monkeypatch: pytest.Monke
     assert plain.ran == ["compile", "reduce_overhead"] and tuner.ran == ["max_autotune"]
 
 
-def test_a_baseline_that_fails_is_left_out_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_baseline_that_fails_is_left_out_alone(monkeypatch):
     """Its worker ends; what comes after it is compiled when it is timed, in a new one."""
     plain = Compiler(bad=("compile_fp32",))
     evaluation, (each,), ended = judged("float32", monkeypatch, baseline=plain)
@@ -339,7 +339,7 @@ def test_a_baseline_that_fails_is_left_out_alone(monkeypatch: pytest.MonkeyPatch
     assert list(each.why) == ["compile_fp32"] and "ptxas" in each.why["compile_fp32"]
 
 
-def test_unneeded_baselines_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unneeded_baselines_are_not_waited_for(monkeypatch):
     """Where no solution is correct its compilation ends at once, and so does its worker."""
     _, (each,), ended = judged("bfloat16", monkeypatch, max_autotune=Compiler(slow=("max_autotune",)))
     begin = time.monotonic()
@@ -347,7 +347,7 @@ def test_unneeded_baselines_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     assert time.monotonic() - begin < 5 and not each.thread.is_alive() and ended == ["max_autotune"]
 
 
-def test_the_judges_compiled_kernels_are_in_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judges_compiled_kernels_are_in_a_private_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", "unchanged")
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
     config.keep_compiled()
@@ -371,7 +371,7 @@ def test_the_judges_compiled_kernels_are_in_a_private_folder(tmp_path: Path, mon
     assert refused()
 
 
-def test_a_job_finds_the_state_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_finds_the_state_of_the_machine(monkeypatch):
     monkeypatch.delenv("REPRO_STATE", raising=False)
     assert config.job_env({"TMPDIR": "/elsewhere"})["REPRO_STATE"] == str(config.state_dir().resolve())
 
@@ -395,13 +395,13 @@ assert float(torch.compile(square, backend="eager")(torch.ones(3))) == 1.0
 
 
 @pytest.mark.slow
-def test_shapes_are_known_without_the_compiler_which_works_afterwards() -> None:
+def test_shapes_are_known_without_the_compiler_which_works_afterwards():
     done = subprocess.run([sys.executable, "-c", SHAPES], capture_output=True, text=True, timeout=120, check=False,
                           env=os.environ | {"PYTHONPATH": str(config.ROOT)})  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 
-def test_laps_add_up() -> None:
+def test_laps_add_up():
     watch = stopwatch.Clock()
     time.sleep(0.02)
     watch.lap("a")
@@ -412,7 +412,7 @@ def test_laps_add_up() -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_passes_left_out_of_a_quick_look_are_named(quick: bool) -> None:
+def test_passes_left_out_of_a_quick_look_are_named(quick):
     from repro.judge.timing.experiment import Experiment
 
     experiment = object.__new__(Experiment)

@@ -61,7 +61,7 @@ def write(tmp_path: Path) -> Write:
         ("def broken(:\n", ["unreadable"]),
     ],
 )
-def test_labels_say_what_a_source_uses(write: Write, source: str, expected: list[str]) -> None:
+def test_labels_say_what_a_source_uses(write, source, expected):
     assert labels.labels(write(source)) == expected
 
 
@@ -112,7 +112,7 @@ def test_labels_say_what_a_source_uses(write: Write, source: str, expected: list
         ),
     ],
 )
-def test_a_label_is_found_whatever_it_is_called(write: Write, source: str, label: str) -> None:
+def test_a_label_is_found_whatever_it_is_called(write, source, label):
     assert label in labels.labels(write(source))
 
 
@@ -133,12 +133,12 @@ def test_a_label_is_found_whatever_it_is_called(write: Write, source: str, label
         "class M:\n    def f(self, name):\n        return getattr(self, name)",
     ],
 )
-def test_words_are_no_uses(write: Write, source: str) -> None:
+def test_words_are_no_uses(write, source):
     """Prose, strings, names that a file uses for something else, and weights that are held and not applied."""
     assert set(labels.labels(write(source))) <= {"no_custom_kernel", "triton"}
 
 
-def test_labels_of_no_file() -> None:
+def test_labels_of_no_file():
     assert labels.labels(None) == []
     assert labels.labels(Path("nowhere.py")) == ["unreadable"]
 
@@ -232,7 +232,7 @@ BANNED = {
 
 
 @pytest.mark.parametrize("source", BANNED)
-def test_banned_operations_are_named_with_their_line(write: Write, source: str) -> None:
+def test_banned_operations_are_named_with_their_line(write, source):
     found = bans.bans(write("\n" + source))
     reasons = {detail.split(": ", 1)[1]: detail.split(": ", 1)[0] for detail in found}
     assert BANNED[source] in reasons
@@ -279,20 +279,20 @@ def test_banned_operations_are_named_with_their_line(write: Write, source: str) 
         "def broken(:",
     ],
 )
-def test_ordinary_code_is_not_banned(write: Write, source: str) -> None:
+def test_ordinary_code_is_not_banned(write, source):
     assert bans.bans(write(source)) == []
 
 
-def test_no_honest_file_is_banned() -> None:
+def test_no_honest_file_is_banned():
     """Artifacts, oracles, problems and every honest kernel of the suite."""
     assert {file: banned for file in HONEST if (banned := bans.bans(file))} == {}
 
 
-def test_bans_of_no_file() -> None:
+def test_bans_of_no_file():
     assert bans.bans(None) == bans.bans(Path("nowhere.py")) == []
 
 
-def test_the_coding_of_a_file_is_honoured(tmp_path: Path) -> None:
+def test_the_coding_of_a_file_is_honoured(tmp_path):
     """What is read is what Python runs, and not what the bytes look like."""
     file = tmp_path / "solution.py"
     file.write_bytes(b"# coding: utf-7\n+AGkAbQBwAG8AcgB0- sys\nsys.stdout = None\n")
@@ -323,7 +323,7 @@ SECONDS = ("long names", "long chains", "many getattrs", "names and functions")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SECONDS else name for name in SLOW_TO_READ]
 )
-def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write: Write, name: str) -> None:
+def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write, name):
     begin = time.process_time()
     path = write(SLOW_TO_READ[name])
     for read in (labels.labels, bans.bans, origins.own_names):
@@ -332,7 +332,7 @@ def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write: Write, 
 
 
 @pytest.mark.slow
-def test_sources_too_long_to_check_are_not_run(write: Write) -> None:
+def test_sources_too_long_to_check_are_not_run(write):
     """A source whose names cannot be followed in bounded time is not run unread."""
     path = write(("a" + ".b" * 900 + "\n") * 80 + "import torch\ntorch.cuda.Event.record = None\n")
     assert bans.bans(path) == [bans.UNREADABLE]
@@ -373,11 +373,11 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_kernel_is_classified_by_its_name(name: str) -> None:
+def test_a_kernel_is_classified_by_its_name(name):
     assert origins.classify(name, set()) == KERNELS[name]
 
 
-def test_own_kernels_are_recognised_by_their_name_in_the_source() -> None:
+def test_own_kernels_are_recognised_by_their_name_in_the_source():
     own = {"rms_norm_kernel", "reduce_kernel"}
     for name in (
         "rms_norm_kernel",
@@ -391,7 +391,7 @@ def test_own_kernels_are_recognised_by_their_name_in_the_source() -> None:
     assert origins.classify("rms_norm_kernel_2", own) == "other_triton"
 
 
-def test_own_names_are_jit_functions_and_global_functions(write: Write) -> None:
+def test_own_names_are_jit_functions_and_global_functions(write):
     source = '''
 from triton import jit, autotune
 import triton as t
@@ -416,7 +416,7 @@ MORE = f"extern \\"C\\" __global__ void seven(float* {NAME}) {{}}"
     assert origins.own_names(None) == origins.own_names(Path("nowhere.py")) == set()
 
 
-def test_shares_are_of_time(write: Write) -> None:
+def test_shares_are_of_time(write):
     source = write("@triton.jit\ndef mine(x): pass\n")
     kernels = [{"name": "mine", "us": 30.0, "count": 2}, {"name": "ampere_sgemm_128x64_tn", "us": 10, "count": 1}]
     shares = origins.share(kernels, source)
@@ -424,7 +424,7 @@ def test_shares_are_of_time(write: Write) -> None:
     assert [kernel.klass for kernel in shares.kernels] == ["own", "cublas"] and shares.inconsistent == []
 
 
-def test_contradictions_to_the_source_are_reported(write: Write) -> None:
+def test_contradictions_to_the_source_are_reported(write):
     decoy = write("@triton.jit\ndef ampere_sgemm_mine(x): pass\n")
     assert origins.share([], decoy).inconsistent == [
         "ampere_sgemm_mine has a name like a kernel of cublas",
@@ -435,7 +435,7 @@ def test_contradictions_to_the_source_are_reported(write: Write) -> None:
     assert shares.own == 0 and shares.inconsistent == ["the source defines kernels, but none of them ran"]
 
 
-def test_a_profile_that_lies_breaks_nothing(write: Write) -> None:
+def test_a_profile_that_lies_breaks_nothing(write):
     """Kernels come from the worker: anything may stand there, and the longest dozen is kept."""
     times = ["1", None, -1, True, float("nan"), float("inf"), 10**400]
     garbage = [None, 3, "x", {}, {"name": 3, "us": 1}, {"name": "x"}, *({"name": "x", "us": us} for us in times)]
@@ -446,7 +446,7 @@ def test_a_profile_that_lies_breaks_nothing(write: Write) -> None:
     assert all(len(kernel.name) <= 400 and kernel.count is None for kernel in shares.kernels)
 
 
-def test_only_the_first_kernels_of_a_profile_are_read(write: Write) -> None:
+def test_only_the_first_kernels_of_a_profile_are_read(write):
     """A worker may tell of any number of kernels, and each is held against every name in the source."""
     source = write("".join(f"@triton.jit\ndef k{i}(x): pass\n" for i in range(10_000)))
     begin = time.process_time()
@@ -454,14 +454,14 @@ def test_only_the_first_kernels_of_a_profile_are_read(write: Write) -> None:
     assert sum(shares.by_class.values()) == 1 and time.process_time() - begin < 20
 
 
-def test_nothing_is_profiled_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_profiled_without_a_gpu(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert origins.profile(lambda: None) == ([], "no GPU")
 
 
 @pytest.mark.gpu
-def test_a_profile_names_the_kernels_of_a_call() -> None:
+def test_a_profile_names_the_kernels_of_a_call():
     import torch
 
     a = torch.ones(512, 512, device="cuda")
@@ -471,7 +471,7 @@ def test_a_profile_names_the_kernels_of_a_call() -> None:
 
 
 @pytest.mark.gpu
-def test_profiling_does_not_wait_for_the_compiler_s_imports() -> None:
+def test_profiling_does_not_wait_for_the_compiler_s_imports():
     """torch.profiler imports all of torch.compile, seconds in every solution's process."""
     program = (
         "import sys, torch; from repro.judge.source import kernels\n"
@@ -482,7 +482,7 @@ def test_profiling_does_not_wait_for_the_compiler_s_imports() -> None:
     assert "elementwise" in done.stdout, done.stdout
 
 
-def test_the_source_is_read_without_torch() -> None:
+def test_the_source_is_read_without_torch():
     """The judge reads a solution before anything heavy is imported."""
     program = "import sys; from repro.judge.source import bans, kernels, labels; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

@@ -59,7 +59,7 @@ def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
 # -- what ncu prints
 
 
-def test_every_launch_is_kept_with_its_counters() -> None:
+def test_every_launch_is_kept_with_its_counters():
     first, second = counters._parse(page(FIRST | {"name": "pack<int, 2>"}, SECOND))
     assert first.name == "pack<int, 2>" and first.values.keys() == counters.METRICS.keys()
     assert first.values["duration_ns"] == 3000 and second.values["dram_pct"] == 40
@@ -67,7 +67,7 @@ def test_every_launch_is_kept_with_its_counters() -> None:
     assert "host-of-mine" not in str([first, second])
 
 
-def test_values_are_in_our_units_whatever_unit_ncu_chose() -> None:
+def test_values_are_in_our_units_whatever_unit_ncu_chose():
     scaled = {"duration_ns": "1.5", "dram_read_bytes": "2", "dram_bytes_per_s": "3", "sm_clock_hz": "1.7"}
     units = {"duration_ns": "ms", "dram_read_bytes": "Gbyte", "dram_bytes_per_s": "Tbyte/second", "sm_clock_hz": "Ghz"}
     (found,) = counters._parse(page(scaled, units=units))
@@ -80,12 +80,12 @@ def test_values_are_in_our_units_whatever_unit_ncu_chose() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "n/a", "nan", "inf", "-3", "1e999", "(!) nan"])
-def test_what_is_no_count_is_no_value(text: str) -> None:
+def test_what_is_no_count_is_no_value(text):
     (found,) = counters._parse(page(FIRST | {"dram_pct": text}))
     assert found.values["dram_pct"] is None
 
 
-def test_totals_add_up_weigh_by_duration_or_take_the_largest() -> None:
+def test_totals_add_up_weigh_by_duration_or_take_the_largest():
     found = counters.total(counters._parse(page(FIRST, SECOND)))
     assert found.keys() == counters.METRICS.keys()
     assert found["duration_ns"] == 4000 and found["dram_read_bytes"] == 2000 and found["instructions"] == 14
@@ -95,12 +95,12 @@ def test_totals_add_up_weigh_by_duration_or_take_the_largest() -> None:
     assert found["l1_pct"] is None, "one launch has none, and a part is no total"
 
 
-def test_a_call_without_a_launch_has_no_totals() -> None:
+def test_a_call_without_a_launch_has_no_totals():
     assert counters._parse("==WARNING== No kernels were profiled.\n") == []
     assert set(counters.total([]).values()) == {None}
 
 
-def test_every_metric_that_is_used_is_collected() -> None:
+def test_every_metric_that_is_used_is_collected():
     command = counters._command("ncu", "/scratch")
     collected = command[command.index("--metrics") + 1].split(",")
     assert collected == list(METRIC.values()) and len(set(collected)) == len(counters.METRICS)
@@ -173,7 +173,7 @@ def profiled(ncu: str, source: str, timeout_s: float = 240.0) -> tuple[counters.
 
 
 @pytest.mark.slow
-def test_a_kernel_is_called_on_the_published_inputs_under_no_grad_after_warm_calls(fake: Fake) -> None:
+def test_a_kernel_is_called_on_the_published_inputs_under_no_grad_after_warm_calls(fake):
     checked = GOOD.replace(
         "def kernel_function(",
         "import torch\nCALLS = []\n\n\ndef kernel_function(x, num_features, eps=1e-5):\n"
@@ -206,7 +206,7 @@ class ModelNew(torch.nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", [GOOD, MODEL])
-def test_a_kernel_that_ran_has_launches_and_totals(fake: Fake, source: str) -> None:
+def test_a_kernel_that_ran_has_launches_and_totals(fake, source):
     found, profiler = profiled(fake("run()\n" + printing(page(FIRST, SECOND))), source)
     assert (found.state, found.why) == ("profiled", "") and len(found.launches) == 2
     assert found.totals["duration_ns"] == 4000
@@ -232,7 +232,7 @@ def kernel_function(x, num_features, eps=1e-5):
 
 
 @pytest.mark.slow
-def test_a_kernel_below_ncu_is_confined(fake: Fake) -> None:
+def test_a_kernel_below_ncu_is_confined(fake):
     found, profiler = profiled(fake("run()"), LOOKING)
     assert "applied: to this thread and its children" in profiler.confined["seccomp"]
     expected = "PermissionError" if profiler.confined["landlock"].startswith("applied") else "could"
@@ -249,14 +249,14 @@ def test_a_kernel_below_ncu_is_confined(fake: Fake) -> None:
         ("import os\n\n\ndef kernel_function(x):\n    os.abort()\n", "its process ended before the call did"),
     ],
 )
-def test_a_kernel_that_fails_is_not_run_and_says_why(fake: Fake, source: str, words: str) -> None:
+def test_a_kernel_that_fails_is_not_run_and_says_why(fake, source, words):
     ended = "code = run()\nif code: print('==ERROR== The application returned an error code (%d)' % code)"
     found, _ = profiled(fake(ended), source)
     assert found.state == "not_run" and words in found.why
 
 
 @pytest.mark.slow
-def test_a_kernel_that_hangs_is_killed_with_all_that_runs_below_it(fake: Fake, folder: Path) -> None:
+def test_a_kernel_that_hangs_is_killed_with_all_that_runs_below_it(fake, folder):
     pids = folder / "pids"
     body = (
         "other = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
@@ -281,7 +281,7 @@ def _command(process: Path) -> str:
 
 
 @pytest.mark.slow
-def test_what_ncu_says_of_a_failure_is_the_reason(fake: Fake) -> None:
+def test_what_ncu_says_of_a_failure_is_the_reason(fake):
     found, _ = profiled(fake("print('==ERROR== Failed to connect.', file=sys.stderr)\nsys.exit(1)"), GOOD)
     assert (found.state, found.why) == ("failed", "==ERROR== Failed to connect.")
     found, _ = profiled(fake("run()\nprint('==WARNING== No kernels were profiled.')"), GOOD)
@@ -293,16 +293,14 @@ def test_what_ncu_says_of_a_failure_is_the_reason(fake: Fake) -> None:
 # -- the right to read counters
 
 
-def test_counters_that_this_user_may_not_read(fake: Fake) -> None:
+def test_counters_that_this_user_may_not_read(fake):
     found, profiler = profiled(fake(printing(REFUSAL)), GOOD)
     assert found.state == "no_permission" and "NVreg_RestrictProfilingToAdminUsers=0" in found.why
     assert profiler.own_user
 
 
 @pytest.mark.slow
-def test_kernels_run_as_the_launcher_if_only_its_user_may_read_counters(
-    fake: Fake, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_run_as_the_launcher_if_only_its_user_may_read_counters(fake, folder, monkeypatch):
     if not uids.may_change():
         pytest.skip("only root gives workers users of their own")
     ours = launch.Launcher(uids.free(None), os.getpid())
@@ -320,7 +318,7 @@ def test_kernels_run_as_the_launcher_if_only_its_user_may_read_counters(
         ours.end()
 
 
-def test_a_kernel_that_prints_the_refusal_does_not_choose_its_user(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_prints_the_refusal_does_not_choose_its_user(fake, monkeypatch):
     monkeypatch.setattr(launch, "may_administer", lambda: True)
     body = f"there = os.path.exists(os.path.join(command[-1], 'solution.py'))\nprint({REFUSAL!r} if there else '')"
     found, profiler = profiled(fake(body), GOOD)
@@ -342,7 +340,7 @@ def folder_entries(tmp_path: Path, device: str, **sources: str) -> Any:
 
 
 @pytest.mark.slow
-def test_every_kernel_has_an_entry_for_each_dtype(fake: Fake, tmp_path: Path) -> None:
+def test_every_kernel_has_an_entry_for_each_dtype(fake, tmp_path):
     fake(printing(page(FIRST)))
     entries = folder_entries(
         tmp_path, "cuda", good=GOOD, banned="import repro\n\n\ndef kernel_function(x):\n    return x\n"
@@ -355,7 +353,7 @@ def test_every_kernel_has_an_entry_for_each_dtype(fake: Fake, tmp_path: Path) ->
     assert "no such kernel" in entries[0]["why"] and "rejected: line 1" in entries[-1]["why"]
 
 
-def test_without_ncu_the_reason_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ncu_the_reason_says_where_it_comes_from(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     entries = folder_entries(tmp_path, "cuda", good=GOOD)
     assert {each["state"] for each in entries} == {"no_ncu"} and "CUDA toolkit" in entries[0]["why"]
@@ -382,7 +380,7 @@ def row(*entries: dict[str, Any]) -> dict[str, Any]:
             "content": "0" * 16, "wall_s": 1.0, "fingerprint_id": None, "result": result}  # fmt: skip
 
 
-def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
+def test_the_line_and_the_table_have_times_shares_and_reasons():
     totals = counters.total(
         counters._parse(page(FIRST | {"duration_ns": "3,000,000", "dram_read_bytes": "4,499,999,500"}))
     )
@@ -399,7 +397,7 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
     assert lines[1]["state"] == "not run: it was killed after 120 s" and lines[1]["ms"] is None
 
 
-def test_a_row_of_profiles_is_not_taken_for_the_artifact_itself() -> None:
+def test_a_row_of_profiles_is_not_taken_for_the_artifact_itself():
     judged = row() | {"profile": None, "result": {"results": []}}
     assert (
         not artifact_study.own(reading.row(row()))

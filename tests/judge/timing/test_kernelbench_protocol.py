@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, Tool, strict_json
+from conftest import CPU, strict_json
 
 from repro import config
 from repro.judge.processes import launcher as launch
@@ -42,7 +42,7 @@ def measured(tmp_path: Path, **sources: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_right_solution_passes_and_others_fail_with_the_reason(tmp_path: Path) -> None:
+def test_a_right_solution_passes_and_others_fail_with_the_reason(tmp_path):
     own = catalogue.load("L1_36", size="smoke").path.read_text().replace("Model", "ModelNew")
     found = measured(tmp_path, own=own, **SOURCES)
     assert found["own"].correct and found["own"].passed == TRIALS and found["own"].speedup > 0
@@ -54,7 +54,7 @@ def test_a_right_solution_passes_and_others_fail_with_the_reason(tmp_path: Path)
         assert found[name].ms is None
 
 
-def test_another_entry_and_a_solution_that_hung_are_not_run() -> None:
+def test_another_entry_and_a_solution_that_hung_are_not_run():
     problem = catalogue.load("L1_36", size="smoke")
     solutions = [("kernel", CLIPS, "kernel_function"), ("hung", CLIPS, "ModelNew")]
     found = published_protocol.kernelbench(problem, solutions, {"hung": "timeout"}, "cpu", lambda line: None)
@@ -63,12 +63,12 @@ def test_another_entry_and_a_solution_that_hung_are_not_run() -> None:
 
 
 @pytest.mark.parametrize("answer", [{"passed": "5"}, {"passed": True}, {}, {"passed": 5, "ms": -1, "eager_ms": 1}])
-def test_what_a_solution_forges_becomes_no_number(answer: dict[str, Any]) -> None:
+def test_what_a_solution_forges_becomes_no_number(answer):
     found = published_protocol._kernelbench_verdict(answer, 1e-4, measurement=False)
     assert found.ms is None and found.speedup is None
 
 
-def test_fast_p_counts_correct_solutions_that_are_faster() -> None:
+def test_fast_p_counts_correct_solutions_that_are_faster():
     def entry(correct: bool, speedup: float | None, verdict: str, ratio: float, word: str = "FAST") -> Verdict:
         theirs = {"correct": correct, "speedup": speedup, "measurement": True, "trials": 5, "tolerance": 1e-4}
         over = {"eager": {"ratio": ratio, "ci95": [ratio, ratio], "word": word}}
@@ -85,7 +85,7 @@ def test_fast_p_counts_correct_solutions_that_are_faster() -> None:
 
 
 @pytest.mark.slow
-def test_evaluate_shows_both_verdicts_on_a_cheat_that_kernelbench_accepts(tool: Tool) -> None:
+def test_evaluate_shows_both_verdicts_on_a_cheat_that_kernelbench_accepts(tool):
     (case,) = self_test.cases(["adversarial"], [CLIPS.stem])
     file = tool.folder / CLIPS.name
     file.write_bytes(case.source())

@@ -45,13 +45,13 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def test_inputs_on_a_quiet_gpu_are_made_once_and_flushed_after(no_gpu: None) -> None:
+def test_inputs_on_a_quiet_gpu_are_made_once_and_flushed_after(no_gpu):
     idle = Scripted()
     assert idle.call("a", QUIET) == 0.0 and idle.done == ["fill", "flush"]
     assert idle.first_ms == {"a": [QUIET]} and idle.again == 0
 
 
-def test_inputs_made_while_the_gpu_was_busy_are_made_again(no_gpu: None) -> None:
+def test_inputs_made_while_the_gpu_was_busy_are_made_again(no_gpu):
     """A kernel that waited for them may have its answer; its inputs are never asked for."""
     idle = Scripted()
     assert idle.call("a", BUSY, BUSY, QUIET + 0.1) == pytest.approx(0.1)
@@ -59,12 +59,12 @@ def test_inputs_made_while_the_gpu_was_busy_are_made_again(no_gpu: None) -> None
     assert idle.first_ms == {"a": [BUSY]} and idle.again == 2
 
 
-def test_a_gpu_that_stays_busy_is_reported(no_gpu: None) -> None:
+def test_a_gpu_that_stays_busy_is_reported(no_gpu):
     idle = Scripted()
     assert idle.call("a", BUSY) is None and idle.done.count("fill") == BUSY_TRIES
 
 
-def test_short_work_after_new_inputs_counts_in_the_calls_time(no_gpu: None) -> None:
+def test_short_work_after_new_inputs_counts_in_the_calls_time(no_gpu):
     """Not busy enough to be refused, and in too few calls to be a habit: it buys nothing either."""
     idle = Scripted()
     assert idle.call("a", QUIET + 0.4) == pytest.approx(0.4)
@@ -72,7 +72,7 @@ def test_short_work_after_new_inputs_counts_in_the_calls_time(no_gpu: None) -> N
     assert idle.call("a", QUIET + 0.4, QUIET) == 0.0, "it was done once, with inputs that are never asked for"
 
 
-def test_a_host_that_became_slower_costs_a_solution_nothing(no_gpu: None) -> None:
+def test_a_host_that_became_slower_costs_a_solution_nothing(no_gpu):
     """What a flush takes is what it takes now, for the baselines; a busy moment of theirs is no habit."""
     idle = Scripted()
     for _ in range(8):
@@ -85,7 +85,7 @@ def test_a_host_that_became_slower_costs_a_solution_nothing(no_gpu: None) -> Non
     assert idle.call("a", QUIET + 0.32) == pytest.approx(0.02) and idle.done == ["fill", "flush"]
 
 
-def test_a_call_that_waits_may_itself_be_what_keeps_the_gpu_busy(no_gpu: None) -> None:
+def test_a_call_that_waits_may_itself_be_what_keeps_the_gpu_busy(no_gpu):
     """It is not tried for as long, for it may be launched once more; and where most do so, it shows."""
     idle = Scripted()
     assert idle.call("a", BUSY, waiting=True) is None and idle.done.count("fill") == PATIENCE + 1
@@ -98,18 +98,18 @@ def test_a_call_that_waits_may_itself_be_what_keeps_the_gpu_busy(no_gpu: None) -
     assert not idle.crowded("b"), "half of them are a busy host's"
 
 
-def test_unwatched_it_is_flushed_and_that_is_all(no_gpu: None) -> None:
+def test_unwatched_it_is_flushed_and_that_is_all(no_gpu):
     idle = Scripted(watched=False)
     assert idle.call("a", BUSY) == 0.0 and idle.done == ["fill", "flush"]
 
 
-def test_on_the_cpu_inputs_are_made_and_that_is_all() -> None:
+def test_on_the_cpu_inputs_are_made_and_that_is_all():
     idle, filled = Idle(torch.device("cpu"), watched=True), list[int]()
     assert idle.ready("a", lambda: filled.append(1), 1.0, trusted=False) == 0.0 and filled == [1]
     assert idle.held_up("a", ["b"]) == "" and idle.limit.rests == 0
 
 
-def test_the_gpu_rests_before_there_are_inputs_to_compute_from(no_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gpu_rests_before_there_are_inputs_to_compute_from(no_gpu, monkeypatch):
     idle = Scripted()
     monkeypatch.setattr(idle.limit, "rest", lambda busy_s: idle.done.append(f"rest {busy_s}"))
     assert idle.call("a", QUIET) == 0.0 and idle.done == ["rest 0.01", "fill", "flush"]
@@ -125,9 +125,7 @@ def test_the_gpu_rests_before_there_are_inputs_to_compute_from(no_gpu: None, mon
         (0.70, 0.40, True),
     ],
 )
-def test_a_kernel_that_waits_for_inputs_delays_the_first_flushes(
-    no_gpu: None, mine_ms: float, others_ms: float, told: bool
-) -> None:
+def test_a_kernel_that_waits_for_inputs_delays_the_first_flushes(no_gpu, mine_ms, others_ms, told):
     idle = Scripted()
     for call in range(20):
         idle.call("eager", others_ms)
@@ -140,7 +138,7 @@ def test_a_kernel_that_waits_for_inputs_delays_the_first_flushes(
 
 
 @pytest.mark.parametrize(("beside_ms", "told"), [(0.08, False), (0.35, False), (0.5, True)])
-def test_delayed_baselines_are_found_after_the_solution_ended(no_gpu: None, beside_ms: float, told: bool) -> None:
+def test_delayed_baselines_are_found_after_the_solution_ended(no_gpu, beside_ms, told):
     """Otherwise a kernel left for every call, theirs too, would be the usual thing."""
     idle = Scripted()
     for _ in range(10):
@@ -180,9 +178,7 @@ print(json.dumps(limit.record().to_json() | {"passed_s": time.monotonic() - begi
         pytest.param("cpu", {"FAKE_NVML_REASONS": "0x4"}, 0, marks=pytest.mark.slow),
     ],
 )
-def test_a_timed_call_waits_where_the_power_limit_holds_the_clocks_down(
-    fake_gpu: dict[str, str], device: str, settings_: dict[str, str], rests: int
-) -> None:
+def test_a_timed_call_waits_where_the_power_limit_holds_the_clocks_down(fake_gpu, device, settings_, rests):
     """Twice as long as the GPU was busy, a quarter of a second at most, and from then on: the rest makes the limit let
     go. Nowhere else, nor where NVML is silent."""
     environment = os.environ | {"PYTHONPATH": str(config.ROOT)} | fake_gpu | settings_

@@ -54,7 +54,7 @@ def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str) -> An
 
 
 @pytest.mark.slow
-def test_kernels_that_fail_leave_the_others_their_times(tmp_path: Path) -> None:
+def test_kernels_that_fail_leave_the_others_their_times(tmp_path):
     found = measured(tmp_path, raising=RAISING, not_python=NOT_PYTHON, good=GOOD)
     assert found.times_ms["eager"] > 0 and found.times_ms["good"] > 0
     assert found.times_ms["raising"] is None and "not here" in found.reasons["raising"]
@@ -64,7 +64,7 @@ def test_kernels_that_fail_leave_the_others_their_times(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "words"), [(HANGING, "no answer within 12 s"), (DYING, "it died: last words")])
-def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, source: str, words: str) -> None:
+def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path, source, words):
     """It is one process, as published: the variants after it have none."""
     found = measured(tmp_path, 12.0, bad=source, good=GOOD)
     assert found.times_ms["eager"] > 0 and words in found.reasons["bad"]
@@ -73,25 +73,25 @@ def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, s
 
 @pytest.mark.slow
 @pytest.mark.timeout(90)
-def test_a_process_that_reads_no_request_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_process_that_reads_no_request_is_not_waited_for(tmp_path):
     """The judge waited for ever until its request was read, and with it ended what it had judged before."""
     found = measured(tmp_path, 8.0, answering=ANSWERING, good=GOOD + "#" * 8192)
     assert found.times_ms["answering"] == 1.0 and found.times_ms["good"] is None
     assert "no answer within 8 s" in found.reasons["good"]
 
 
-def test_output_of_a_dead_process_is_made_printable(tmp_path: Path) -> None:
+def test_output_of_a_dead_process_is_made_printable(tmp_path):
     found = measured(tmp_path, bad=DYING.replace("last", "\\x1b[2Klast"))
     assert "it died: \ufffd[2Klast words" in found.reasons["bad"], found.reasons
 
 
-def test_inputs_are_shared_as_published(tmp_path: Path) -> None:
+def test_inputs_are_shared_as_published(tmp_path):
     """What one kernel does to them the next one meets: this is what the judge's own inputs are kept from."""
     found = measured(tmp_path, in_place=IN_PLACE, spoiled=SPOILED)
     assert found.times_ms["in_place"] > 0 and "the inputs were changed" in found.reasons["spoiled"]
 
 
-def test_rejected_kernels_are_not_run_again(tmp_path: Path) -> None:
+def test_rejected_kernels_are_not_run_again(tmp_path):
     (tmp_path / "bad.py").write_text(GOOD)
     problem = catalogue.load("L1_36@bf16", size="smoke")
     solutions = [("bad", tmp_path / "bad.py", "kernel_function")]

@@ -64,7 +64,7 @@ def blocks(found: Series) -> int:
 # -- statistics
 
 
-def test_the_interval_of_the_median_covers_it() -> None:
+def test_the_interval_of_the_median_covers_it():
     """Of 200 experiments with a known median, 95 % within what their number allows."""
     generator = np.random.default_rng(3)
     covered = 0
@@ -74,7 +74,7 @@ def test_the_interval_of_the_median_covers_it() -> None:
     assert 180 <= covered <= 199
 
 
-def test_summary_of_known_samples() -> None:
+def test_summary_of_known_samples():
     found = intervals.summary([1.0, 2.0, 3.0, 4.0, 100.0])
     assert (found.median, found.iqr, found.n) == (3.0, 2.0, 5)
     assert intervals.summary([2.0] * 9) == Summary(median=2.0, ci95=[2.0, 2.0], iqr=0.0, n=9)
@@ -83,7 +83,7 @@ def test_summary_of_known_samples() -> None:
         intervals.summary([])
 
 
-def test_paired_ratio_is_exact_where_every_block_agrees() -> None:
+def test_paired_ratio_is_exact_where_every_block_agrees():
     """Drift that hits both of a block cancels: the ratio is 2 however much blocks differ."""
     base = [4.0, 8.0, 1.0, 100.0]
     found = intervals.paired_ratio(base, [b / 2 for b in base])
@@ -125,7 +125,7 @@ def held(generator: np.random.Generator, noise: str, count: int, correlated: flo
 
 @pytest.mark.parametrize("correlated", [0.0, 0.16, 0.3])
 @pytest.mark.parametrize("noise", NOISE)
-def test_intervals_cover_what_they_should(noise: str, correlated: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_cover_what_they_should(noise, correlated, monkeypatch):
     """17, 25 and 97 blocks, which may follow each other: 95 of 100 intervals hold the truth, give or take what 900
     experiments tell, and correlation and skew of so few; none of it is what 400 more resamples would change."""
     monkeypatch.setattr(intervals, "_RESAMPLES", 400)
@@ -134,21 +134,21 @@ def test_intervals_cover_what_they_should(noise: str, correlated: float, monkeyp
     assert 0.925 <= share <= 0.985, share
 
 
-def test_over_all_kinds_of_noise_19_of_20_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_all_kinds_of_noise_19_of_20_intervals_hold_the_truth(monkeypatch):
     monkeypatch.setattr(intervals, "_RESAMPLES", 400)
     generator, kinds = np.random.default_rng(12), list(product(NOISE, (17, 25, 49, 97), (0.0, 0.1, 0.2)))
     share = sum(held(generator, *kind, 60) for kind in kinds) / (60 * len(kinds))
     assert 0.94 <= share <= 0.97, share
 
 
-def test_students_t_is_that_of_the_tables() -> None:
+def test_students_t_is_that_of_the_tables():
     points = {(0.975, 1): 12.7062, (0.975, 2): 4.30265, (0.975, 9): 2.26216, (0.8, 9): 0.88340, (0.975, 96): 1.98498}
     for (p, freedom), point in points.items():
         assert intervals.student(p, freedom) == pytest.approx(point, rel=1e-5)
         assert intervals.student(1 - p, freedom) == pytest.approx(-point, rel=1e-5)
 
 
-def test_correlated_samples_widen_intervals() -> None:
+def test_correlated_samples_widen_intervals():
     generator = np.random.default_rng(13)
     walk = drawn(generator, "normal", 400, 0.3)
     assert intervals.inflation(walk) == pytest.approx(math.sqrt(1.3 / 0.7), rel=0.1)
@@ -159,7 +159,7 @@ def test_correlated_samples_widen_intervals() -> None:
     assert wide.median == narrow.median and wide.ci95[1] > narrow.ci95[1]
 
 
-def test_geometric_mean_of_ratios_and_of_their_intervals() -> None:
+def test_geometric_mean_of_ratios_and_of_their_intervals():
     same = {"ratio": 2.0, "ci95": [1.0, 4.0]}
     assert intervals.geometric_mean([same])["ci95"] == pytest.approx([1.0, 4.0])
     found = intervals.geometric_mean([{"ratio": 1.0, "ci95": [1.0, 1.0]}, {"ratio": 4.0, "ci95": [4.0, 4.0]}])
@@ -173,14 +173,14 @@ def test_geometric_mean_of_ratios_and_of_their_intervals() -> None:
 # -- one variant's samples
 
 
-def test_a_series_has_device_time_latency_and_unexplained_time() -> None:
+def test_a_series_has_device_time_latency_and_unexplained_time():
     """Gated blocks measure the device, open ones the whole latency; the rest of the judge's clock is unexplained."""
     found = Series(gated=[Sample(1.0, 1.2, 1.6, 0.1)], open=[Sample(1.0, 1.4, 1.5, 0.0)])
     assert found.device_ms == [1.0] and found.latency_ms == [1.4]
     assert [s.unexplained_ms for s in found.gated] == pytest.approx([0.5])
 
 
-def test_every_raw_sample_is_kept_in_json() -> None:
+def test_every_raw_sample_is_kept_in_json():
     """Every clock that decides, of gated and open calls, in the order of the blocks, and the hot mean or null."""
     found = series([1.0, 2.0], latency_ms=[3.0]).record().to_json()
     assert found["gated"]["device_ms"] == [1.0, 2.0] and found["open"]["host_ms"] == [3.0]
@@ -200,7 +200,7 @@ def scaled(values: list[float], factor: float) -> Series:
     return series([factor * value for value in values])
 
 
-def test_convergence_needs_samples_and_a_narrow_interval() -> None:
+def test_convergence_needs_samples_and_a_narrow_interval():
     assert sampling.converged({"mine": series(STEADY)}, ["mine"])
     assert sampling.converged({"mine": series(STEADY[: sampling._MIN_BLOCKS // 2])}, ["mine"])
     assert not sampling.converged({"mine": series(STEADY[: sampling._MIN_BLOCKS // 2 - 1])}, ["mine"]), "16 at least"
@@ -209,7 +209,7 @@ def test_convergence_needs_samples_and_a_narrow_interval() -> None:
     assert not sampling.converged({"mine": series(list(generator.normal(1, 0.2, 40)))}, ["mine"]), "5 permille"
 
 
-def test_converged_results_are_within_the_precision() -> None:
+def test_converged_results_are_within_the_precision():
     """Of series that end ever nearer to where sampling stops, none adds more than 0.5 % of a long kernel."""
     generator = np.random.default_rng(3)
     ended = 0
@@ -222,19 +222,19 @@ def test_converged_results_are_within_the_precision() -> None:
     assert 10 < ended < 60
 
 
-def test_convergence_asks_for_every_series_to_be_long_enough() -> None:
+def test_convergence_asks_for_every_series_to_be_long_enough():
     both = {"eager": series(STEADY[:10]), "mine": series(STEADY)}
     assert not sampling.converged(both, ["mine"])
 
 
-def test_a_ratio_that_is_not_known_keeps_the_measurement_going() -> None:
+def test_a_ratio_that_is_not_known_keeps_the_measurement_going():
     """Each is steady by its median, but their ratio swings from block to block."""
     swing = [1.0 if block % 2 else 1.04 for block in range(40)]
     assert not sampling.converged({"eager": series(swing), "mine": series(STEADY)}, ["mine"])
     assert sampling.converged({"eager": scaled(STEADY, 4), "mine": series(STEADY)}, ["mine"])
 
 
-def test_variants_slower_than_the_fastest_may_be_known_three_times_worse() -> None:
+def test_variants_slower_than_the_fastest_may_be_known_three_times_worse():
     """A ratio that is known to 1 %: enough of a baseline that is neither the first nor the fastest, not of those."""
     rough = [1.0 if block % 2 else 1.055 for block in range(40)]
     half = (lambda ci: (ci[1] - ci[0]) / 2)(intervals.paired_ratio(rough, STEADY).ci95)
@@ -246,7 +246,7 @@ def test_variants_slower_than_the_fastest_may_be_known_three_times_worse() -> No
     assert not sampling.converged(fastest, ["mine"])
 
 
-def test_other_variants_may_be_noisy_except_the_control() -> None:
+def test_other_variants_may_be_noisy_except_the_control():
     """The A/A control's ratio to eager is the noise that every word allows for."""
     generator = np.random.default_rng(5)
     noisy = series(list(generator.normal(1, 0.2, 40)))
@@ -256,7 +256,7 @@ def test_other_variants_may_be_noisy_except_the_control() -> None:
     assert sampling.converged({"eager": scaled(STEADY, 2), "control (eager again)": scaled(STEADY, 2)}, [])
 
 
-def test_ratios_of_unequal_lengths_are_those_of_the_blocks_that_both_have() -> None:
+def test_ratios_of_unequal_lengths_are_those_of_the_blocks_that_both_have():
     assert sampling.converged({"eager": scaled(STEADY, 2), "mine": series(STEADY + [9.0])}, ["mine"])
     found = speedups.speedup([4.0] * 20, [2.0] * 20 + [9.0] * 20)
     assert found.ratio == pytest.approx(2.0) and found.blocks == 20
@@ -265,7 +265,7 @@ def test_ratios_of_unequal_lengths_are_those_of_the_blocks_that_both_have() -> N
 # -- blocks
 
 
-def test_blocks_have_their_condition_in_turn_and_the_warm_up_is_thrown_away() -> None:
+def test_blocks_have_their_condition_in_turn_and_the_warm_up_is_thrown_away():
     """Every variant runs once a block, in an order of its own."""
     ran: list[tuple[str, str]] = []
 
@@ -292,7 +292,7 @@ def test_blocks_have_their_condition_in_turn_and_the_warm_up_is_thrown_away() ->
         assert set(found[name].device_ms) == {ms}, "no sample of the warm-up is kept"
 
 
-def test_measure_pairs_the_blocks_of_all_variants() -> None:
+def test_measure_pairs_the_blocks_of_all_variants():
     """The n-th sample of every series is of the same block: the machine's drift hits all of it."""
     calls = [0]
 
@@ -308,7 +308,7 @@ def test_measure_pairs_the_blocks_of_all_variants() -> None:
     assert ratio.ratio == pytest.approx(3.0) and ratio.ci95 == pytest.approx([3.0, 3.0])
 
 
-def test_measure_stops_at_its_budget_or_its_most_blocks_and_says_so() -> None:
+def test_measure_stops_at_its_budget_or_its_most_blocks_and_says_so():
     generator = np.random.default_rng(6)
     noisy = [Runner("noisy", lambda block: steady(float(generator.uniform(1, 3))), candidate=True)]
     found, status = sampling.measure(noisy, 0.0, warm=True)
@@ -319,7 +319,7 @@ def test_measure_stops_at_its_budget_or_its_most_blocks_and_says_so() -> None:
     assert status == "not_converged" and counts == {"gated": 60, "open": 10, "other": 10}
 
 
-def test_measure_goes_on_until_everything_has_converged() -> None:
+def test_measure_goes_on_until_everything_has_converged():
     """Noise that dies away: not at the first check, and not to the last block. Alone, it is compared with nothing."""
     calls = [0]
 
@@ -332,7 +332,7 @@ def test_measure_goes_on_until_everything_has_converged() -> None:
     assert status == "converged" and sampling._MIN_BLOCKS + sampling._CHECK_BLOCKS < count < sampling._MAX_BLOCKS
 
 
-def test_open_ratios_get_more_blocks_with_their_variants_only() -> None:
+def test_open_ratios_get_more_blocks_with_their_variants_only():
     """A noisy solution: eager (the first), the fastest and the control go on, a slow baseline stays behind."""
     generator = np.random.default_rng(7)
 
@@ -348,7 +348,7 @@ def test_open_ratios_get_more_blocks_with_their_variants_only() -> None:
     assert counts["eager"] == counts["fast"] == counts[control] == counts["mine"]
 
 
-def test_one_narrow_interval_is_luck_and_two_in_a_row_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_narrow_interval_is_luck_and_two_in_a_row_are_none(monkeypatch):
     """Checks from block 24 on, every 8 blocks: sampling ends where two that follow each other find everything known."""
     answers = iter([True, False, True, True, True])
     asked: list[int] = []
@@ -363,7 +363,7 @@ def test_one_narrow_interval_is_luck_and_two_in_a_row_are_none(monkeypatch: pyte
 
 
 @pytest.mark.clock
-def test_a_noisy_kernel_takes_twice_the_budget_and_no_more() -> None:
+def test_a_noisy_kernel_takes_twice_the_budget_and_no_more():
     generator = np.random.default_rng(14)
 
     def slow(block: Block) -> Sample:
@@ -376,7 +376,7 @@ def test_a_noisy_kernel_takes_twice_the_budget_and_no_more() -> None:
     assert status == "not_converged" and 0.55 < time.monotonic() - begin < 0.9
 
 
-def test_measure_hands_a_runners_error_on() -> None:
+def test_measure_hands_a_runners_error_on():
     def run(block: Block) -> Sample:
         raise SolutionRejected("timed_output_wrong")
 
@@ -393,14 +393,14 @@ def test_measure_hands_a_runners_error_on() -> None:
      86_400_000.0],
     ids=lambda value: str(value)[:20],
 )  # fmt: skip
-def test_a_time_that_cannot_be_is_refused(value: Any) -> None:
+def test_a_time_that_cannot_be_is_refused(value):
     """One positive number is due; nothing takes less than a nanosecond, and no call a day."""
     with pytest.raises(SolutionRejected) as caught:
         sampling.reported(value)
     assert caught.value.code == "impossible_time" and caught.value.verdict == "rejected"
 
 
-def test_a_time_that_can_be_is_taken() -> None:
+def test_a_time_that_can_be_is_taken():
     found = [sampling.reported(value) for value in (1, 0.002, 1e-6, 86_399_999.0)]
     assert found == [1.0, 0.002, 1e-6, 86_399_999.0] and all(type(value) is float for value in found)
 
@@ -424,19 +424,19 @@ TRUSTED = [series([4.0] * 40, way_ms=USUAL), series([2.0] * 40, way_ms=USUAL + 0
         (10.0, 0.32, True),
     ],
 )
-def test_unreported_time_is_a_disagreement(device_ms: float, more_ms: float, told: bool) -> None:
+def test_unreported_time_is_a_disagreement(device_ms, more_ms, told):
     """Beyond what the way there and back takes for the trusted variants, the slower of them."""
     ours = series([device_ms] * 40, way_ms=USUAL + 0.01 + more_ms)
     assert bool(sampling.disagreement(ours, TRUSTED)) is told
 
 
-def test_a_disagreement_names_the_unreported_time() -> None:
+def test_a_disagreement_names_the_unreported_time():
     """A solution that runs for 3 ms and says 0.1 ms."""
     why = sampling.disagreement(series([0.1] * 40, way_ms=USUAL + 2.9), TRUSTED)
     assert "2.89 ms" in why and "0.1 ms" in why
 
 
-def test_one_slow_call_makes_no_liar() -> None:
+def test_one_slow_call_makes_no_liar():
     """Medians: an interruption of the judge's own process in a few blocks accuses no solution."""
     ours = series([1.0] * 40, way_ms=USUAL)
     for sample in ours.gated[:5]:
@@ -444,7 +444,7 @@ def test_one_slow_call_makes_no_liar() -> None:
     assert sampling.disagreement(ours, TRUSTED) == ""
 
 
-def test_more_reported_time_than_passed_is_a_disagreement() -> None:
+def test_more_reported_time_than_passed_is_a_disagreement():
     """A solution that has reason to seem slow, one call of it alone, or a host time longer than the judge saw."""
     assert "more time" in sampling.disagreement(series([5.0] * 40, way_ms=-1.0), TRUSTED)
     ours = series([1.0] * 40, way_ms=USUAL)
@@ -454,7 +454,7 @@ def test_more_reported_time_than_passed_is_a_disagreement() -> None:
     assert "more time" in sampling.disagreement(ours, TRUSTED)
 
 
-def test_a_call_that_is_launched_late_is_held_against_calls_that_are_launched_so_too() -> None:
+def test_a_call_that_is_launched_late_is_held_against_calls_that_are_launched_so_too():
     """Those of the latency: a request that launches takes longer on its way than one for times alone."""
     way = replace(TRUSTED[0], open=[Sample(4.0, 4.0, 4.0 + USUAL + ms, 0.0) for ms in (0.05, 0.1, 0.9)])
     for more_ms, told in ((0.14, (False, False)), (0.2, (True, False)), (0.3, (True, True))):
@@ -480,9 +480,7 @@ def test_a_call_that_is_launched_late_is_held_against_calls_that_are_launched_so
         (2.9, None, False, True),
     ],
 )
-def test_clocks_that_disagree_a_little_are_held_against_those_of_another_process(
-    first_ms: float, then_ms: float | None, again: bool, told: bool
-) -> None:
+def test_clocks_that_disagree_a_little_are_held_against_those_of_another_process(first_ms, then_ms, again, told):
     """What counts in the end is a measurement whose clocks agree, and better than they must."""
     first = sampling.excesses(series([1.0] * 40, way_ms=USUAL + 0.01 + first_ms), TRUSTED)
     assert sampling.marginal(first) is again
@@ -492,7 +490,7 @@ def test_clocks_that_disagree_a_little_are_held_against_those_of_another_process
         assert sampling.disagreement(series([1.0] * 40, way_ms=USUAL + 0.2), TRUSTED, before=first), "again too long"
 
 
-def test_one_clock_that_is_far_off_is_no_bad_luck() -> None:
+def test_one_clock_that_is_far_off_is_no_bad_luck():
     base, ours = (
         Series([replace(sample, seal_ms=seal_ms) for sample in calls([2.0] * 32, [way_ms] * 32)])
         for way_ms, seal_ms in ((2.0, 0.4), (2.2, 2.4))
@@ -502,7 +500,7 @@ def test_one_clock_that_is_far_off_is_no_bad_luck() -> None:
     assert not sampling.marginal(found) and sampling.marginal({"gated": found["gated"]}) and not sampling.marginal({})
 
 
-def test_two_slow_seals_alone_are_measured_again_before_they_reject() -> None:
+def test_two_slow_seals_alone_are_measured_again_before_they_reject():
     """Seen on an H100: none of an honest kernel's ten gated seals was long; both of those with other inputs were."""
 
     def timed(other_seals_ms: list[float]) -> Series:
@@ -530,21 +528,19 @@ def test_two_slow_seals_alone_are_measured_again_before_they_reject() -> None:
         (0.5, 0.16, True),
     ],
 )
-def test_the_output_of_a_call_slower_than_the_baselines_takes_longer_to_seal(
-    device_ms: float, longer_ms: float, told: bool
-) -> None:
+def test_the_output_of_a_call_slower_than_the_baselines_takes_longer_to_seal(device_ms, longer_ms, told):
     base, ours = sealing(2.0, 0.8), sealing(device_ms, 0.8 + longer_ms)
     assert ("longer to seal" in sampling.disagreement(ours, [base])) is told
 
 
-def test_seals_of_a_slow_call_that_are_allowed_do_not_raise_its_time() -> None:
+def test_seals_of_a_slow_call_that_are_allowed_do_not_raise_its_time():
     """100 ms beside 2 ms: 1.2 ms more to seal was added to every call with other inputs."""
     base, ours = sealing(2.0, 0.8, other=4), sealing(100.0, 2.0, other=4)
     assert sampling.disagreement(ours, [base]) == ""
     assert [sample.device_ms for sample in sampling.corrected(ours, [base]).other] == [100.0] * 4
 
 
-def test_clocks_on_a_busy_host_are_read_again_whatever_they_say() -> None:
+def test_clocks_on_a_busy_host_are_read_again_whatever_they_say():
     """Seen on an H100 whose host compiled beside it: an honest kernel was 0.48 ms late, and eager varied by 0.3 ms."""
     eager = [0.76, 0.76, 0.82, 0.75, 4.89, 0.97, 0.71, 0.80, 1.00, 0.76, 0.96, 0.92, 1.04, 1.82, 1.01, 1.20, 0.70]
     busy = Series(calls([0.035] * len(eager), eager))
@@ -559,7 +555,7 @@ def test_clocks_on_a_busy_host_are_read_again_whatever_they_say() -> None:
 
 
 @pytest.mark.parametrize("hides_ms", [0.0, 0.4])
-def test_few_calls_in_doubt_are_followed_by_more(hides_ms: float) -> None:
+def test_few_calls_in_doubt_are_followed_by_more(hides_ms):
     """Seen on an H100: both of an honest kernel's calls with other inputs were late, by up to 3.7 ms."""
     ran: list[tuple[str, str]] = []
 
@@ -589,14 +585,14 @@ def test_few_calls_in_doubt_are_followed_by_more(hides_ms: float) -> None:
     assert not ran, "enough calls decide"
 
 
-def test_without_trusted_variants_there_is_no_disagreement() -> None:
+def test_without_trusted_variants_there_is_no_disagreement():
     assert sampling.disagreement(Series(), TRUSTED) == "" == sampling.disagreement(series([0.1] * 40, way_ms=9.0), [])
 
 
 # -- speedups
 
 
-def test_a_speedup_carries_what_differs_between_processes() -> None:
+def test_a_speedup_carries_what_differs_between_processes():
     """Blocks that agree to the last bit still leave 0.1 % on either side, and 0.75 us of either time; wide intervals
     hardly grow by it."""
     exact = speedups.speedup([400.0] * 40, [200.0] * 40)
@@ -614,7 +610,7 @@ def test_a_speedup_carries_what_differs_between_processes() -> None:
     assert wide.ci95 == pytest.approx(plain.ci95, rel=2e-4)
 
 
-def test_where_the_gpu_waits_for_launches_an_interval_holds_what_the_host_does() -> None:
+def test_where_the_gpu_waits_for_launches_an_interval_holds_what_the_host_does():
     """A process keeps for its life a part of what its calls vary by; where launches are hidden, the host has no part in
     a time."""
     generator = np.random.default_rng(11)
@@ -636,7 +632,7 @@ def test_where_the_gpu_waits_for_launches_an_interval_holds_what_the_host_does()
 CONTROLS = config.ROOT / "tests" / "data" / "launch_bound_controls.jsonl.bz2"
 
 
-def test_the_intervals_of_launch_bound_controls_cover_one() -> None:
+def test_the_intervals_of_launch_bound_controls_cover_one():
     """Eager against eager in another process, of an H200: launches took milliseconds, the gate held for half of one.
 
     The file has all such controls of the bundles of 21 and 22 November 2026, to four digits. Later judges launch these
@@ -652,7 +648,7 @@ def test_the_intervals_of_launch_bound_controls_cover_one() -> None:
 @pytest.mark.parametrize(
     ("time_ms", "lie_ms", "lies"), [(2.0, 1e-6, 27), (20.0, 1e-6, 24), (2.0, 1e-6, 6), (2.0, 0.05, 30)]
 )
-def test_lies_in_a_minority_of_calls_buy_nothing(time_ms: float, lie_ms: float, lies: int) -> None:
+def test_lies_in_a_minority_of_calls_buy_nothing(time_ms, lie_ms, lies):
     """Medians say nothing of them, and a mean of logs all: there the judge's time counts."""
     base = Series(calls([time_ms] * 72))
     told = [lie_ms if i < lies else time_ms for i in range(72)]
@@ -668,7 +664,7 @@ def test_lies_in_a_minority_of_calls_buy_nothing(time_ms: float, lie_ms: float, 
 
 
 @pytest.mark.parametrize(("factor", "count"), [(3.0, 6), (10.0, 20), (1.2, 24)])
-def test_a_few_calls_carry_no_speedup_that_the_others_do_not_have(factor: float, count: int) -> None:
+def test_a_few_calls_carry_no_speedup_that_the_others_do_not_have(factor, count):
     """Work that is put off in a few calls ends them early by every clock, and few of them are compared whole."""
     generator = np.random.default_rng(14)
     times = varied(generator, 2.0, 0.005, 72)
@@ -680,7 +676,7 @@ def test_a_few_calls_carry_no_speedup_that_the_others_do_not_have(factor: float,
     assert found.ratio < 1.02 and found.capped_blocks == count and found.ci95[0] <= found.ratio
 
 
-def test_single_slow_calls_do_not_change_a_speedup() -> None:
+def test_single_slow_calls_do_not_change_a_speedup():
     """A host's stalls of baselines and of the solution: a cap on blocks' ratios would count those of one side alone."""
     generator = np.random.default_rng(16)
     ratios = []
@@ -696,7 +692,7 @@ def test_single_slow_calls_do_not_change_a_speedup() -> None:
     assert abs(float(np.mean(ratios))) < 0.002
 
 
-def test_noise_is_not_capped() -> None:
+def test_noise_is_not_capped():
     """Normal deviations, and slow calls of a solution, count as they are."""
     generator = np.random.default_rng(15)
     for deviation in (0.001, 0.02, 0.3):
@@ -709,13 +705,13 @@ def test_noise_is_not_capped() -> None:
             assert found.ratio == pytest.approx(speedups.gated(base, ours).ratio, rel=1e-3 + deviation / 100)
 
 
-def test_work_that_is_put_off_into_the_seal_is_seen() -> None:
+def test_work_that_is_put_off_into_the_seal_is_seen():
     """A worker that reports the end too early gets the key, and may digest what it computes meanwhile."""
     base, honest, cheat = sealing(6.0, 1.6), sealing(4.0, 1.65), sealing(2.5, 4.1)
     assert sampling.disagreement(honest, [base]) == "" and "seal" in sampling.disagreement(cheat, [base])
 
 
-def test_delays_of_the_host_are_not_the_solutions_time() -> None:
+def test_delays_of_the_host_are_not_the_solutions_time():
     """A call whose answer came late, or one that is short by nature, keeps its own time."""
     generator = np.random.default_rng(4)
     base = Series(calls([3.0] * 60))
@@ -728,7 +724,7 @@ def test_delays_of_the_host_are_not_the_solutions_time() -> None:
     assert sampling.corrected(bound, []) is bound
 
 
-def test_lies_on_other_inputs_alone_are_seen() -> None:
+def test_lies_on_other_inputs_alone_are_seen():
     """Where a short cut for published inputs does not hold its worker may say that it does."""
     base = Series(calls([4.0] * 24), [], calls([4.0] * 4))
     ours = Series(calls([0.5] * 24), [], calls([0.5] * 4, [4.0] * 4))
@@ -743,7 +739,7 @@ def test_lies_on_other_inputs_alone_are_seen() -> None:
     assert sampling.disagreement(Series(ours.gated, [], calls([4.0], [4.9])), [slow]) == "", "so was a baseline once"
 
 
-def test_work_that_a_minority_puts_off_into_the_seal_buys_nothing() -> None:
+def test_work_that_a_minority_puts_off_into_the_seal_buys_nothing():
     """Of 2 ms a call 45 of 100 say 0.02 ms and do the rest while they seal; a few say 30 % more, so that the others'
     deviation is large. Many blocks or few."""
     generator = np.random.default_rng(21)
@@ -761,7 +757,7 @@ def test_work_that_a_minority_puts_off_into_the_seal_buys_nothing() -> None:
         assert sampling.corrected(honest, [base]).gated == honest.gated, "a slow seal makes no time short"
 
 
-def test_work_with_other_inputs_is_not_put_off_into_the_seal() -> None:
+def test_work_with_other_inputs_is_not_put_off_into_the_seal():
     """A short cut for published inputs, slow only where calls do not count: all of its calls, or half of them."""
     base, gated = sealing(2.0, 0.4, 24, other=4), sealing(1.0, 0.4, 24).gated
     for hidden in (1, 4):
@@ -775,7 +771,7 @@ def test_work_with_other_inputs_is_not_put_off_into_the_seal() -> None:
     assert speedups.compare(base, sampling.corrected(honest, [base])).inputs == "published"
 
 
-def test_a_solutions_word_about_its_launches_narrows_no_interval() -> None:
+def test_a_solutions_word_about_its_launches_narrows_no_interval():
     generator = np.random.default_rng(12)
     base = launched([4.0] * 200, True)
     ours = launched(varied(generator, 3, 0.2, 200), True)
@@ -785,7 +781,7 @@ def test_a_solutions_word_about_its_launches_narrows_no_interval() -> None:
     assert speedups.compare(base, steady_).host_term is None
 
 
-def test_the_hosts_part_of_the_control_is_no_noise_of_others() -> None:
+def test_the_hosts_part_of_the_control_is_no_noise_of_others():
     """It is in the interval of the pair that it concerns; a CUDA graph beside it has none."""
     generator = np.random.default_rng(13)
     eager, again = (launched(varied(generator, 4, 0.2, 200), False) for _ in range(2))
@@ -795,14 +791,14 @@ def test_the_hosts_part_of_the_control_is_no_noise_of_others() -> None:
     assert speedups.noise(control) == pytest.approx(max(abs(math.log(edge)) for edge in narrow))
 
 
-def test_a_minority_of_slow_baseline_calls_is_a_slower_baseline() -> None:
+def test_a_minority_of_slow_baseline_calls_is_a_slower_baseline():
     """A third of the calls held up: the median does not move, a mean of logs does."""
     beside = {name: Series([steady(6.0 if i % 3 == 0 else 2.0) for i in range(24)]) for name in ("eager", "compile")}
     alone = {name: Series([steady(2.0)] * 6) for name in beside}
     assert sampling.held_up(beside, alone)[0] == pytest.approx(3 ** (1 / 3))
 
 
-def test_a_time_of_a_nanosecond_is_a_number_like_others() -> None:
+def test_a_time_of_a_nanosecond_is_a_number_like_others():
     """The shortest time that a worker may report, against a long one: a wide interval, no overflow."""
     told = speedups.speedup([2.5] * 40, [sampling._MIN_MS] * 40)
     assert told.ratio == pytest.approx(2.5e6)
@@ -816,7 +812,7 @@ def timed(gated: list[float], other: list[float]) -> Series:
     return Series([steady(ms) for ms in gated], [], [steady(ms) for ms in other])
 
 
-def test_speed_on_published_inputs_only_shows_in_other_inputs() -> None:
+def test_speed_on_published_inputs_only_shows_in_other_inputs():
     base = timed([4.0] * 24, [4.0] * 4)
     honest = speedups.compare(base, timed([2.0] * 24, [2.04] * 4))
     assert honest.inputs == "published" and honest.ratio == pytest.approx(2.0)
@@ -827,7 +823,7 @@ def test_speed_on_published_inputs_only_shows_in_other_inputs() -> None:
     assert found.at_least <= found.ratio
 
 
-def test_noise_on_other_inputs_neither_saves_a_dependent_time_nor_hurts_an_honest_one() -> None:
+def test_noise_on_other_inputs_neither_saves_a_dependent_time_nor_hurts_an_honest_one():
     base = timed([4.0] * 24, [4.0] * 4)
     wild = speedups.compare(base, timed([0.5] * 24, [4.0, 90.0, 3.9, 30.0]))
     assert wild.inputs == "other" and wild.ratio < 1
@@ -859,11 +855,11 @@ def within(low: float, high: float, at_least: float = 1.1) -> Ratio:
         (1.0, 1.0, 0.0, "SAME"),
     ],
 )
-def test_the_word_follows_the_interval_and_the_noise(low: float, high: float, noise: float, expected: str) -> None:
+def test_the_word_follows_the_interval_and_the_noise(low, high, noise, expected):
     assert speedups.word(within(low, high), noise) == expected
 
 
-def test_a_speedup_the_judges_clock_does_not_confirm_is_not_fast() -> None:
+def test_a_speedup_the_judges_clock_does_not_confirm_is_not_fast():
     """Of a call of 10 us 80 us more would not be seen: twice as fast by the worker's word is unconfirmed."""
     assert speedups.word(within(1.9, 2.1, at_least=0.9), 0.0) == "UNCONFIRMED"
     assert speedups.word(within(0.7, 0.8, at_least=0.1), 0.0) == "SLOW"
@@ -874,7 +870,7 @@ def test_a_speedup_the_judges_clock_does_not_confirm_is_not_fast() -> None:
     assert (speedups.word(short, 0.0), speedups.word(long, 0.0)) == ("UNCONFIRMED", "FAST")
 
 
-def test_noise_is_how_far_from_one_the_control_reaches() -> None:
+def test_noise_is_how_far_from_one_the_control_reaches():
     """On either side, in logs; none without a control."""
     assert speedups.noise(None) == 0.0
     assert speedups.noise(within(0.99, 1.002)) == pytest.approx(-math.log(0.99))
@@ -883,7 +879,7 @@ def test_noise_is_how_far_from_one_the_control_reaches() -> None:
 
 
 @pytest.mark.parametrize("shift", [0.98, 1.0, 1.02])
-def test_the_same_code_is_neither_fast_nor_slow(shift: float) -> None:
+def test_the_same_code_is_neither_fast_nor_slow(shift):
     """A/A: two series of one distribution, whatever the machine favours by up to 2 %, with that control beside them."""
     generator = np.random.default_rng(8)
     draw: Callable[[], list[float]] = lambda: list(generator.lognormal(0, 0.02, 60))  # noqa: E731

@@ -97,7 +97,7 @@ def refused(function: Callable[..., Any], model: nn.Module, count: int = 1) -> s
     return str(error.value)
 
 
-def test_named_parameters_take_the_models_values_by_name() -> None:
+def test_named_parameters_take_the_models_values_by_name():
     model = Conv()
     x, weight, *rest = called_with(
         lambda x, weight, stride, padding, *, dilation, groups: (x, weight, stride, padding, dilation, groups),
@@ -106,26 +106,26 @@ def test_named_parameters_take_the_models_values_by_name() -> None:
     assert x == "x" and weight is model.conv.weight and rest == [2, 1, 1, 4], "tuples of equal numbers as the number"
 
 
-def test_inputs_come_first_and_where_the_model_has_no_value() -> None:
+def test_inputs_come_first_and_where_the_model_has_no_value():
     assert called_with(lambda weight, stride: (weight, stride), Conv(), "x") == ("x", 2)
     assert called_with(lambda A, B: (A, B), nn.Identity(), "a", "b") == ("a", "b")
     assert called_with(lambda q, k, v, scale=None: (q, k, v, scale), nn.Identity(), 1, 2, 3) == (1, 2, 3, None)
 
 
-def test_defaults_give_way_to_the_model_and_stay_where_it_has_nothing() -> None:
+def test_defaults_give_way_to_the_model_and_stay_where_it_has_nothing():
     """As published kernels declare them: (x, num_features, eps=1e-5), eps from the model."""
     found = called_with(lambda x, num_features=1, eps=1e-5, out=None: (x, num_features, eps, out), RMSNorm(), "x")
     assert found == ("x", 64, 1e-3, None)
 
 
-def test_a_bias_that_is_none_is_passed_as_none() -> None:
+def test_a_bias_that_is_none_is_passed_as_none():
     assert called_with(lambda x, weight, bias: bias, Conv(), "x") is None
     assert called_with(lambda x, weight, bias=7: bias, Conv(), "x") == 7
     model = Conv(bias=True)
     assert called_with(lambda x, weight, bias=None: bias, model, "x") is model.conv.bias
 
 
-def test_a_name_that_could_be_several_values_is_refused_until_the_others_are_asked_for_by_full_names() -> None:
+def test_a_name_that_could_be_several_values_is_refused_until_the_others_are_asked_for_by_full_names():
     model, network = Biased(), Network()
     assert "could be fc1_weight, fc2_weight, bn_weight" in refused(lambda x, weight: x, network)
     assert "could be bias, matmul_bias, group_norm_bias: use the full name" in refused(lambda x, bias: x, model)
@@ -139,7 +139,7 @@ def test_a_name_that_could_be_several_values_is_refused_until_the_others_are_ask
 
 
 @pytest.mark.parametrize("name", ["w", "b", "W", "params", "temperature", "gn_weight", "batch_mean"])
-def test_a_name_that_says_nothing_is_refused_with_the_names_that_would_do(name: str) -> None:
+def test_a_name_that_says_nothing_is_refused_with_the_names_that_would_do(name):
     """Weights called `w` or `W`, a dictionary of all, a number: each had another value before, without a word."""
     scope: dict[str, Any] = {}
     exec(f"def function(x, {name}): return {name}", scope)
@@ -148,7 +148,7 @@ def test_a_name_that_says_nothing_is_refused_with_the_names_that_would_do(name: 
     assert "bound are x = input 1." in why and "conv_weight" in why and "stride" in why
 
 
-def test_signatures_without_names_or_with_too_few_inputs_are_refused() -> None:
+def test_signatures_without_names_or_with_too_few_inputs_are_refused():
     assert "takes *args: name each parameter" in refused(lambda *args: args, Conv())
     assert "takes **options: name each parameter" in refused(lambda x, **options: x, Conv())
     assert "takes 1 of the problem's 2 inputs" in refused(lambda x: x, Conv(), 2)
@@ -168,14 +168,14 @@ def test_signatures_without_names_or_with_too_few_inputs_are_refused() -> None:
         (nn.LeakyReLU(0.5), {"negative_slope": 0.5}),
     ],
 )  # fmt: skip
-def test_every_kind_of_layer_gives_its_configuration(layer: nn.Module, expected: dict[str, Any]) -> None:
+def test_every_kind_of_layer_gives_its_configuration(layer, expected):
     scope: dict[str, Any] = {}
     names = ", ".join(expected)
     exec(f"def function(x, {names}): return dict(zip({list(expected)}, ({names},)))", scope)
     assert called_with(scope["function"], nn.Sequential(layer), "x") == expected
 
 
-def test_everything_is_found_under_its_full_name() -> None:
+def test_everything_is_found_under_its_full_name():
     model = Network()
     names = (model.fc1.weight, model.fc2.bias, model.bn.running_var, model.mask)
     found = called_with(
@@ -185,14 +185,14 @@ def test_everything_is_found_under_its_full_name() -> None:
     assert called_with(lambda x, bn_eps, fc2_in_features: (bn_eps, fc2_in_features), model, "x") == (1e-5, 5)
 
 
-def test_plain_attributes_are_found_by_name() -> None:
+def test_plain_attributes_are_found_by_name():
     model = nn.Identity()
     model.dim, model.keepdim, model.reduction, model.dims = 1, True, "mean", [1, 2]
     found = called_with(lambda x, dim, keepdim, reduction, dims: (dim, keepdim, reduction, dims), model, "x")
     assert found == (1, True, "mean", [1, 2])
 
 
-def test_arguments_filled_by_a_partial_are_kept() -> None:
+def test_arguments_filled_by_a_partial_are_kept():
     model = Conv(bias=True)
     block = functools.partial(lambda x, block, y, stride: (x, block, y, stride), block=128)
     assert called_with(block, model, "x", "y") == ("x", 128, "y", 2)
@@ -201,7 +201,7 @@ def test_arguments_filled_by_a_partial_are_kept() -> None:
     assert called_with(functools.partial(lambda x, stride: (x, stride), stride=7), model, "x") == ("x", 7)
 
 
-def test_wrappers_are_bound_by_the_parameters_of_the_wrapped_function() -> None:
+def test_wrappers_are_bound_by_the_parameters_of_the_wrapped_function():
     """Modules and compiled functions. Where `(*args, **kwargs)` stands for the parameters, that is refused."""
 
     class Kernel(nn.Module):
@@ -223,13 +223,13 @@ def test_wrappers_are_bound_by_the_parameters_of_the_wrapped_function() -> None:
     assert "takes *args: name each parameter" in refused(Function.apply, model)
 
 
-def test_positional_only_parameters_keep_their_places() -> None:
+def test_positional_only_parameters_keep_their_places():
     scope: dict[str, Any] = {}
     exec("def function(x, scale=1.5, stride=7, /, *, padding): return x, scale, stride, padding", scope)
     assert called_with(scope["function"], Conv(), "x") == ("x", 1.5, 2, 1)
 
 
-def test_the_constructors_arguments_are_found_by_name_whether_the_model_kept_them_or_not() -> None:
+def test_the_constructors_arguments_are_found_by_name_whether_the_model_kept_them_or_not():
     """An eps behind what the model did not keep took the first argument's value, a shape matched nothing."""
     init = [3, 5, 2.0, 0.25]
     found = built_with(init, lambda x, gemm_weight, n_out, bn_eps, shape: (n_out, bn_eps, shape), Normalised)
@@ -239,13 +239,13 @@ def test_the_constructors_arguments_are_found_by_name_whether_the_model_kept_the
     assert built_with(init, lambda x, factor: factor, Normalised) == 3.0, "the model's own attribute comes first"
 
 
-def test_the_constructors_arguments_come_before_what_the_layers_have_under_their_names() -> None:
+def test_the_constructors_arguments_come_before_what_the_layers_have_under_their_names():
     """`out_features` was the first layer's, as if there were no other."""
     found = built_with([3, 5, 9], lambda x, in_features, out_features, eps: (in_features, out_features, eps), Deeper)
     assert found == (3, 5, 0.5)
 
 
-def test_a_constructor_argument_that_means_less_than_its_layer_gives_way_to_it() -> None:
+def test_a_constructor_argument_that_means_less_than_its_layer_gives_way_to_it():
     """A stride of None is the window's, and whether there is a bias is no bias."""
     assert built_with([3], lambda x, kernel_size, stride, limit: (kernel_size, stride, limit), Pooled) == (3, 3, None)
     assert isinstance(built_with([3], lambda x, weight, bias: bias, Pooled), torch.Tensor)

@@ -15,7 +15,7 @@ def armed(*_: Any, **__: Any) -> Any:
     raise AssertionError("the output's own attribute was called")
 
 
-def test_attributes_of_an_instance_are_never_called() -> None:
+def test_attributes_of_an_instance_are_never_called():
     value = RIGHT.clone()
     for name in dir(torch.Tensor):
         if not name.startswith("_") and callable(getattr(torch.Tensor, name, None)):
@@ -27,7 +27,7 @@ def test_attributes_of_an_instance_are_never_called() -> None:
     assert outputs.nbytes(value) == 96 and outputs.address(value) == torch.Tensor.data_ptr(value)
 
 
-def test_items_of_a_list_are_those_that_it_holds() -> None:
+def test_items_of_a_list_are_those_that_it_holds():
     class Lazy(list[Any]):
         __iter__ = __getitem__ = __len__ = armed  # type: ignore[assignment]
 

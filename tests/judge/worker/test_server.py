@@ -48,19 +48,17 @@ def answered(error: BaseException, scratch: Path | None) -> dict[str, Any]:
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out_of_memory", "RuntimeError"),
     ],
 )
-def test_whatever_a_call_raises_is_its_error_with_a_bounded_text(
-    error: BaseException, code: str, text: str, tmp_path: Path
-) -> None:
+def test_whatever_a_call_raises_is_its_error_with_a_bounded_text(error, code, text, tmp_path):
     answer = answered(error, tmp_path)
     assert answer["code"] == code and answer["error"].startswith(text) and len(answer["error"]) < 5000
 
 
-def test_ctrl_c_ends_a_judge_that_runs_the_solution_itself() -> None:
+def test_ctrl_c_ends_a_judge_that_runs_the_solution_itself():
     with pytest.raises(KeyboardInterrupt):
         answered(KeyboardInterrupt(), None)
 
 
-def test_memory_that_nothing_writes_is_never_zero() -> None:
+def test_memory_that_nothing_writes_is_never_zero():
     with fresh_memory.meanwhile():
         for size in (1 << 12, 1 << 16, 1 << 24):
             assert torch.empty(size).isnan().all() and not torch.zeros(size).any()
@@ -72,7 +70,7 @@ def test_memory_that_nothing_writes_is_never_zero() -> None:
     assert not torch.empty(1 << 25)[:100].any()
 
 
-def test_free_blocks_of_the_gpu_are_filled_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_blocks_of_the_gpu_are_filled_and_nothing_else(monkeypatch):
     sizes = [("inactive", 512), ("active_allocated", 1024), ("active_pending_free", 512), ("inactive", 2048)]
     blocks = [{"state": state, "size": size} for state, size in sizes]
     segments = [

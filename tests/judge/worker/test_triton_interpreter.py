@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import CPU, Tool, rows
+from conftest import CPU, rows
 
 from repro import config
 from repro.judge.worker import triton_interpreter
@@ -241,7 +241,7 @@ def test_bfloat16_is_what_torch_makes_of_it(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_dev_runs_triton_kernels_where_there_is_no_gpu(dtype: str, judge_tool: Tool):
+def test_dev_runs_triton_kernels_where_there_is_no_gpu(dtype, judge_tool):
     """In the judge's own process, which is not set to interpret them, and with the same bfloat16 as in a worker."""
     file = config.ROOT / "artifacts" / "oracle" / "L1_36_RMSNorm.py"
     judge_tool("evaluate", file, "--problem", "L1_36", "--dtype", dtype, "--trust", "dev", "--no-timing", *CPU)
