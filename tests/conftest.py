@@ -37,7 +37,7 @@ collecting.enter_context(importing.uncollected())  # until all tests are importe
 # Whether slow tests that repeat one check over many problems take all of them (CONTRIBUTING.md).
 WHOLE = os.environ.get("REPRO_TEST_WHOLE") == "1"
 # Slow cases of one property that run otherwise.
-ALIKE = 3
+ALIKE = 2
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU = ("--engine", "local", "--device", "cpu", "--size", "smoke")

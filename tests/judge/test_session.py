@@ -133,6 +133,7 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(judg
     assert alive and set(alive) == {1} and not launcher.workers(), "one worker is left"
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16", "L3_43"])
 def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(key, smoke_fixture, monkeypatch):
@@ -186,11 +187,8 @@ def write_later():
 """
 FORGED = {
     "an answer ahead": ("", 'write(b\'{"n": 7, "confined": {}}\\n\')'),
-    "an answer without a number": ("write(b'{\"output\": null}\\n')", ""),
     "an answer with another number": ('write(b\'{"n": 12345, "output": null}\\n\')', ""),
-    "two lines at once": ('write(b\'{"n": 1}\\n{"n": 2}\\n\')', ""),
     "no line": ("write(b'y')", ""),
-    "an error of another request": ('write(b\'{"n": 1, "error": "x", "code": "timeout"}\\n\')', ""),
     "a line later": ("threading.Thread(target=write_later, daemon=True).start()", ""),
 }
 

@@ -1236,6 +1236,7 @@ def test_attention_that_clamps_its_values_fails_on_their_spikes(smoke_fixture):
 FURTHER = {"L1_97": 60, "L2_84": 60, "L3_20": 20}
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [slow_key(key) for key in FURTHER])
 def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(key, smoke_fixture):

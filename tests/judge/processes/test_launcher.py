@@ -808,6 +808,7 @@ def test_a_solution_that_ends_its_warden_in_a_container(image):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["0", "3", "130", "SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "raise"])
 def test_the_end_of_the_judge_is_the_end_of_its_launcher(how, start):
