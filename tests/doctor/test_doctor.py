@@ -48,14 +48,15 @@ def test_a_healthy_gpu_passes(tool, fake_gpu):
 
 
 def test_doubtful_gpu_states_are_warnings(tool, fake_gpu):
-    doubtful = {"FAKE_NVML_USED": str(9 << 30), "FAKE_NVML_PROCESSES": "2", "FAKE_NVML_REASONS": "0x4a"}
-    checks = examined(tool, *LOCAL, **fake_gpu, **doubtful)
-    checks["driver"] = examined(tool, *LOCAL, **fake_gpu, FAKE_NVML_DRIVER="none")["driver"]
-    for name, seen in {
-        "free memory": "9.0 GiB used", "foreign processes": "2 compute processes",
-        "clocks": "clocks_setting, hw_slowdown, hw_thermal", "driver": "error 9",
-    }.items():  # fmt: skip
-        assert checks[name]["status"] == "warn" and seen in checks[name]["seen"], checks[name]
+    busy = {"FAKE_NVML_USED": str(9 << 30), "FAKE_NVML_PROCESSES": "2", "FAKE_NVML_REASONS": "0x48"}
+    for doubtful, due in (
+        (busy, {"free memory": "9.0 GiB used", "foreign processes": "2 compute", "clocks": "hw_slowdown, hw_thermal"}),
+        ({"FAKE_NVML_REASONS": "0x2"}, {"clocks": "clocks_setting"}),
+        ({"FAKE_NVML_DRIVER": "none"}, {"driver": "error 9"}),
+    ):
+        checks = examined(tool, *LOCAL, **fake_gpu, **doubtful)
+        for name, seen in due.items():
+            assert checks[name]["status"] == "warn" and seen in checks[name]["seen"], checks[name]
 
 
 def test_a_gpu_that_another_run_holds(tool, fake_gpu):
