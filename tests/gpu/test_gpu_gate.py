@@ -63,7 +63,7 @@ def words(tool: Tool, place: list[str], gpus: list[str], pairs: list[Pair]) -> l
         return list(pool.map(judged, pairs))
 
 
-def test_twenty_pairs_of_one_kernel_have_no_false_word_and_a_slower_one_is_named(tool: Tool) -> None:
+def test_twenty_pairs_of_one_kernel_have_no_false_word_and_a_slower_one_is_named(tool):
     same: list[Pair] = [(n, problem, "") for n in range(4) for problem in PROBLEMS]
     slower: list[Pair] = [(n, "L1_36", SLOWER) for n in range(10, 20)]
     found = words(tool, ["--engine", "local", "--device", "cuda"], resources.visible(), same + slower)

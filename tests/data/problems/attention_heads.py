@@ -7,7 +7,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, width: int, heads: int, longest: int):
+    def __init__(self, width, heads, longest):
         super().__init__()
         assert width % heads == 0, "the width must be divisible by the heads"
         self.heads = heads

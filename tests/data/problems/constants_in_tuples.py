@@ -5,7 +5,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, features: int, scale_shape: tuple):
+    def __init__(self, features, scale_shape):
         super().__init__()
         self.scale = nn.Parameter(torch.randn(scale_shape))
         self.norm = nn.GroupNorm(8, features)

@@ -5,7 +5,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: tuple, groups: int):
+    def __init__(self, in_channels, out_channels, kernel_size, groups):
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, groups=groups)
 

@@ -5,7 +5,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, channels: int, width: int):
+    def __init__(self, channels, width):
         super().__init__()
         self.conv = nn.Conv2d(channels, 32, kernel_size=5, padding=2)
         self.head = nn.Linear(width, 10)

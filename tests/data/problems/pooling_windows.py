@@ -5,7 +5,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, window: int, stride: int, dilation: int):
+    def __init__(self, window, stride, dilation):
         super().__init__()
         self.pool = nn.MaxPool3d(window, stride=stride, padding=1, dilation=dilation)
 

@@ -5,7 +5,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, input_size: int, hidden_size: int, layers: int):
+    def __init__(self, input_size, hidden_size, layers):
         super().__init__()
         self.lstm = nn.LSTM(input_size, hidden_size, layers, bidirectional=True)
 

@@ -5,7 +5,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, patches: int, patch: int, width: int):
+    def __init__(self, patches, patch, width):
         super().__init__()
         self.embed = nn.Conv2d(3, width, patch, stride=patch)
         self.positions = nn.Parameter(torch.randn(1, patches, width))

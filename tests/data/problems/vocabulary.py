@@ -5,7 +5,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, entries: int, width: int):
+    def __init__(self, entries, width):
         super().__init__()
         self.table = nn.Embedding(entries, width)
 
