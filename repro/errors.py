@@ -29,9 +29,10 @@ def printable(text: str) -> str:
     return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
-def printable_lines(text: str, most: int = 40) -> str:
-    """Return the last lines of a text, each as `printable` returns it."""
-    return "\n".join(printable(line) for line in text.strip().splitlines()[-most:])
+def printable_lines(text: str, most: int = 40, wide: int = 500) -> str:
+    """Return the last lines of a text, each as `printable` returns it and at most `wide` characters long."""
+    lines = (line if len(line) <= wide else f"{line[: wide - 1]}…" for line in text.strip().splitlines()[-most:])
+    return "\n".join(map(printable, lines))
 
 
 class ReproError(Exception):

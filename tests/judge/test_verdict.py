@@ -18,7 +18,14 @@ import torch
 from conftest import series
 from torch import nn
 
-from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
+from repro.errors import (
+    JudgeError,
+    SolutionDied,
+    SolutionError,
+    SolutionRejected,
+    SolutionTimeout,
+    printable_lines,
+)
 from repro.fixtures import calibration
 from repro.inputs import stress as stresses
 from repro.judge import verdict
@@ -703,6 +710,7 @@ def test_a_workers_text_is_made_printable(pipe):
     for text in (name, first, second["name"], channel.receive(5)["raw"]):
         assert text.isprintable() and text.encode(), repr(text)
     assert "[1/1] L1_36: correct" in name and channel.receive(5) == honest
+    assert [len(line) for line in printable_lines("x" * 5000 + "\ny").splitlines()] == [500, 1]
 
 
 def test_the_judges_text_arrives_unchanged():
