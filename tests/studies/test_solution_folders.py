@@ -351,7 +351,7 @@ def test_arms_of_other_names_test_no_claim(tool):
 @pytest.mark.slow
 def test_the_terminal_tells_the_delta_and_the_controls(tool):
     bundle = timed(tool.folder / "a", both())
-    done = tool("report", bundle.path, "--format", "md", "-v", COLUMNS="100")
+    done = tool("report", bundle.path, "--format", "md", "-v", COLUMNS="160")
     assert line_with(done.out, "with_kb over baseline", "1.17x [", "1.36x")
     assert line_with(done.out, "with_kb over tf32_compile", "0.641x [")
     assert "no kernel, tf32: 1.90x over eager · no kernel, tf32_compile: 3.30x over eager" in done.out.splitlines()[-1]

@@ -125,14 +125,14 @@ def test_a_workers_user_that_nests_folders_is_cleared_away(monkeypatch, room, le
     monkeypatch.setattr(tempfile, "tempdir", str(room))
     launcher = launch.Launcher()
     uid = uids.LAST_UID
-    commands, answers, scratch = launcher._warden(uid, "nests")
+    worker = launcher._warden(uid, "nests")
     for place in ("scratch", "beside"):
-        folder = Path(scratch) / "deep" if place == "scratch" else room / "beside"
+        folder = Path(worker.scratch) / "deep" if place == "scratch" else room / "beside"
         nest(folder, 1500)
         subprocess.run(["chown", "-R", str(uid), folder], check=True)
     if left == "nobody":
-        os.kill(launcher.wardens[commands], 9)
-    launcher._clear(launch.Started(0, scratch, uid, [], commands, answers))
+        os.kill(launcher.wardens[worker.commands], 9)
+    launcher._clear(worker)
     assert not list(room.iterdir())
 
 
