@@ -2,12 +2,11 @@
 #: size = "full"
 #: timing = ["cuda"]
 #: expect.verdict = ["correct"]
-#: max_speedup = 1.5
+#: max_speedup = 1.05
 #: labels = ["triton"]
 """Keeps a copy of the last input beside a static output; a kernel computes only the blocks whose values changed.
 
-Buys: harnesses that repeat inputs, also at new addresses. A call that hits moves two tensors and is 3x eager; with new
-inputs it moves five, which is 1.07x on an H100 because one kernel replaces five.
+Buys: harnesses that repeat inputs, also at new addresses. Where every call has new inputs, the copy only costs.
 """
 
 import torch
