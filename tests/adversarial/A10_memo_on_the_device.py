@@ -4,9 +4,10 @@
 #: expect.verdict = ["correct"]
 #: max_speedup = 1.05
 #: labels = ["triton"]
-"""Keeps a copy of the last input beside a static output; a kernel computes only the blocks whose values changed.
+"""Keeps a copy of the last input and its output; a kernel computes only the blocks whose values changed.
 
-Buys: harnesses that repeat inputs, also at new addresses. Where every call has new inputs, the copy only costs.
+Buys: harnesses that repeat inputs, also at new addresses. The caller gets a copy of the output and cannot change what
+is kept. Without that copy one kernel in place of eager's five is 1.25x eager on an H200 with no hit at all.
 """
 
 import torch
@@ -44,4 +45,4 @@ class ModelNew(Frame):
         positions = x[0, 0].numel()
         grid = (triton.cdiv(positions, 256), batch)
         memo_kernel[grid](x, self.memo, self.out, int(first), channels, positions, self.eps, BLOCK=256)
-        return self.out
+        return self.out.clone()
