@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from repro.optimize import rewrites_passes, rewrites_tiles
-from repro.optimize.guards import chosen, copied, every_kernel, guarded, plain, statement_of
+from repro.optimize.guards import chosen, copied, every_kernel, guarded, plain
 from repro.optimize.kernel_source import (
     GRID,
     MEMORY,
@@ -46,7 +46,6 @@ from repro.optimize.kernel_source import (
     reaches,
     reads,
     require,
-    stored_names,
     terms,
     value_of,
 )
@@ -109,25 +108,6 @@ def _base(kernel: Function, call: ast.Call) -> str | None:
     """Return the pointer parameter of a load or store."""
     found = sorted(reaches(kernel, address_of(call))[0] & pointers(kernel))
     return found[0] if len(found) == 1 else None
-
-
-# -- T9
-
-
-def _cache_hints(source: KernelSource) -> str:
-    edits = []
-    for kernel in source.kernels.values():
-        for call in calls(kernel, *MEMORY):
-            if any(k.arg in ("eviction_policy", "cache_modifier") for k in call.keywords):
-                continue
-            if is_tl(call, "store"):
-                hint = 'cache_modifier=".cs"'
-            else:
-                streams = "program_id" in reaches(kernel, address_of(call))[1]
-                hint = f'eviction_policy="{"evict_first" if streams else "evict_last"}"'
-            last = max([*map(source.end, call.args), *map(source.end, call.keywords)])
-            edits.append(Edit(last, last, f", {hint}"))
-    return source.changed(edits, "every access has a hint")
 
 
 # -- T10
@@ -297,63 +277,7 @@ def _integers(kernel: Function, value: ast.expr) -> set[str] | None:
     return None if UNKNOWN in every else {n.id for n in every if isinstance(n, ast.Name)} & {*parameters(kernel)}
 
 
-# -- T5, T8, T6
-
-
-@every_kernel
-def _several_blocks(source: KernelSource, name: str) -> str:
-    """Each program makes several neighbouring blocks of the first grid dimension."""
-    turns, programs = source.fresh("TURNS"), source.fresh("programs")
-    loop = [f"for turn in range(0, {turns}):", f"    program = tl.program_id(0) * {turns} + turn"]
-    count = source.fresh("turns")
-    text = _looped(source, name, loop, programs, f"{turns}: tl.constexpr", f"triton.cdiv({{first}}, {count})",
-                   f"{turns}={count}")  # fmt: skip
-    changed = KernelSource(text)
-    return changed.apply([changed.before(statement_of(changed.only_launch(name)), f"{count} = 4")])
-
-
-@every_kernel
-def _persistent(source: KernelSource, name: str) -> str:
-    """As many programs as the GPU can run at once, each of which walks over blocks of the first grid dimension."""
-    launch = source.only_launch(name)
-    tensor = rewrites_tiles.first_tensor(source, launch, source.kernels[name])
-    if tensor is None:
-        raise NotApplicable("a tensor of the launch is not known")
-    programs = source.fresh("programs")
-    loop = [
-        f"for turn in range(0, tl.cdiv({programs} - tl.program_id(0), tl.num_programs(0))):",
-        "    program = tl.program_id(0) + turn * tl.num_programs(0)",
-    ]
-    units = rewrites_tiles.programs_at_once(tensor, 3)
-    return _looped(source, name, loop, programs, "", "min({first}, " + units + ")", "")
-
-
-def _looped(
-    source: KernelSource, name: str, loop: list[str], programs: str, parameter: str, grid: str, argument: str
-) -> str:
-    """Wrap a kernel's body into a loop over `program`, which takes the place of tl.program_id(0)."""
-    kernel, launch = source.only(name)
-    source.own_ids(name)
-    ids = program_ids(kernel, 0)
-    again = {"turn", "program"} & names_in(kernel) or calls(kernel, "num_programs")
-    require("the kernel has no program id of its first axis, or a loop over it", ids, not again)
-    changed = {*parameters(kernel)} & stored_names(kernel)
-    require("the kernel changes a parameter, which a second block would see", not changed)
-    require("the kernel returns early", not nodes(kernel, ast.Return))
-    require("the launch chooses between kernels, or the kernel has parameters with defaults", plain(kernel, launch))
-    parts, body = source.grid_parts(launch), body_of(kernel)
-    first = source.line(body[0])
-    block = source.between([source.replace(call, "program") for call in ids], first, source.end(kernel))
-    lines = [*loop, f"    if program < {programs}:"]
-    text = "\n".join(f"    {line}" for line in lines) + "\n"
-    text += "\n".join(f"        {line}" if line.strip() else line for line in block.split("\n"))
-    edits = [
-        Edit(first, source.end(kernel), text),
-        source.parameter(kernel, *filter(None, (programs, parameter))),
-        source.replace(launch.grid, f"({grid.format(first=f'({parts[0]})')}, {''.join(p + ', ' for p in parts[1:])})"),
-        append_arguments(source, launch, ", ".join(filter(None, (f"{programs}={parts[0]}", argument)))),
-    ]
-    return source.apply(edits)
+# -- T6
 
 
 @every_kernel
@@ -553,10 +477,7 @@ def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt |
 
 CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T0", "own_output", EXACT, (), _own_output, "allocate the output, where the wrapper writes into an input"),
-    Rewrite("T5", "several_blocks", EXACT, ("compute",), _several_blocks, "several blocks a program"),
     Rewrite("T6", "flattened_grid", EXACT, ("compute", "latency"), _flattened, "one grid dimension of two"),
-    Rewrite("T8", "persistent", EXACT, ("memory", "latency"), _persistent, "programs that stay and walk over blocks"),
-    Rewrite("T9", "cache_hints", EXACT, ("memory",), _cache_hints, "evict streams first, keep what is read again"),
     Rewrite("T10", "no_masks", EXACT, ("memory", "compute"), _no_masks, "no masks where blocks divide the size"),
     Rewrite("T11", "constant_sizes", EXACT, ("compute", "latency"), _constant_sizes, "sizes as compile-time constants"),
     Rewrite("T12", "small_offsets", EXACT, ("compute",), _small_offsets, "32-bit offsets where tensors are small"),
@@ -570,16 +491,12 @@ CATALOGUE: tuple[Rewrite, ...] = (
             "vectors are added up, and reduced once"),
     Rewrite("T4", "split_reduction", REASSOCIATES, ("latency",), rewrites_tiles.split_reduction,
             "a reduction shared by several programs, without atomics"),
-    Rewrite("T7", "grouped_order", EXACT, ("memory", "latency"), rewrites_tiles.grouped_order,
-            "tiles of a product in groups"),
     Rewrite("T13", "packed_weight", EXACT, ("latency", "memory"), rewrites_tiles.packed_weight,
             "weights transposed so that lanes are neighbours"),
-    Rewrite("T15", "hoisted", EXACT, ("compute",), rewrites_tiles.hoisted, "what does not vary, before its loop"),
     Rewrite("T18", "descriptors", EXACT, ("memory",), rewrites_tiles.descriptors, "tiles through tensor descriptors"),
     Rewrite("T19", "dot_tf32x3", PRECISION, ("compute",), rewrites_tiles.dot_precision("tf32x3"),
             "products of three TF32 products"),
     Rewrite("T19", "dot_tf32", PRECISION, ("compute",), rewrites_tiles.dot_precision("tf32"), "products in TF32"),
-    Rewrite("T19", "exp2", PRECISION, ("compute",), rewrites_tiles.exp2, "exp2 in place of exp"),
     Rewrite("T20", "skipped", EXACT, ("latency", "compute"), rewrites_tiles.skipped, "products of empty tiles skipped"),
     Rewrite("T22", "residue_order", EXACT, ("latency", "compute"), rewrites_tiles.residue_order,
             "positions with the same taps in one tile"),

@@ -56,15 +56,12 @@ from repro.optimize.knobs import append_arguments
 
 Pair = tuple[str, str]
 SPLITS = 8
-GROUP = 8
 # The tile with which T25 begins.
 TILE_ROWS, TILE_COLUMNS = 4, 64
 # How lanes become the rows and the columns of a tile.
 ROWS, COLUMNS = "[:, None]", "[None, :]"
 # Weights with more elements are not packed anew in each call.
 SMALL_WEIGHT = 1 << 20
-# log2(e): exp(x) = exp2(x * LOG2_E).
-LOG2_E = "1.4426950408889634"
 
 
 # -- T4
@@ -213,25 +210,6 @@ def _written(kernel: Function, store: ast.Call) -> str:
     return bases.pop()
 
 
-# -- T7
-
-
-@every_kernel
-def grouped_order(source: KernelSource, name: str) -> str:
-    """Programs take the tiles of a product in groups, so that neighbours share rows and columns in L2."""
-    kernel = source.kernels[name]
-    zero, one = program_ids(kernel, 0), program_ids(kernel, 1)
-    two = calls(kernel, "dot") and zero and one
-    require("it is no product over a grid of two dimensions", two, not calls(kernel, "num_programs"))
-    source.own_ids(name)
-    first, second = source.fresh("tile_0"), source.fresh("tile_1")
-    begin = body_of(kernel)[0]
-    order = f"    tl.program_id(1), tl.program_id(0), tl.num_programs(1), tl.num_programs(0), {GROUP}"
-    edits = [source.before(begin, f"{second}, {first} = tl.swizzle2d(", order, ")")]
-    edits += [source.replace(c, new) for ids, new in ((zero, first), (one, second)) for c in ids]
-    return source.apply(edits)
-
-
 # -- T13
 
 
@@ -327,51 +305,6 @@ def _apart(kernel: Function, whole: ast.expr) -> str | None:
             if names and names <= constexprs(kernel) and isinstance(node.left, ast.BinOp):
                 return f"({ast.unparse(node.right)})"
     return None
-
-
-# -- T15
-
-# What else has the same result in each turn of a loop.
-CONSTANT = (*GRID, *ADDING, "arange", "max", "min", "trans")
-
-
-@every_kernel
-def hoisted(source: KernelSource, name: str) -> str:
-    """What a loop computes anew in each turn with the same result is computed before it."""
-    kernel = source.kernels[name]
-    for loop in loops_in(kernel):
-        varying = stored_names(loop)
-        edits: list[Edit] = []
-        lines: list[str] = []
-        for node in _mask_terms(loop):
-            free = names_in(node) - {"tl"}
-            if free and not free & varying and lanewise(node, *CONSTANT):
-                text = source.of(node)
-                fresh = source.fresh(f"invariant_{len(lines)}")
-                lines.append(f"{fresh} = {text}")
-                edits.append(source.replace(node, fresh))
-        moved = [statement for statement in loop.body if _invariant(kernel, statement, varying)]
-        for statement in moved:
-            lines.append(source.of(statement))
-            edits.append(Edit(source.line(statement), source.end(statement) + 1, ""))
-        if edits and len(moved) < len(loop.body):
-            return source.apply([*edits, source.before(loop, *lines)])
-    raise NotApplicable("no loop repeats a computation")
-
-
-def _mask_terms(loop: ast.For) -> list[ast.expr]:
-    """Return the terms of the masks of accesses in a loop: comparisons that a subscript widens, joined by `&`."""
-    masks = map(mask_of, calls(loop, *MEMORY))
-    terms = (term for mask in masks for term in joined(mask) if term is not mask)
-    return [term for term in terms if isinstance(term, ast.Subscript) and isinstance(term.value, ast.Compare)]
-
-
-def _invariant(kernel: Function, statement: ast.stmt, varying: set[str]) -> bool:
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)], value=value):
-            once = len(assigned(kernel, name)) == 1
-            return once and lanewise(value, *CONSTANT) and not names_in(value) & varying and name not in names_in(value)
-    return False
 
 
 # -- T18
@@ -522,16 +455,6 @@ def dot_precision(precision: str) -> Callable[[KernelSource], str]:
         return source.changed(edits, "no product names its precision")
 
     return change
-
-
-def exp2(source: KernelSource) -> str:
-    """exp becomes exp2, which the hardware computes."""
-    edits = []
-    for kernel in source.kernels.values():
-        for call in calls(kernel, "exp"):
-            if not any(inner is not call for inner in calls(call, "exp")):
-                edits.append(source.replace(call, f"tl.exp2(({source.of(operand(call, 0, 'x'))}) * {LOG2_E})"))
-    return source.changed(edits, "there is no exp")
 
 
 # -- T20
