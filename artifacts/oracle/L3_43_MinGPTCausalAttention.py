@@ -7,11 +7,21 @@ largest norm: times that of the weight's rows it bounds q, k and v, and so gives
 attention's result. The scaled weights are kept until a parameter changes. The mask is the causal one that the
 constructor registers.
 
-Floor: 0.36 TFLOP at fp16 peak. Bound by: the products' epilogues and writes, which overlap with other programs'
-products only in part, and the softmax between the small products of the attention.
+On sm_90 the products are in Gluon: one warp loads both operands by TMA into a ring of stages, and two groups of four
+warps take turns: one multiplies while the other finishes and writes its tile.
+
+Floor: 0.36 TFLOP at fp16 peak, 0.37 ms on an H200. Bound by the tensor cores in the first product and by its writes in
+the second; by the softmax between the small products of the attention. Counters of ncu (H200, torch 2.11 and Triton
+3.6, which is not the pinned stack; ATTENTION 64, 64, 4, 3; of peak: memory, L2, tensor cores; then warps):
+half_rows_kernel 0.08 ms, 75 %, 88 %, 0 %, 39 %; specialised_kernel 0.38 ms, 23 %, 76 %, 91 %, 19 %; attention_kernel
+0.28 ms, 30 %, 56 %, 31 %, 24 %; specialised_kernel 0.19 ms, 34 %, 71 %, 66 %, 19 %.
+Designs in ms, same machine: this one 0.777; ATTENTION with keys in blocks of 64 0.817, with two stages 0.788; with 128
+queries 0.860 to 0.924; products in Triton 0.881.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
@@ -19,8 +29,22 @@ import triton.language as tl
 from torch import nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+try:
+    from triton.experimental import gluon
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.language.nvidia import hopper
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDescriptor
+except (ImportError, AttributeError):  # no Gluon, or not this one: has_specialised_path says so
+    gluon = None
+
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 4, "num_stages": 3}
-ATTENTION = {"BLOCK_Q": 64, "BLOCK_T": 64, "num_warps": 4, "num_stages": 3}
+ATTENTION = {"BLOCK_Q": 64, "BLOCK_T": 32, "num_warps": 4, "num_stages": 3}
+
+# The path in Gluon, for sm_90: tiles of 128 x 128, a depth of 64 a stage.
+MULTIPROCESSORS = 132  # of an H100 or H200, a program on each
+RING = tl.constexpr(6)  # stages, 192 KB
+REGISTERS = tl.constexpr(232)  # of a thread that multiplies
+PAIRS = tl.constexpr(not triton.__version__.startswith("3.5."))  # so warp_specialize takes them
 
 
 @triton.jit
@@ -37,11 +61,13 @@ def exponent_of(x):
 
 @triton.jit
 def half_rows_kernel(
-    x_ptr, out_ptr, scale_ptr, norm_ptr, rows, depth, ROWS: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr, out_ptr, scale_ptr, norm_ptr, rows, depth, ROWS: tl.constexpr, BLOCK: tl.constexpr, TURNED: tl.constexpr
 ):  # fmt: skip
     """out = x (rows, depth) / scale in fp16, scale a power of two that puts a row's largest element near 2^14.
 
-    norm: the largest norm of a row, by an atomic maximum of its bits, or none.
+    norm: the largest norm of a row, by an atomic maximum of its bits, or none. TURNED: in each 32 rows, row 8 q + 2 j +
+    b (b = 0, 1) goes to 8 j + 2 q + b. Of a product with such a weight a thread has eight neighbouring features of a
+    row, not four times two.
     """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
@@ -51,7 +77,10 @@ def half_rows_kernel(
     exponent = exponent_of(tl.max(tl.abs(x), axis=1))
     x *= power(14 - exponent)[:, None]
     down = power(exponent - 14)
-    tl.store(out_ptr + at, x.to(tl.float16), mask=inside)
+    place = row
+    if TURNED:
+        place = row // 32 * 32 + row % 8 // 2 * 8 + row % 32 // 8 * 2 + row % 2
+    tl.store(out_ptr + place[:, None] * depth + column[None, :], x.to(tl.float16), mask=inside)
     tl.store(scale_ptr + row, down, mask=row < rows)
     norm = tl.sqrt(tl.sum(x * x, axis=1)) * down
     norm = tl.max(tl.where(norm < float("inf"), norm, 0.0), axis=0)
@@ -123,12 +152,12 @@ def attend(
             v1 = tl.load(row_ptrs + (width + d1)[None, :])
             v2 = tl.load(row_ptrs + (width + d2)[None, :], mask=(d2 < D)[None, :], other=0.0)
         scores = tl.dot(q1, tl.trans(k1))
-        scores = tl.dot(q2, tl.trans(k2), scores) * factor
+        scores = tl.dot(q2, tl.trans(k2), scores)
         if MASKED:
             scores = tl.where(m[:, None] >= start + t[None, :], scores, -float("inf"))
         new_largest = tl.maximum(largest, tl.max(scores, axis=1))
-        p = tl.exp2(scores - new_largest[:, None])
-        fade = tl.exp2(largest - new_largest)
+        p = tl.exp2(scores * factor - (new_largest * factor)[:, None])
+        fade = tl.exp2((largest - new_largest) * factor)
         total = total * fade + tl.sum(p, axis=1)
         largest = new_largest
         p = p.to(tl.float16)
@@ -154,7 +183,7 @@ def attention_kernel(
     row0 = (tl.program_id(0) // blocks // heads).to(tl.int64) * length
     width = heads * D
     scale = tl.load(scale_ptr)
-    factor = factor * scale * scale
+    factor = tl.maximum(factor * scale * scale, 1e-37)  # 0 times a masked score is no number
     m = first + tl.arange(0, BLOCK_Q)
     d1 = tl.arange(0, D1)
     d2 = D1 + tl.arange(0, D2)
@@ -178,20 +207,219 @@ def attention_kernel(
     tl.store(out_ptrs + d2[None, :], (acc2 * share).to(tl.float16), mask=inside & (d2 < D)[None, :])
 
 
-def half_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def gluon_jit(function: Callable[..., None]) -> Callable[..., Any]:
+    """gluon.jit, or nothing where there is no Gluon."""
+    return gluon.jit(function) if gluon else function
+
+
+@gluon_jit
+def natural(acc):
+    """[64, 128] as the tensor cores leave it, in the order of the features (see half_rows_kernel): a thread has eight
+    neighbours of a row."""
+    layout: gl.constexpr = gl.DistributedLinearLayout(
+        reg_bases=[[0, 1], [0, 2], [0, 4], [0, 32], [0, 64], [8, 0]],
+        lane_bases=[[0, 8], [0, 16], [1, 0], [2, 0], [4, 0]],
+        warp_bases=[[16, 0], [32, 0]],
+        block_bases=[],
+        shape=[64, 128],
+    )
+    acc = gl.reshape(gl.permute(gl.reshape(acc, [64, 4, 4, 4, 2]), [0, 1, 3, 2, 4]), [64, 128])
+    return gl.convert_layout(acc, layout, assert_trivial=True)
+
+
+@gluon_jit
+def finish(
+    acc, first_m, first_n, rows, features: tl.constexpr, x_scale_ptr, weight_scale_ptr, bias_ptr, factor, up, out_ptr,
+    HALF: tl.constexpr,
+):  # fmt: skip
+    """All that comes after the product, of which acc holds 64 rows: times scales and factor, plus bias times up."""
+    acc = natural(acc)
+    like: gl.constexpr = acc.type.layout
+    m = first_m + gl.arange(0, 64, gl.SliceLayout(1, like))
+    n = first_n + gl.arange(0, 128, gl.SliceLayout(0, like))
+    at = m.to(gl.int64)[:, None] * features + n[None, :]
+    if HALF:
+        acc = acc * gl.load(x_scale_ptr + m, mask=m < rows, other=0.0)[:, None]
+    acc = acc * (gl.load(weight_scale_ptr + n) * factor)[None, :] + (gl.load(bias_ptr + n) * up)[None, :]
+    gl.store(out_ptr + at, acc.to(out_ptr.dtype.element_ty), mask=(m < rows)[:, None])
+
+
+@gluon_jit
+def load(x_desc, weight_desc, x_ring, weight_ring, full, empty, rows, features: tl.constexpr, depth: tl.constexpr):
+    """One warp: the operands, for one group and the other by turns."""
+    n_blocks = features // 128
+    stage = 0
+    phase = 1  # a barrier of a stage that was never full counts as passed
+    for tile in range(gl.program_id(0), gl.cdiv(rows, 128) * n_blocks, gl.num_programs(0)):
+        for k in range(0, depth, 64):
+            hopper.mbarrier.wait(empty.index(stage), phase)
+            bar = full.index(stage)
+            hopper.mbarrier.expect(bar, 2 * 128 * 64 * 2)
+            hopper.tma.async_copy_global_to_shared(x_desc, [tile // n_blocks * 128, k], bar, x_ring.index(stage))
+            hopper.tma.async_copy_global_to_shared(
+                weight_desc, [tile % n_blocks * 128, k], bar, weight_ring.index(stage)
+            )
+            stage += 1
+            if stage == RING:
+                stage = 0
+                phase ^= 1
+
+
+@gluon_jit
+def multiply(
+    x_ring, weight_ring, full, empty, turn, rows, features: tl.constexpr, depth: tl.constexpr, x_scale_ptr,
+    weight_scale_ptr, bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF: tl.constexpr, WHO: tl.constexpr,
+):  # fmt: skip
+    """Four warps, group WHO: every second tile of the program. The groups multiply in turn, so that one finishes its
+    tile while the other multiplies; group 0 has as many tiles as group 1, or one more."""
+    mma: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 128, 16])
+    n_blocks = features // 128
+    steps = depth // 64
+    count = WHO * steps
+    turn_phase = 1 if WHO == 0 else 0  # the first turn is group 0's: a barrier without arrivals counts as passed
+    if HALF:
+        bound = gl.load(norm_ptr).to(gl.float32, bitcast=True) * gl.load(bound_ptr) + gl.load(bound_ptr + 1)
+        exponent = exponent_of(bound) - 14
+        if WHO == 0:
+            if gl.program_id(0) == 0:
+                gl.store(scale_ptr, power(exponent))
+        up = power(-exponent)
+        factor = up
+    else:
+        up = 1.0
+        factor = gl.load(x_scale_ptr)
+    first = gl.program_id(0) + WHO * gl.num_programs(0)
+    for tile in range(first, gl.cdiv(rows, 128) * n_blocks, 2 * gl.num_programs(0)):
+        upper = gl.full([64, 128], 0.0, gl.float32, mma)
+        lower = gl.full([64, 128], 0.0, gl.float32, mma)
+        stage = count % RING
+        phase = count // RING & 1
+        hopper.mbarrier.wait(turn.index(WHO), turn_phase)
+        turn_phase ^= 1
+        for step in range(steps):
+            hopper.mbarrier.wait(full.index(stage), phase)
+            x = x_ring.index(stage)
+            weight = weight_ring.index(stage).permute((1, 0))
+            upper = hopper.warpgroup_mma(x.slice(0, 64), weight, upper, is_async=True)
+            lower = hopper.warpgroup_mma(x.slice(64, 64), weight, lower, is_async=True)
+            upper, lower = hopper.warpgroup_mma_wait(num_outstanding=2, deps=[upper, lower])
+            gl.thread_barrier()  # all four warps have read the stage before
+            hopper.mbarrier.arrive(empty.index((stage + RING - 1) % RING), count=1, pred=step > 0)
+            stage += 1
+            if stage == RING:
+                stage = 0
+                phase ^= 1
+        hopper.mbarrier.arrive(turn.index(1 - WHO), count=1)  # theirs queue behind these
+        upper, lower = hopper.warpgroup_mma_wait(num_outstanding=0, deps=[upper, lower])
+        gl.thread_barrier()
+        hopper.mbarrier.arrive(empty.index((stage + RING - 1) % RING), count=1)
+        count += 2 * steps
+        first_m = tile // n_blocks * 128
+        first_n = tile % n_blocks * 128
+        finish(upper, first_m, first_n, rows, features, x_scale_ptr, weight_scale_ptr, bias_ptr, factor, up, out_ptr,
+               HALF)  # fmt: skip
+        finish(lower, first_m + 64, first_n, rows, features, x_scale_ptr, weight_scale_ptr, bias_ptr, factor, up,
+               out_ptr, HALF)  # fmt: skip
+
+
+@gluon_jit
+def multiply_first(
+    x_ring, weight_ring, full, empty, turn, rows, features: tl.constexpr, depth: tl.constexpr, x_scale_ptr,
+    weight_scale_ptr, bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF: tl.constexpr,
+):  # fmt: skip
+    multiply(x_ring, weight_ring, full, empty, turn, rows, features, depth, x_scale_ptr, weight_scale_ptr, bias_ptr,
+             norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF, 0)  # fmt: skip
+
+
+@gluon_jit
+def multiply_second(
+    x_desc, weight_desc, x_ring, weight_ring, full, empty, turn, rows, features: tl.constexpr, depth: tl.constexpr,
+    x_scale_ptr, weight_scale_ptr, bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF: tl.constexpr,
+):  # fmt: skip
+    multiply(x_ring, weight_ring, full, empty, turn, rows, features, depth, x_scale_ptr, weight_scale_ptr, bias_ptr,
+             norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF, 1)  # fmt: skip
+
+
+@gluon_jit
+def load_both(
+    x_desc, weight_desc, x_ring, weight_ring, full, empty, turn, rows, features: tl.constexpr, depth: tl.constexpr,
+    x_scale_ptr, weight_scale_ptr, bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF: tl.constexpr,
+):  # fmt: skip
+    load(x_desc, weight_desc, x_ring, weight_ring, full, empty, rows, features, depth)
+
+
+@gluon_jit
+def specialised_kernel(
+    x_desc, weight_desc, x_scale_ptr, weight_scale_ptr, bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, rows,
+    features: tl.constexpr, depth: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    """As linear_kernel: two groups of four warps that multiply and finish, and a warp that loads."""
+    x_ring = gl.allocate_shared_memory(gl.float16, [RING, 128, 64], x_desc.layout)
+    weight_ring = gl.allocate_shared_memory(gl.float16, [RING, 128, 64], weight_desc.layout)
+    full = gl.allocate_shared_memory(gl.int64, [RING, 1], hopper.mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [RING, 1], hopper.mbarrier.MBarrierLayout())
+    turn = gl.allocate_shared_memory(gl.int64, [2, 1], hopper.mbarrier.MBarrierLayout())
+    for i in gl.static_range(RING):
+        hopper.mbarrier.init(full.index(i), count=1)
+        hopper.mbarrier.init(empty.index(i), count=1)
+    for i in gl.static_range(2):
+        hopper.mbarrier.init(turn.index(i), count=1)
+    hopper.fence_async_shared()
+    gl.thread_barrier()
+    if PAIRS:
+        gl.warp_specialize(
+            [
+                (multiply_first, (
+                    x_ring, weight_ring, full, empty, turn, rows, features, depth, x_scale_ptr, weight_scale_ptr,
+                    bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF,
+                )),
+                (multiply_second, (
+                    x_desc, weight_desc, x_ring, weight_ring, full, empty, turn, rows, features, depth, x_scale_ptr,
+                    weight_scale_ptr, bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF,
+                )),
+                (load_both, (
+                    x_desc, weight_desc, x_ring, weight_ring, full, empty, turn, rows, features, depth, x_scale_ptr,
+                    weight_scale_ptr, bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF,
+                )),
+            ],
+            [4, 1], [REGISTERS, 40],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            (x_ring, weight_ring, full, empty, turn, rows, features, depth, x_scale_ptr, weight_scale_ptr, bias_ptr,
+             norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF), multiply_first,
+            (x_desc, weight_desc, x_ring, weight_ring, full, empty, turn, rows, features, depth, x_scale_ptr,
+             weight_scale_ptr, bias_ptr, norm_ptr, bound_ptr, out_ptr, scale_ptr, HALF),
+            [multiply_second, load_both], [4, 1], [REGISTERS, 40],
+        )  # fmt: skip
+
+
+def has_specialised_path(weight: torch.Tensor) -> bool:
+    """Whether specialised_kernel can do it: as compiled by Triton 3.5 or 3.6 for sm_90."""
+    return (
+        gluon is not None and triton.__version__.startswith(("3.5.", "3.6."))
+        and weight.device.type != "cpu" and not triton.knobs.runtime.interpret
+        and triton.runtime.driver.active.get_current_target().arch == 90
+        and weight.shape[0] % 128 == 0 and weight.shape[1] % 64 == 0
+    )  # fmt: skip
+
+
+def half_rows(x: torch.Tensor, turned: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """x (rows, depth) as fp16, the scales of its rows, and their largest norm as the bits of a float."""
     rows, depth = x.shape
     out = torch.empty((rows, depth), device=x.device, dtype=torch.float16)
     scale = torch.empty((rows,), device=x.device, dtype=torch.float32)
     norm = torch.zeros((1,), device=x.device, dtype=torch.int32)
     block = triton.next_power_of_2(depth)
-    half_rows_kernel[(triton.cdiv(rows, 8),)](x, out, scale, norm, rows, depth, ROWS=8, BLOCK=block, num_warps=8)
+    half_rows_kernel[(triton.cdiv(rows, 8),)](
+        x, out, scale, norm, rows, depth, ROWS=8, BLOCK=block, TURNED=turned, num_warps=8
+    )
     return out, scale, norm
 
 
 def packed(layer: nn.Linear) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The weight as fp16, the scales of its rows, and (the largest norm of a row, the largest bias)."""
-    weight, scale, norm = half_rows(layer.weight.detach().contiguous())
+    weight, scale, norm = half_rows(layer.weight.detach().contiguous(), has_specialised_path(layer.weight))
     return weight, scale, torch.cat((norm.view(torch.float32), layer.bias.detach().abs().max().view(1)))
 
 
@@ -204,6 +432,16 @@ def linear(
     dtype = torch.float32 if norm is None else torch.float16
     out = torch.empty((rows, features), device=x.device, dtype=dtype)
     scale = torch.empty((1,), device=x.device, dtype=torch.float32)
+    if has_specialised_path(weight):
+        matrix = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
+        tiles = triton.cdiv(rows, 128) * features // 128
+        specialised_kernel[(min(tiles, MULTIPROCESSORS),)](
+            GluonDescriptor(x, [rows, depth], [depth, 1], [128, 64], matrix),
+            GluonDescriptor(weight, [features, depth], [depth, 1], [128, 64], matrix), x_scale, weight_scale,
+            layer.bias, bound if norm is None else norm, bound, out, scale, rows, features, depth,
+            HALF=norm is not None, num_warps=4,
+        )  # fmt: skip
+        return out, scale
     linear_kernel[(triton.cdiv(rows, TILE["BLOCK_M"]) * triton.cdiv(features, TILE["BLOCK_N"]),)](
         TensorDescriptor.from_tensor(x, [TILE["BLOCK_M"], TILE["BLOCK_K"]]),
         TensorDescriptor.from_tensor(weight, [TILE["BLOCK_N"], TILE["BLOCK_K"]]),
