@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import os
-import stat
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -328,30 +327,6 @@ def own_caches(folder: Path) -> None:
     """Puts what the judge itself compiles into its job's folder, where no worker can write."""
     os.environ["TRITON_CACHE_DIR"] = str(folder / "cache" / "triton")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "cache" / "inductor")
-
-
-def keep_compiled() -> None:
-    """Keeps the kernels that make the judge's inputs from job to job: compiling them takes a second. Only for a judge
-    whose workers have users of their own: a folder that this user alone may enter is out of their reach. What is timed
-    is compiled in workers, each in a new scratch folder."""
-    kept = _private(state_dir() / f"judge-{os.geteuid()}")
-    if kept is not None:
-        os.environ["TRITON_CACHE_DIR"] = str(kept / "triton")
-
-
-def _private(path: Path) -> Path | None:
-    """A folder that this user alone may enter, made where it is missing; None where it cannot be had, or another user
-    could have put something there: its parent must be this user's, or keep others from renaming what is not theirs."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
-        own, above = path.lstat(), path.parent.lstat()
-    except OSError:
-        return None
-    ours = own.st_uid == os.geteuid() and stat.S_ISDIR(own.st_mode) and not own.st_mode & 0o077
-    open_to_others = above.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not above.st_mode & stat.S_ISVTX
-    safe = stat.S_ISDIR(above.st_mode) and above.st_uid in (0, os.geteuid()) and not open_to_others
-    return path if ours and safe else None
 
 
 def job_env(extra: dict[str, str]) -> dict[str, str]:

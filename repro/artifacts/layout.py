@@ -76,7 +76,7 @@ class Round:
         value, why = self.value(TIMES)
         if not isinstance(value, dict):
             return Timing(None, f"{TIMES} {why or 'is no object'}", {})
-        named = {name: value.get(name) for name in ("dtype", "device", "warmup", "repeat", "size")}
+        named = {name: value.get(name) for name in ("dtype", "device", "warmup", "repeat")}
         facts = {name: each for name, each in named.items() if isinstance(each, str | int | float)}
         kernels = value.get("kernels")
         entries = list(kernels.values()) if isinstance(kernels, dict) else []
@@ -88,21 +88,11 @@ class Round:
             return Timing(None, f"its time_ms is {reprlib.repr(times[0])}", facts)
         return Timing(time_ms, "", facts)
 
-    @property
-    def dtype(self) -> str:
-        """Return the dtype that was timed, such as bfloat16; "" if unknown."""
-        return str(self.timing.facts.get("dtype") or "").removeprefix("torch.")
-
     def profile(self, which: str) -> dict[str, Json]:
         """Return kernel name -> metrics of the `input` or the `optimized` profile; empty if there is none."""
         value, _ = self.value(PROFILES[which])
         metrics = value.get("metrics") if isinstance(value, dict) else None
         return {k: v for k, v in metrics.items() if isinstance(v, dict)} if isinstance(metrics, dict) else {}
-
-    def total(self, which: str, metric: str) -> float | None:
-        """Return a metric summed over the kernels of a profile; None if any kernel lacks a finite value."""
-        values = [single(kernel.get(metric)) for kernel in self.profile(which).values()]
-        return sum(v for v in values if v is not None) if values and None not in values else None
 
 
 @dataclass(frozen=True)
@@ -214,11 +204,6 @@ def _finite(value: Any) -> float | None:
 def single(value: Any) -> float | None:
     """Return a metric's value. Some formatters write a list for a repeated name; it counts if it holds one number."""
     return single(value[0]) if isinstance(value, list) and len(value) == 1 else _finite(value)
-
-
-def code(text: str) -> list[str]:
-    """Return the fenced blocks of a text that define `kernel_function`."""
-    return [block for block in BLOCK.findall(text) if "def kernel_function" in block]
 
 
 def program(text: str | None) -> str | None:

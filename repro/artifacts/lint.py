@@ -7,21 +7,18 @@ that it means something else than it seems to, a `note` is a fact to know. Nothi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from repro.artifacts import layout, trace
-from repro.artifacts.layout import JSON_FILES, KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE, Artifact
+from repro.artifacts.layout import JSON_FILES, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE, Artifact
 from repro.records.base import Drawn, Record
 from repro.system import foreign
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 ERROR, WARNING, NOTE = "error", "warning", "note"
 # How the published table was timed: triton.testing.do_bench(warmup=500, rep=100), both in milliseconds.
 _TABLE_WARMUP, _TABLE_REPEAT = 500, 100
-# The metrics of a profile that `trace` computes with.
-_NEEDED_METRICS = {trace.READ, trace.WRITTEN, trace.RATE}
 
 # Code -> severity, why it matters.
 FINDINGS = {
@@ -41,12 +38,6 @@ FINDINGS = {
     "shipped_round": (WARNING, "The table's best time is another kernel's."),
     "shipped_formatting": (NOTE, "The same program, not the same file."),
     "running_best": (NOTE, "Recomputed from the trace."),
-    "profile_dtype": (WARNING, "Their bandwidth, cache hits and occupancy are of another run than the one that was "
-                               "timed."),
-    "profile_unknown": (NOTE, "The dtype of its profiles was not inferred."),
-    "parent_unresolved": (WARNING, "The line from the input kernel to this one is broken."),
-    "unpublished_repair": (WARNING, "It came out of later calls, whose prompts and replies are not published."),
-    "no_baseline": (NOTE, "No speedup can be computed from the trace: repro benchmark measures it."),
 }  # fmt: skip
 
 
@@ -60,16 +51,6 @@ class Finding(Drawn):
     why: str
 
 
-class Counts(Record):
-    """How many rounds there are, found their parent, differ from their reply; how many profiles, by dtype."""
-
-    rounds: int
-    parents_found: int
-    repaired: int
-    profiles: int
-    profile_dtypes: dict[str, int]
-
-
 class Report(Record):
     """What lint says of a folder. errors: how many findings are one."""
 
@@ -78,7 +59,6 @@ class Report(Record):
     artifacts: list[trace.Facts]
     findings: list[Finding]
     errors: int
-    counts: Counts
 
 
 _Found = tuple[str, str, str]
@@ -125,10 +105,8 @@ def _metrics(artifact: Artifact) -> Iterator[_Found]:
             if not profile and r.value(file)[1] == "":
                 yield "no_metrics", where, "holds no kernel with metrics"
             for kernel, values in profile.items():
-                wrong = {"not finite": [name for name, value in values.items() if layout.single(value) is None],
-                         "absent": _NEEDED_METRICS - values.keys()}  # fmt: skip
-                if parts := [f"{what}: {', '.join(sorted(names))}" for what, names in wrong.items() if names]:
-                    yield "bad_metrics", where, f"{kernel}: {'; '.join(parts)}"
+                if wrong := sorted(name for name, value in values.items() if layout.single(value) is None):
+                    yield "bad_metrics", where, f"{kernel}: not finite: {', '.join(wrong)}"
 
 
 def _protocols(artifact: Artifact) -> Iterator[_Found]:
@@ -166,42 +144,8 @@ def _shipped(artifact: Artifact) -> Iterator[_Found]:
         yield "shipped_formatting", where, f"is round {number}'s kernel{formatted}"
 
 
-def _dtypes(artifact: Artifact) -> Iterator[_Found]:
-    """Compare the dtype of every profile, inferred from its bytes, with the dtype that was timed."""
-    profiled = [(r, which) for which in PROFILES for r in artifact.rounds if r.profile(which)]
-    needed = trace.work(artifact)
-    if needed is None:
-        if profiled:
-            yield "profile_unknown", artifact.name, "the traffic of this problem at these sizes is not known"
-        return
-    others: dict[str, list[int]] = {}
-    for r, which in profiled:
-        dtype = trace.profile_dtype(r, which, needed)
-        if dtype is not None and r.dtype and dtype != r.dtype:
-            others.setdefault(f"{which} profile of round * {dtype}", []).append(r.number)
-    if others:
-        timed = " and ".join(sorted({r.dtype for r in artifact.rounds if r.dtype}))
-        parts = "; ".join(text.replace("*", _numbers(numbers)) for text, numbers in others.items())
-        yield "profile_dtype", f"{artifact.name}/{TRACE}", (
-            f"{sum(map(len, others.values()))} of {len(profiled)} profiles moved the bytes of another dtype than "
-            f"{timed}, which was timed: {parts}")  # fmt: skip
-
-
-def _origins(artifact: Artifact) -> Iterator[_Found]:
-    """Find rounds that started from an unpublished kernel, or whose kernel differs from the published reply."""
-    for r in artifact.rounds:
-        known, why = trace.parent(artifact, r)
-        if known is None and r.text("opt_prompt.txt") is not None:
-            yield "parent_unresolved", _where(artifact, r), why
-    if repaired := [r.number for r in artifact.rounds if trace.repaired(r)]:
-        what = f"{KERNEL} is not the reply's kernel in round {_numbers(repaired)}"
-        yield "unpublished_repair", f"{artifact.name}/{TRACE}", what
-    if artifact.rounds:
-        yield "no_baseline", f"{artifact.name}/{TRACE}", f"{TIMES} holds the round's kernel and no baseline"
-
-
 _CHECKS: tuple[Callable[[Artifact], Iterator[_Found]], ...] = (
-    _files, _transcripts, _metrics, _protocols, _shipped, _dtypes, _origins,
+    _files, _transcripts, _metrics, _protocols, _shipped,
 )  # fmt: skip
 
 
@@ -236,25 +180,6 @@ def _folded(findings: Iterable[tuple[Artifact, _Found]]) -> list[Finding]:
     return sorted(folded, key=lambda finding: ((ERROR, WARNING, NOTE).index(finding.severity), finding.code))
 
 
-def _counts(artifacts: list[Artifact]) -> Counts:
-    rounds = [(artifact, r) for artifact in artifacts for r in artifact.rounds]
-    dtypes = Counter(
-        (needed and trace.profile_dtype(r, which, needed)) or "unknown"
-        for artifact in artifacts
-        for needed in [trace.work(artifact)]
-        for r in artifact.rounds
-        for which in PROFILES
-        if r.profile(which)
-    )
-    return Counts(
-        rounds=len(rounds),
-        parents_found=sum(trace.parent(artifact, r)[0] is not None for artifact, r in rounds),
-        repaired=sum(trace.repaired(r) is True for _, r in rounds),
-        profiles=dtypes.total(),
-        profile_dtypes=dict(sorted(dtypes.items())),
-    )
-
-
 def lint(root: Path, names: list[str] | None = None) -> Report:
     """Run every check on every artifact below `root`. Raises UsageError if there is no artifact."""
     artifacts = layout.find(root, names)
@@ -265,5 +190,4 @@ def lint(root: Path, names: list[str] | None = None) -> Report:
         artifacts=[trace.summary(artifact) for artifact in artifacts],
         findings=findings,
         errors=sum(finding.severity == ERROR for finding in findings),
-        counts=_counts(artifacts),
     )

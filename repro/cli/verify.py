@@ -70,11 +70,6 @@ def _artifacts(args: argparse.Namespace, folder: Path) -> int:
             level = Text(f" {severity}: ", tones[severity])
             screen.line(Text.assemble(printable(f"{each.where}:"), level, printable(f"{each.what} [{each.code}]")))
         screen.item(group[0].why)
-    counts = report.counts
-    if counts.rounds:
-        dtypes = ", ".join(f"{n} {dtype}" for dtype, n in counts.profile_dtypes.items())
-        kernels = f"{counts.parents_found} parents found, {counts.repaired} kernels repaired"
-        screen.line(f"{counts.rounds} rounds: {kernels}, {counts.profiles} profiles ({dtypes})")
     sums = Counter(finding.severity for finding in report.findings)
     screen.last(*(count(sums[name], name) for name in tones), f"in {count(len(report.artifacts), 'artifact')}")
     output.write_json(args.json, report.to_json())

@@ -126,8 +126,6 @@ def fingerprint_of(job: Job, watch: stopwatch.Clock) -> Fingerprint:
             _start_torch(job.device)
             watch.lap("torch")
         _taken[job.device] = Fingerprint.written(fingerprint.collect(job.device, begun))
-        if launcher.apart():  # after the fingerprint, which describes new, empty folders for every job
-            config.keep_compiled()
     return _taken[job.device]
 
 

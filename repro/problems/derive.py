@@ -1,7 +1,7 @@
 """What suites.toml says by hand of the shipped problems, derived for any KernelBench file by running it.
 
 Batch dimension, signal of the published weights and stress come from runs in fp64 at a reduced size on the _CPU, work
-and neighbouring sizes from runs on the meta device at the problem's own size.
+from a run on the meta device at the problem's own size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 from repro.errors import JudgeError, NoFunction, PrerequisiteError
 from repro.inputs.stress import Stress
-from repro.problems import constants, meta, sizes
+from repro.problems import meta, sizes
 from repro.problems import plan as inputs
 from repro.problems.catalogue import Problem, Work
 
@@ -242,36 +242,16 @@ def work(problem: Problem, reduced: _Reduced) -> Work:
 def _read_shares(reduced: _Reduced) -> dict[int, float]:
     """Return the share of every tensor input's elements that the output depends on.
 
-    By the gradient of the output; where that is 0 for some, as for maxima, from a sample of elements that are changed.
+    Asked of a sample of elements, each changed alone.
     """
     values = reduced.draw()
     whole = reduced(values)
-    slopes = _slopes(reduced, values)
     shares = {}
     for i in reduced.plan.tensors:
-        x = values[i]
-        shares[i] = 1.0
-        if i not in slopes or not bool((slopes[i] != 0).all()):
-            places = {int(n * (x.numel() - 1) / (_ASKED - 1)) for n in range(_ASKED)} if x.numel() else set()
-            shares[i] = sum(_matters(reduced, values, whole, i, place) for place in places) / max(1, len(places))
+        count = values[i].numel()
+        places = {int(n * (count - 1) / (_ASKED - 1)) for n in range(_ASKED)} if count else set()
+        shares[i] = sum(_matters(reduced, values, whole, i, place) for place in places) / max(1, len(places))
     return shares
-
-
-def _slopes(reduced: _Reduced, values: list[Any]) -> dict[int, torch.Tensor]:
-    """Return the gradient of a random sum of the outputs for every floating-point input, where torch has one."""
-    able = [i for i in reduced.plan.tensors if values[i].is_floating_point()]
-    given = {i: values[i].clone().requires_grad_() for i in able}
-    # multiplied by 1, since a Model may write to its inputs, which torch forbids for leaves
-    called = [given[i] * 1 if i in given else x for i, x in enumerate(values)]
-    try:
-        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_SEED)
-            outputs = [x for x in meta.tensors(reduced.run(called)) if x.requires_grad]
-            total = torch.stack([(torch.rand_like(x) * x).sum() for x in outputs]).sum()
-            slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)
-    except Exception:  # of the problem's own code: an operation without a gradient
-        return {}
-    return {i: slope for i, slope in zip(able, slopes, strict=True) if slope is not None}
 
 
 def _matters(reduced: _Reduced, values: list[Any], whole: list[torch.Tensor], i: int, place: int) -> bool:
@@ -284,37 +264,6 @@ def _matters(reduced: _Reduced, values: list[Any], whole: list[torch.Tensor], i:
             if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(outputs, whole, strict=True)):
                 return True
     return False
-
-
-# -- neighbouring sizes ------------------------------------------------------------------------------------------------
-
-
-def neighbour(problem: Problem) -> constants.Overrides:
-    """Return constants at odd, smaller values that change neither constructor arguments nor weights; {} for none."""
-    plan = inputs.plan(problem)
-    values = dict(vars(plan.module))
-    init = problem.init_inputs(plan.module)
-    own = {name: tuple(x.shape) for name, x in meta.run(plan, init).state.items()}
-    able = [c for c in constants.sizes(problem.source, values) if not c.init and c.name not in problem.overrides]
-    search = sizes.Search(problem, sizes.Budget())
-    odd = {c: max(3, int(0.6 * c.value)) | 1 for c in able if c.value > 4}
-
-    def runs(chosen: dict[constants.Constant, int]) -> bool:
-        try:
-            other = inputs.plan(replace(problem, overrides=search.overrides(chosen), work=None))
-            ran = meta.run(other, problem.init_inputs(other.module))
-            meta.run(other, init, built=meta.model(plan, init))  # one Model takes both shapes
-        except JudgeError:
-            return False
-        smaller = all(other.nbytes(i) <= plan.nbytes(i) for i in plan.tensors)
-        return smaller and {name: tuple(x.shape) for name, x in ran.state.items()} == own
-
-    kept = odd if runs(odd) else {}
-    if not kept:
-        for constant, value in odd.items():
-            if runs(kept | {constant: value}):
-                kept = kept | {constant: value}
-    return {name: value for name, value in search.overrides(kept).items() if name not in problem.overrides}
 
 
 def complete(problem: Problem) -> Problem:
@@ -337,8 +286,6 @@ def complete(problem: Problem) -> Problem:
     if problem.size == "full":
         with contextlib.suppress(JudgeError):
             derived = replace(derived, work=work(problem, reduced))
-    with contextlib.suppress(JudgeError):
-        derived = replace(derived, neighbour=neighbour(problem))
     writes, aliases = meta.liberties(reduced.plan, init)
     derived = replace(derived, writes_inputs=writes, aliases_input=aliases)
     return replace(derived, batch_inputs=chosen, batch_dims=dims, stress=level,

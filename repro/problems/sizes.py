@@ -42,8 +42,6 @@ _CGROUPS = (
     (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
     (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-# The share of free memory that a proposed size may take.
-_SAFE_SHARE = 0.8
 # The largest power of two whose remainders a reduced size keeps.
 _BLOCK = 128
 # A search ends after this many runs on the meta device.
@@ -359,16 +357,6 @@ def free_bytes() -> int:
     return max(0, min(free))
 
 
-def _lack(problem: Problem, sizes: Sizes, device: str, share: float = 1.0) -> tuple[int, int, str] | None:
-    """Bytes needed, bytes free and of which memory, where there is less than is needed; share: of what is free."""
-    host, gpu = needed_bytes(problem, sizes, device)
-    if host > (free := share * free_bytes()):
-        return host, int(free), "this machine"
-    if gpu and gpu > (free := share * torch.cuda.mem_get_info()[0]):
-        return gpu, int(free), "this GPU"
-    return None
-
-
 def settle(problem: Problem, given: Overrides, *, known: bool) -> Problem:
     """The problem at the sizes at which it is judged: with the overrides that were given, and at smoke size with
     derived ones unless its small sizes are known. Raises JudgeError where no size runs."""
@@ -385,38 +373,18 @@ def require_memory(problem: Problem, measured: Sizes, device: str) -> None:
 
     measured: what a call takes.
     """
-    lack = _lack(problem, measured, device)
-    if lack is None:
-        return
-    needed, free, where = lack
-    remedies = ["use --size smoke"] if problem.size == "full" else []
-    if (smaller := _fitting(problem, device)) is not None:
-        remedies.append(f"shrink it: --set {smaller}")
+    host, gpu = needed_bytes(problem, measured, device)
+    memories = [(host, free_bytes(), "this machine")]
+    if gpu:
+        memories.append((gpu, torch.cuda.mem_get_info()[0], "this GPU"))
     changed = f" ({constants.listed(problem.overrides)})" if problem.overrides else ""
-    remedy = ", or ".join(remedies) or "run it on a machine with more memory"
-    raise PrerequisiteError(
-        f"problem {problem.key} at {problem.size} size{changed} needs about {gigabytes(needed)}; {where} has "
-        f"{gigabytes(free)} free",
-        remedy=f"{remedy[0].upper()}{remedy[1:]}",
-    )
-
-
-def _fitting(problem: Problem, device: str) -> str | None:
-    """The first constant that makes a problem fit when it is halved often enough, as `--set` takes it."""
-    every = constants.sizes(problem.source, dict(vars(problem.module())))
-    plain = [c for c in every if c.positions is None]
-    weight = Search(problem, Budget()).weight  # those that were given have none, and come first
-    for constant in sorted(plain, key=lambda c: (-weight.get(c, _LEADING_WEIGHT), -c.value)):
-        value = problem.overrides.get(constant.name, constant.value)
-        while isinstance(value, int) and (value := value // 2) >= _LEAST:
-            smaller = replace(problem, overrides=problem.overrides | {constant.name: value}, work=None)
-            try:
-                sizes = measure(smaller)
-            except JudgeError:
-                break
-            if _lack(smaller, sizes, device, _SAFE_SHARE) is None:
-                return f"{constant.name}={value}"
-    return None
+    for needed, free, where in memories:
+        if needed > free:
+            raise PrerequisiteError(
+                f"problem {problem.key} at {problem.size} size{changed} needs about {gigabytes(needed)}; {where} has "
+                f"{gigabytes(free)} free",
+                remedy="Use --size smoke, or shrink it: --set NAME=VALUE",
+            )
 
 
 def gigabytes(count: float) -> str:

@@ -144,9 +144,8 @@ def _alt(facts: trace.Facts) -> str:
     """Return the figure in one or two sentences, for readers without the picture."""
     timed = [r for r in facts.rounds if r.time_ms is not None]
     first, last = timed[0], timed[-1]
-    text = (
+    return (
         f"Running best kernel time of {facts.problem} over {len(timed)} rounds: {first.running_best_ms:.4g} ms after "
         f"round {first.round}, {last.running_best_ms:.4g} ms after round {last.round}, reached in round "
         f"{facts.best_round}."
     )
-    return text + (f" The floor is {facts.floor_ms:.4g} ms." if facts.floor_ms else "")

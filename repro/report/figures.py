@@ -194,16 +194,13 @@ def _series(axes: Axes, number: int, name: str, points: list[tuple[float, Point]
 
 
 def _convergence(axes: Axes, facts: Facts) -> None:
-    """Times of the rounds, the running best and the floor."""
+    """Times of the rounds and the running best."""
     own = {r.round: r.time_ms for r in facts.rounds if r.time_ms is not None}
     best = {r.round: r.running_best_ms for r in facts.rounds if r.running_best_ms is not None}
     axes.step(list(own), list(own.values()), where="mid", color="#777777", linewidth=1, marker="o", markersize=4,
               label="time of the round")  # fmt: skip
     axes.step(list(best), list(best.values()), where="mid", color=COLOURS[0], linewidth=2.2,
               label="running best, recomputed")  # fmt: skip
-    if facts.floor_ms:
-        label = f"floor {facts.floor_ms:.3g} ms: compulsory bytes in bfloat16 at {facts.bandwidth_gb_s:.0f} GB/s"
-        axes.axhline(facts.floor_ms, color=COLOURS[2], linewidth=1.4, linestyle=":", label=label)
     axes.set_xlabel("round")
     axes.set_ylabel("kernel time (ms)")
     axes.set_xticks(list(own))

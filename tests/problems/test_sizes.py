@@ -173,7 +173,7 @@ def test_overrides_of_a_shipped_problem_leave_its_known_work_and_neighbour_out()
 # -- memory
 
 
-def test_too_much_memory_is_refused_with_the_number_and_a_remedy_that_fits(monkeypatch):
+def test_too_much_memory_is_refused_with_the_number_and_a_remedy(monkeypatch):
     monkeypatch.setattr(sizes, "free_bytes", lambda: 22 * 10**9)
     problem = unknown(DATA / "pooling_windows.py", "full")
     with pytest.raises(PrerequisiteError) as refused:
@@ -182,10 +182,7 @@ def test_too_much_memory_is_refused_with_the_number_and_a_remedy_that_fits(monke
     assert text.startswith("problem pooling_windows at full size needs about 28 GB; this machine has 22 GB free. "), (
         text
     )
-    name, value = text.rpartition("--set ")[2].rstrip(".").split("=")
-    assert "Use --size smoke, or shrink it" in text and refused.value.exit_code == 1
-    smaller = replace(problem, overrides={name: int(value)})
-    sizes.require_memory(smaller, sizes.measure(smaller), "cpu")
+    assert "Use --size smoke, or shrink it: --set NAME=VALUE" in text and refused.value.exit_code == 1
 
 
 def test_the_estimate_grows_with_the_inputs_and_counts_the_reference():
