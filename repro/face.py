@@ -313,7 +313,6 @@ def search(
     folder with its source, or None if nothing was faster. Other proposers, such as a model: `repro optimize`.
     """
     from repro.optimize import runner
-    from repro.optimize.live import Board
     from repro.optimize.proposers.search import Search
     from repro.records.search import Options as SearchOptions
 
@@ -327,7 +326,7 @@ def search(
         rounds=rounds, seed=seed, screen=runner.SCREEN[chosen.device],
     )  # fmt: skip
     folder = _folder(results)
-    return runner.optimize(known, start, options, lambda _: [Search()], folder, chosen, Board(quiet=True))
+    return runner.optimize(known, start, options, lambda _: [Search()], folder, chosen, Progress(quiet=True))
 
 
 class Bundle:

@@ -24,7 +24,6 @@ from repro.bundle.write import Bundle
 from repro.cli.main import GROUPS, parser
 from repro.judge.timing import intervals
 from repro.optimize import runner
-from repro.optimize.live import Board
 from repro.optimize.proposers.replay import Recorded
 from repro.problems import catalogue
 from repro.records import wording
@@ -33,6 +32,7 @@ from repro.records.options import Options
 from repro.records.schema import RECORDS
 from repro.records.verdict import Ratio, Verdict
 from repro.report import audit, search
+from repro.runs.progress import Progress
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 RUN = PUBLISHED / "h100-pinned" / "20261128T000308Z-run"
@@ -381,7 +381,7 @@ def replayed(run: Path, folder: Path) -> runner.Finished:
     chosen, kernel = runner.recorded(run)
     problem = catalogue.resolve(chosen.problem, size=chosen.size, dtype=chosen.dtype)
     return runner.optimize(problem, kernel, chosen, lambda _: [Recorded(n) for n in chosen.proposers], folder, None,
-                           Board(quiet=True), replay=run)  # fmt: skip
+                           Progress(quiet=True), replay=run)  # fmt: skip
 
 
 def tree() -> str:

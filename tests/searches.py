@@ -103,25 +103,23 @@ def run(case: Case, args: argparse.Namespace) -> str:
     if done.returncode:
         return f"{case.name}: exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
     (found,) = folder.glob(f"*/{journal.FILE}")
-    pack({"": found.parent}, archive)
+    pack(found.parent, archive)
     return f"{case.name}: {done.stdout.strip().splitlines()[-1]}"
 
 
-def pack(runs: dict[str, Path], archive: Path) -> None:
-    """Write journals and kernels of runs to an archive, the same bytes for the same runs.
+def pack(run: Path, archive: Path) -> None:
+    """Write journal and kernels of a run to an archive, the same bytes for the same run.
 
-    runs: folder in the archive ("" for its top) -> run. Of a machine's fingerprint it keeps SHARED alone. Kernels that
-    lie as files beside the archive are left out.
+    Of a machine's fingerprint it keeps SHARED alone. Kernels that lie as files beside the archive are left out.
     """
     stream, beside = io.BytesIO(), runner.beside(archive)
     with tarfile.open(fileobj=stream, mode="w") as tar:
-        for name, run in sorted(runs.items()):
-            kernels = (file for file in sorted((run / journal.KERNELS).glob("*.py")) if file.stem not in beside)
-            for file in (run / journal.FILE, *kernels):
-                info = tarfile.TarInfo(str(Path(name) / file.relative_to(run)))
-                content = _shared(file) if file.name == journal.FILE else file.read_bytes()
-                info.size, info.mode = len(content), 0o644
-                tar.addfile(info, io.BytesIO(content))
+        kernels = (file for file in sorted((run / journal.KERNELS).glob("*.py")) if file.stem not in beside)
+        for file in (run / journal.FILE, *kernels):
+            info = tarfile.TarInfo(str(file.relative_to(run)))
+            content = _shared(file) if file.name == journal.FILE else file.read_bytes()
+            info.size, info.mode = len(content), 0o644
+            tar.addfile(info, io.BytesIO(content))
     jsonio.replace(archive, lzma.compress(stream.getvalue(), filters=storage.FILTERS))
 
 
@@ -179,7 +177,7 @@ def ship(out: Path) -> None:
         names = [name for name in both if (out / f"{name}.tar.xz").exists()]
         if names:
             with runner.unpacked(out / f"{names[0]}.tar.xz") as found:
-                pack({"": found}, each.path / runner.ARCHIVE)
+                pack(found, each.path / runner.ARCHIVE)
             for trace in (out / names[0]).glob(f"*/{each.path.name}/{layout.TRACE}"):
                 shutil.copytree(trace, each.path / layout.TRACE, dirs_exist_ok=True)
                 shutil.copy(trace.parent / "manifest.json", each.path / "manifest.json")

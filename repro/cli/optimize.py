@@ -76,12 +76,11 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 0 whether or not a faster kernel was found, 1 where the kernel to start from is not correct."""
     from repro.optimize import runner
     from repro.optimize.kernel_source import sha256
-    from repro.optimize.live import Board
     from repro.records.search import Options
 
     _outputs(args)
     if args.replay is not None:
-        with runner.unpacked(args.replay, args.problem) as run:
+        with runner.unpacked(args.replay) as run:
             return _replay(args, run, progress)
     if args.problem is None:
         raise UsageError("no problem", "", "Name a shipped id or a KernelBench file, or --replay DIR.")
@@ -101,12 +100,11 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
         sha256(kernel.source.decode()), names, rounds=args.rounds, screen=runner.SCREEN[engine.device],
         minutes=args.minutes, seed=args.seed, model=model, usd=dict(args.budget).get("usd"),
     )  # fmt: skip
-    board = Board(console=progress.console)
-    with board.live():
+    with progress.live(counted=False):
         finished = runner.optimize(
             problem, kernel, options,
             lambda folder: [_proposer(name, inbox, args, problem, model, folder) for name in names],
-            args.results, engine, board, resume=args.resume, trust=args.trust,
+            args.results, engine, progress, resume=args.resume, trust=args.trust,
         )  # fmt: skip
     return _conclude(finished, args)
 
@@ -114,7 +112,6 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     """Repeat a recorded run's decisions."""
     from repro.optimize import journal, runner
-    from repro.optimize.live import Board
     from repro.optimize.proposers.replay import Recorded
 
     options, kernel = runner.recorded(run)
@@ -127,9 +124,7 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
         return [Recorded(name) for name in options.proposers]
 
     progress.say(f"replaying {args.replay}: its answers and times are used, and nothing is judged or timed here")
-    finished = runner.optimize(
-        problem, kernel, options, recorded, args.results, None, Board(console=progress.console), replay=run
-    )
+    finished = runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=run)
     old, new = ((folder / journal.FILE).read_bytes() for folder in (run, finished.folder))
     lines = new.count(b"\n")
     progress.say(f"replayed: {lines} lines of the journal, " + ("the same byte for byte" if old == new else "in part"))
@@ -182,7 +177,7 @@ def _proposer(name: str, inbox: Path, args: argparse.Namespace, problem: Problem
         from repro.optimize.calls import Calls, Upstream
         from repro.optimize.proposers.model import Model
 
-        return Model(problem, Calls(folder, model, Upstream.of(args.upstream), dict(args.budget).get("usd")), name)
+        return Model(problem, Calls(folder, model, Upstream.of(args.upstream), dict(args.budget).get("usd")))
     return Inbox(inbox) if name == "inbox" else Search()
 
 

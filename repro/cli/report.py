@@ -19,8 +19,8 @@ from repro.runs.progress import Progress
 from repro.system.screen import BAD, SEPARATOR, Column, Screen, shortest
 
 TEXT = "draw bundles as markdown, one HTML file, LaTeX, or show what a run does now"
-# Rows without a result that --live lists, and how many of the newest searches it names.
-_SHOWN, _SEARCHES = 10, 3
+# Rows without a result that --live lists.
+_SHOWN = 10
 _UNFINISHED = ("died", "interrupted", "incomplete", "failed")
 
 
@@ -119,23 +119,13 @@ def _traces(args: argparse.Namespace, folder: Path) -> int:
 
 
 def _live(args: argparse.Namespace) -> int:
-    from repro.optimize import journal
     from repro.runs import status
     from repro.runs.progress import spoken
 
     screen = Screen.of(args)
     if len(args.bundle) > 1:
         raise UsageError("--live shows one run", f"{len(args.bundle)} were named")
-    searches = [] if args.bundle else sorted(args.results.glob("*-optimize-*"))[-_SEARCHES:]
-    for folder in searches:
-        screen.item(f"{folder.name}: {journal.standing(folder)}")
-    try:
-        bundle = args.bundle[0] if args.bundle else status.find(args.results)
-    except UsageError:
-        if searches and not args.json:
-            return 0
-        raise
-    state = status.read(bundle)
+    state = status.read(args.bundle[0] if args.bundle else status.find(args.results))
     failed = _draw_live(state, screen)
     rest = state["expected_s"]
     screen.last(

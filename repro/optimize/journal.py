@@ -18,12 +18,10 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from repro.bundle import storage
 from repro.errors import BundleError, ReproError, Unreadable, UsageError
 from repro.optimize.kernel_source import sha256
-from repro.optimize.state import STAMP
 from repro.records.base import faults
-from repro.records.search import OPTIONS, Line, Selected, Start, Stopped
+from repro.records.search import Line, Start
 from repro.system import foreign, jsonio
 
 FILE, KERNELS = "journal.jsonl", "kernels"
@@ -177,21 +175,3 @@ def read(folder: Path) -> list[Line]:
     if start is None or start.schema_version != SCHEMA_VERSION:
         raise BundleError(f"{file} is no journal of this version", "")
     return lines
-
-
-def standing(folder: Path) -> str:
-    """Return in a line where a run stands."""
-    try:
-        facts = {line.kind: line.facts for line in read(folder)}  # the last of each kind
-    except BundleError as error:
-        return str(error)
-    told = "no round is done"
-    if "selected" in facts:
-        last = Selected.model_validate(facts["selected"])
-        told = f"round {last.round}, best {last.best}" + (f" {last.gain.ratio:.2f}x the input" if last.gain else "")
-        told += STAMP * (OPTIONS.validate_python(facts["start"]).device == "cpu")
-    if "stopped" in facts:
-        return f"{told}; stopped: {Stopped.model_validate(facts['stopped']).why}"
-    if storage.Folder(folder).held():
-        return f"{told}; it runs"
-    return f"{told}; interrupted: repeat its command with --resume"

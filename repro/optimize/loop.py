@@ -13,7 +13,6 @@ from repro.optimize import judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Journal
 from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import KernelSource, ast_hash, refusal, sha256
-from repro.optimize.live import Board
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Program, State
 from repro.problems.catalogue import Work
@@ -21,6 +20,7 @@ from repro.records import search
 from repro.records.profile import Counters
 from repro.records.search import Contest, Diagnosis, Gain, Judged, Options, Proposal, Proposed
 from repro.records.session import CheckTier, Opened
+from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
 
 # How often a folder is looked at while nothing else is left to do.
@@ -30,7 +30,6 @@ ASKED = 10
 # How often finalists meet where no time can be compared, because the kernels to compare with got none, or where one
 # that was right before is rejected: on a busy host a whole contest can be out of order.
 CONTESTS = 2
-MODELS = {"anthropic", "model"}
 # Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.
 FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
 
@@ -48,7 +47,7 @@ class Search:
         journal: Journal,
         judge: Callable[[], Judge],
         proposers: list[Proposer],
-        view: Board,
+        view: Progress,
         *,
         work: Work | None = None,
         counters: Counters | None = None,
@@ -73,7 +72,6 @@ class Search:
     def run(self) -> State:
         """Search until a budget, the floor, or nothing is left; return the state. Raises ReproError."""
         options = self.state.options
-        self.view.watch(self.state, self.elapsed_s)
         self.journal.note("start", {"schema_version": SCHEMA_VERSION} | vars(options) | {"entry": self._entry})
         self.journal.keep(self._source)
         self.opened = self.journal.effect("opened", {}, search.OPENED, lambda: self._judge().opened)
@@ -162,7 +160,7 @@ class Search:
             return f"the floor is reached: {best.floor_ms / best.time_ms:.0%} of it"
         if self._late():
             return f"{OUT_OF_TIME}: {options.minutes:g} min"
-        if options.usd is not None and self.state.spent["usd"] >= options.usd and set(options.proposers) <= MODELS:
+        if options.usd is not None and self.state.spent["usd"] >= options.usd and options.proposers == ("model",):
             return f"the budget of {options.usd:g} usd is used up"
         if self.state.round >= options.rounds:
             return f"{options.rounds} round{'s are' if options.rounds > 1 else ' is'} done"
@@ -213,7 +211,7 @@ class Search:
         request = {"proposer": proposer.name, "round": self.state.round, "count": count}
         told = self.journal.effect("proposed", request, search.PROPOSED, perform)
         if told.spent:
-            self.state.spent_by[proposer.name] = told.spent
+            self.state.spent = told.spent
         for name, text in told.reflexions.items():
             self.state.programs[name].transcript["reflexion.txt"] = text
         self._failed = told.failed or self._failed

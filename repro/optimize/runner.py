@@ -24,7 +24,6 @@ from repro.errors import BundleError, Unreadable, UsageError
 from repro.optimize import bench, export, journal
 from repro.optimize.journal import Journal
 from repro.optimize.kernel_source import sha256
-from repro.optimize.live import Board
 from repro.optimize.loop import Search
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import INPUT, State
@@ -33,6 +32,7 @@ from repro.problems.catalogue import Problem
 from repro.records import search
 from repro.records.options import Trust
 from repro.records.search import Confirmation, Options, Profiled, Start
+from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
 from repro.system import foreign, jsonio
@@ -64,7 +64,7 @@ def optimize(
     make: Callable[[Path], list[Proposer]],
     results: Path,
     engine: Engine | None,
-    progress: Board,
+    progress: Progress,
     *,
     resume: bool = False,
     replay: Path | None = None,
@@ -180,11 +180,10 @@ def _journal(problem: Problem, options: Options, results: Path, *, resume: bool,
 
 
 @contextlib.contextmanager
-def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
+def unpacked(run: Path) -> Iterator[Path]:
     """Yield the folder of a recorded run: itself, or what its archive and the kernels beside it hold.
 
-    run: may be an artifact's folder, with its archive. problem: names the run in an archive of several. Raises
-    BundleError, UsageError.
+    run: may be an artifact's folder, with its archive. Raises BundleError, UsageError.
     """
     if not (run / journal.FILE).exists() and (run / ARCHIVE).is_file():
         run /= ARCHIVE
@@ -199,16 +198,14 @@ def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
                 archive.extractall(folder, _bounded(archive), filter="data")
         except (OSError, tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
             raise BundleError(f"{run} holds no recorded run", str(error)) from None
-        found = sorted(file.parent for file in Path(folder).glob(f"**/{journal.FILE}"))
-        chosen = found if len(found) == 1 else [each for each in found if each.name == problem]
-        if not chosen:
-            names = ", ".join(each.name for each in found)
-            raise UsageError(f"{run} holds {len(found)} runs: {names}", "", "Name one: optimize PROBLEM --replay …")
-        told = (chosen[0] / journal.FILE).read_bytes()
+        found = Path(folder)
+        if not (found / journal.FILE).is_file():
+            raise BundleError(f"{run} holds no recorded run", f"{journal.FILE} is missing")
+        told = (found / journal.FILE).read_bytes()
         for address, content in beside(run).items():
             if address.encode() in told:
-                jsonio.replace(chosen[0] / journal.KERNELS / f"{address}.py", content)
-        yield chosen[0]
+                jsonio.replace(found / journal.KERNELS / f"{address}.py", content)
+        yield found
 
 
 def _bounded(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -84,12 +83,7 @@ class State:
     beam: list[str] = field(default_factory=list)
     best: str = INPUT
     round: int = 0
-    spent_by: dict[str, dict[str, float]] = field(default_factory=dict)  # proposer -> what its calls have cost
-
-    @property
-    def spent(self) -> dict[str, float]:
-        """Return the money, USD, and the tokens that all proposers have spent."""
-        return {name: math.fsum(of.get(name, 0.0) for of in self.spent_by.values()) for name in ("usd", "tokens")}
+    spent: dict[str, float] = field(default_factory=lambda: {"usd": 0.0, "tokens": 0.0})  # by a model
 
     def source(self, program: str) -> str:
         """Return the text of a program."""

@@ -108,16 +108,19 @@ class Progress:
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def live(self) -> Iterator[Progress]:
-        """Shows the live line while the block runs."""
+    def live(self, *, counted: bool = True) -> Iterator[Progress]:
+        """Show the live line while the block runs, counted or not in units of work. An inner block changes nothing."""
+        if self._live is not None:
+            yield self
+            return
         self._pace = Pace()
         if not self.console.is_terminal or self.console.quiet:
             with self.plain():
                 yield self
             return
         what = bars.TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis"))
-        columns = (bars.SpinnerColumn(), bars.MofNCompleteColumn(), _Times(self._pace), what)
-        with bars.Progress(*columns, console=self.console, transient=True) as self._live:
+        times = (bars.MofNCompleteColumn(), _Times(self._pace)) if counted else (bars.TimeElapsedColumn(),)
+        with bars.Progress(bars.SpinnerColumn(), *times, what, console=self.console, transient=True) as self._live:
             self._task = self._live.add_task("", total=None)
             try:
                 yield self

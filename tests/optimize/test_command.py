@@ -14,7 +14,6 @@ from repro.engines import choose
 from repro.optimize import bench, journal
 from repro.optimize.journal import Journal
 from repro.optimize.kernel_source import sha256
-from repro.optimize.live import Board
 from repro.optimize.loop import Search
 from repro.optimize.proposers.inbox import Inbox
 from repro.optimize.state import INPUT, NO_WINNER, NOT_JUDGED
@@ -77,7 +76,7 @@ def test_no_attack_in_the_inbox_becomes_a_parent(problem, judge_tool):
                       finalists=len(files), minutes=None)  # fmt: skip
     try:
         loop = Search(options, source, "ModelNew", Journal.new(judge_tool.folder / "run"), lambda: judge,
-                      [Inbox(inbox)], Board(quiet=True))  # fmt: skip
+                      [Inbox(inbox)], Progress(quiet=True))  # fmt: skip
         state = loop.run()
     finally:
         judge.close()

@@ -1,9 +1,8 @@
-"""The board of a search on a terminal, and its plain lines elsewhere."""
+"""What a person sees of a search: on a terminal a live line and lines that stay, elsewhere the latter."""
 
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -12,64 +11,33 @@ from test_loop import KERNEL, ToldJudge, ended, options
 from repro.bundle.storage import Folder
 from repro.errors import UsageError
 from repro.optimize import runner
-from repro.optimize.journal import Journal, standing
-from repro.optimize.live import Board
+from repro.optimize.journal import Journal
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.search import Search
 from repro.problems import catalogue
+from repro.runs.progress import Progress
 
 
-def drawn(board: Board) -> str:
-    out = io.StringIO()
-    Console(file=out, width=110, no_color=True).print(board.board())
-    return out.getvalue()
-
-
-def searched(folder: Path, *, terminal: bool) -> tuple[str, Board]:
-    """Run a search of one round; return what was written, and its board."""
-    out, judge = io.StringIO(), ToldJudge()
-    board = Board(console=Console(file=out, width=200, force_terminal=terminal, no_color=True, highlight=False))
-    with board.live(), board.live():  # a job of the search opens another block
-        loop = Loop(options(rounds=1), KERNEL, "kernel_function", Journal.new(folder), lambda: judge, [Search()],
-                    board, clock=lambda: 0.0)  # fmt: skip
-        loop.run()
-    return out.getvalue(), board
-
-
-def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path):
-    live, board = searched(tmp_path / "terminal", terminal=True)
-    plain, _ = searched(tmp_path / "file", terminal=False)
-    assert "running:" in live and "\x1b[" in live
-    assert "running:" not in plain and "\x1b[" not in plain
-    lines = plain.splitlines()
+def test_a_terminal_shows_a_live_line_and_other_output_plain_lines(tmp_path):
+    written = {}
+    for terminal in (True, False):
+        out = io.StringIO()
+        view = Progress(console=Console(file=out, width=200, force_terminal=terminal, no_color=True, highlight=False))
+        with view.live(counted=False), view.live():  # a job of the search opens another block
+            Loop(options(rounds=1), KERNEL, "kernel_function", Journal.new(tmp_path / str(terminal)), ToldJudge,
+                 [Search()], view, clock=lambda: 0.0).run()  # fmt: skip
+        written[terminal] = out.getvalue()
+    assert "round 1: 4 finalists in full" in written[True] and "\x1b[" in written[True]
+    lines = written[False].splitlines()
     assert [line.split(":")[0] for line in lines] == ["input kernel", "round 1", "stopped"]
-    assert all(line in live for line in lines)
-    assert "running: round 1: 4 finalists in full" in drawn(board)
+    assert all(line in written[True] for line in lines)
 
 
-def test_where_a_search_stands(tmp_path, tool):
-    run = tmp_path / "20261127T000000Z-optimize-L1_82@bf16"
-    ended(run, rounds=1)
-    told, file = standing(run), run / "journal.jsonl"
-    assert told.startswith("round 1, best r1.") and told.endswith("(not a measurement); stopped: 1 round is done")
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:2]))
-    said = tool("report", "--live", "--results", tmp_path)
-    assert (said.code, said.err) == (0, "") and "-optimize-L1_82@bf16: no round is done; interrupted: " in said.out
-    folder = Folder(run)
-    held = folder.hold(folder)
-    assert held and standing(run) == "no round is done; it runs"
+def test_a_search_that_runs_is_not_resumed(tmp_path):
+    problem = catalogue.load("L1_82", dtype="bfloat16")
+    ended(tmp_path / "20261127T000000Z-optimize-L1_82@bf16", rounds=1)
+    folder = Folder(tmp_path / "20261127T000000Z-optimize-L1_82@bf16")
+    release = folder.hold(folder)
+    assert release is not None
     with pytest.raises(UsageError, match="is still searched"):
-        problem = catalogue.load("L1_82", dtype="bfloat16")
         runner._journal(problem, options(rounds=1), tmp_path, resume=True, replay=None)
-
-
-def test_the_board_says_where_a_search_stands(tmp_path, snapshot):
-    state, _ = ended(tmp_path / "run", rounds=2, usd=1.0)
-    best = state.programs[state.best]
-    best.floor_ms = (best.time_ms or 0.0) / 2
-    state.spent_by["anthropic"] = {"usd": 0.25, "tokens": 1200.0}
-    board = Board()
-    assert drawn(board) == "running: nothing\n"
-    board.watch(state, lambda: 75.0)
-    board.step("judging <r2.c01>")
-    assert drawn(board) == snapshot

@@ -19,7 +19,6 @@ from repro.judge.timing import sampling
 from repro.optimize import bench, export, journal, runner
 from repro.optimize.journal import Journal, ReplayEnded
 from repro.optimize.kernel_source import ast_hash, sha256
-from repro.optimize.live import Board
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.proposers.inbox import Inbox
@@ -99,7 +98,7 @@ def search(
     record: Journal, judge: Callable[[], Any], *proposers: Proposer, chosen: Options | None = None, **more: Any
 ) -> Loop:
     record.clock = lambda: 0.0
-    return Loop(chosen or options(), KERNEL, "kernel_function", record, judge, list(proposers), Board(quiet=True),
+    return Loop(chosen or options(), KERNEL, "kernel_function", record, judge, list(proposers), Progress(quiet=True),
                 clock=lambda: 0.0, **more)  # fmt: skip
 
 
@@ -304,7 +303,7 @@ def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tm
         (folder / name).write_text(text)
     clock = iter([0.0] * 8 + [1e6] * 100)
     judge = ToldJudge()
-    board = Board(quiet=True)
+    board = Progress(quiet=True)
     said: list[str] = []
     monkeypatch.setattr(board, "say", said.append)
     loop = Loop(options(proposers=("inbox",)), KERNEL, "kernel_function", Journal.new(tmp_path / "run"),

@@ -17,9 +17,9 @@ from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.model import Model
 from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search
-from repro.optimize.state import INPUT, State
+from repro.optimize.state import INPUT
 from repro.problems import catalogue
-from repro.records.search import PROPOSED, Proposal, Proposed
+from repro.records.search import PROPOSED
 
 # Inspect uses a deprecated option of another package.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -99,8 +99,8 @@ def script(*, rounds: int = 3) -> list[dict[str, Any]]:
 
 def run(folder: Path, model: Calls, **changed: Any) -> tuple[Any, Loop]:
     judge = ToldJudge()
-    chosen = options(proposers=("anthropic",), model=MODEL, **changed)
-    proposer = Model(PROBLEM, model, "anthropic")
+    chosen = options(proposers=("model",), model=MODEL, **changed)
+    proposer = Model(PROBLEM, model)
     loop = search(Journal.new(folder), lambda: judge, proposer, chosen=chosen)
     return loop.run(), loop
 
@@ -123,8 +123,8 @@ def test_a_model_analyses_rewrites_mends_and_reflects(tmp_path):
     assert purposes[:4] == ["analyse", "rewrite", "rewrite", "repair"] and "reflect" in purposes
     lessons = [p for p in state.programs.values() if "reflexion.txt" in p.transcript]
     assert lessons and parsed(lessons[0].transcript["reflexion.txt"], REFLEXION).lessons == REFLECTED["lessons"]
-    again = search(Journal.replay(model.run, tmp_path / "again"), unasked, Recorded("anthropic"),
-                   chosen=options(proposers=("anthropic",), model=MODEL, rounds=2))  # fmt: skip
+    again = search(Journal.replay(model.run, tmp_path / "again"), unasked, Recorded("model"),
+                   chosen=options(proposers=("model",), model=MODEL, rounds=2))  # fmt: skip
     assert again.run().best == state.best
     assert (tmp_path / "again" / journal.FILE).read_bytes() == (model.run / journal.FILE).read_bytes()
     root = export.export(state, PROBLEM.path, "82_x", tmp_path, measured=False, counters=None, fingerprint=None,
@@ -147,9 +147,9 @@ def test_a_budget_of_one_dollar_stops_within_one_call_of_it(tmp_path):
 @pytest.mark.slow
 def test_search_goes_on_beside_a_model_that_refuses(tmp_path):
     model = calls(tmp_path, [line("You analyse", "No.", stop="refusal")])
-    proposer, judge = Model(PROBLEM, model, "anthropic"), ToldJudge()
+    proposer, judge = Model(PROBLEM, model), ToldJudge()
     loop = search(Journal.new(model.run), lambda: judge, Search(), proposer,
-                  chosen=options(proposers=("search", "anthropic"), rounds=1))  # fmt: skip
+                  chosen=options(proposers=("search", "model"), rounds=1))  # fmt: skip
     state = loop.run()
     assert len(state.programs) > 5 and {p.proposer for p in state.programs.values()} == {"", "search"}
     told = [c["outcome"] for c in made_calls(model)]
@@ -160,31 +160,3 @@ def test_replies_without_a_kernel_are_unreadable():
     for text in ("", "no code", "```python\na\n```\n```python\nb\n```\n"):
         with pytest.raises(Unreadable):
             kernel_of(text)
-
-
-class Priced:
-    """A proposer whose calls cost something: one candidate a round."""
-
-    waits = False
-
-    def __init__(self, name: str, usd: float) -> None:
-        self.name, self.usd, self.spent = name, usd, {"usd": 0.0, "tokens": 0.0}
-
-    def propose(self, state: State, count: int) -> Proposed:
-        if any(p.proposer == self.name and p.round == state.round for p in state.programs.values()):
-            return Proposed()
-        self.spent = {"usd": self.spent["usd"] + self.usd, "tokens": self.spent["tokens"] + 10.0}
-        text = KERNEL + f"# {state.round}\nof_{self.name.replace('-', '_')} = {state.round}\n"
-        return Proposed(proposals=[Proposal(text, "kernel_function", INPUT, "s", "P", {}, "")], spent=self.spent)
-
-
-def test_what_two_models_spend_adds_up(tmp_path):
-    two = [Priced("anthropic", 0.25), Priced("model", 0.5)]
-    chosen = options(proposers=("anthropic", "model"), model=MODEL, rounds=2, usd=9.0)
-    judge = ToldJudge()
-    loop = search(Journal.new(tmp_path / "run"), lambda: judge, *two, chosen=chosen)
-    assert loop.run().spent == {"usd": 1.5, "tokens": 40.0}
-    again = search(
-        Journal.replay(tmp_path / "run", tmp_path / "again"), unasked, *(Recorded(p.name) for p in two), chosen=chosen
-    )
-    assert again.run().spent == {"usd": 1.5, "tokens": 40.0}

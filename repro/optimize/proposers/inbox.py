@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from repro.errors import Unreadable, UsageError
-from repro.optimize.kernel_source import ast_hash, sha256
+from repro.optimize.kernel_source import sha256
 from repro.optimize.state import State
 from repro.records.search import Proposal, Proposed
 from repro.studies.evaluation import entry_of
@@ -44,7 +44,6 @@ class Inbox:
             if state.seen(sha256(text)) or any(text == p.source for p in found):
                 continue
             entry = entry_of(raw, state.programs[state.best].entry)
-            kind = "E" if ast_hash(text) == state.programs[state.best].ast else "P"
             name = file.name.encode(errors="surrogateescape").decode(errors="replace")
-            found.append(Proposal(text, entry, state.best, name[:-3], kind, why=f"{name} in the inbox"))
+            found.append(Proposal(text, entry, state.best, name[:-3], why=f"{name} in the inbox"))
         return Proposed(proposals=found[:count])

@@ -41,10 +41,10 @@ def templates() -> jinja2.Environment:
 class Model:
     """See the module."""
 
-    waits = False
+    name, waits = "model", False
 
-    def __init__(self, problem: Problem, calls: Calls, name: str = "model") -> None:
-        self.problem, self.model, self.name = problem, calls, name
+    def __init__(self, problem: Problem, calls: Calls) -> None:
+        self.problem, self.model = problem, calls
         self.reflexions: dict[str, str] = {}
         self._final = False
         self._given_up: set[tuple[int, str]] = set()  # of this process: questions without an answer
