@@ -86,10 +86,6 @@ class _Baselines:
                 worker.wait(verified)
             self.late |= worker.why
 
-    def compile_s(self) -> dict[str, float]:
-        """Return the seconds that each baseline compiled while solutions were verified."""
-        return {name: seconds for worker in self.compiling for name, seconds in worker.spent_s.items()}
-
     def rest(self, *, ends: bool) -> None:
         """Let the workers wait for the next timing without memory that they can allocate again.
 
@@ -343,7 +339,7 @@ class JudgeSession:
             results=self._entries(names, series, timing),
             baselines={name: verdict.baseline(times) for name, times in series.items() if name not in others},
             samples_ms={name: times.record() for name, times in series.items()},
-            timing=timing.model_copy(update={"compile_ahead_s": self.baselines.compile_s(), "clock": clock}),
+            timing=timing.model_copy(update={"clock": clock}),
             ceilings=self.reached,
         )
 
@@ -401,14 +397,8 @@ def evaluate(
         session.check(solutions)
         names = [name for name, _, _ in solutions]
         result = session.time(names) if options.timing else session.result(names, {}, _NOT_TIMED)
-        trials = session.evaluation.trials
-        facts |= {
-            "trials": [Trial(kind=trial.kind, seed=trial.seed) for trial in session.planned],
-            "spent_s": session.clock.laps,
-            "trials_spent_s": trials.spent_s,
-            "trials_parts_spent_s": trials.parts.laps,
-            "timing_spent_s": session.timed.laps,
-        }
+        facts["trials"] = [Trial(kind=trial.kind, seed=trial.seed) for trial in session.planned]
+        facts["spent_s"] = session.spent_s()
         return result.model_copy(update=facts | {"wall_s": clock.total()})
 
 

@@ -115,9 +115,8 @@ def _excess(
 
 
 def baseline(series: sampling.Series) -> Baseline:
-    """Return the times of a torch baseline, ms: device (cold), latency (cold, with launch) and hot."""
-    times = intervals.summary(series.device_ms)
-    return Baseline(time_ms=times, latency_ms=_latency(series), hot_ms=series.hot_ms)
+    """Return the times of a torch baseline, ms: device, and latency (with launch)."""
+    return Baseline(time_ms=intervals.summary(series.device_ms), latency_ms=_latency(series))
 
 
 def _latency(series: sampling.Series) -> Summary | None:
@@ -146,7 +145,6 @@ def result(
     timed = {
         "time_ms": times,
         "latency_ms": _latency(ours),
-        "hot_ms": ours.hot_ms,
         "modes": [_plain_facts(modes, _MODES) for modes in implementation.modes],
         "labels": sorted({*entry.labels, *_labels_of_times(ratios, timing, reached)}),
         "speedup": {name: ratios[name] for name in _PUBLISHED_BASELINES if name in ratios} | best,
@@ -174,7 +172,6 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
         neighbour=implementation.neighbour,
         time_ms=None,
         latency_ms=None,
-        hot_ms=None,
         speedup={},
         word=None,
         floor_ms=None,

@@ -50,7 +50,7 @@ class EngineJudge:
     ) -> None:  # fmt: skip
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
         options = Options(
-            trust=trust, timing_budget_s=CONTEST_BUDGET_S, modes=("eager",), passes=("control", "hot"),
+            trust=trust, timing_budget_s=CONTEST_BUDGET_S, modes=("eager",), passes=("control",),
             alone=alone, shared=shared, max_blocks=CONTEST_BLOCKS,
         )  # fmt: skip
         self._run, self._trust = Run(engine, results, progress, options), trust

@@ -10,12 +10,12 @@ from repro.records.base import Record
 from repro.records.fingerprint import Device
 
 Trust = Literal["audited", "dev"]
-# Torch baselines, and what is measured beside the times: the A/A control, calls back to back (hot), and the profile of
-# each solution's kernels. None of the latter decides a verdict.
+# Torch baselines, and what is measured beside the times: the A/A control, and the profile of each solution's kernels.
+# Neither of the latter decides a verdict. Manifests of older bundles also name `hot`, which is no longer measured.
 _Mode = Literal["eager", "compile", "reduce_overhead", "max_autotune"]
 Pass = Literal["control", "hot", "profile"]
 MODES: tuple[_Mode, ...] = ("eager", "compile", "reduce_overhead", "max_autotune")
-PASSES: tuple[Pass, ...] = ("control", "hot", "profile")
+PASSES: tuple[Pass, ...] = ("control", "profile")
 # A quick look: seconds of timing a problem, most blocks, and these baselines alone.
 _QUICK_BUDGET_S, _QUICK_BLOCKS, _QUICK_MODES = 1.5, 48, ("eager", "compile")
 # The most on the CPU, where no time is a measurement, and of trust `dev`: seconds of timing a problem, and blocks.

@@ -18,7 +18,7 @@ class Baseline(Record):
     latency_ms: Summary | None = None
     """From a waiting host to a finished result."""
     hot_ms: float | None = None
-    """Calls back to back on the same inputs, ms."""
+    """Calls back to back on the same inputs, ms, in older bundles."""
 
 
 class Samples(Record):
@@ -44,7 +44,7 @@ class Series(Record):
     other: Samples | None = None
     """Calls on inputs other than the published ones."""
     hot_ms: float | None = None
-    """Calls back to back on the same inputs, ms."""
+    """Calls back to back on the same inputs, ms, in older bundles."""
     reported_ms: dict[str, float] = {}
     """Number of a gated sample -> the reported time, where the judge's own counts."""
 
@@ -85,19 +85,19 @@ class Timing(Record):
     compile_s: dict[str, float] = {}
     """Baseline -> seconds of its first calls."""
     compile_ahead_s: dict[str, float] = {}
-    """Baseline -> seconds of its compilation beside the trials."""
+    """Baseline -> seconds of its compilation beside the trials, in older bundles."""
     inputs: str = ""
     """Which inputs the timed calls saw."""
     other_inputs: list[str] = []
     """Input cases of the calls with other inputs."""
     memory_kept: bool | None = None
-    """Whether outputs stayed allocated between calls."""
+    """Whether outputs stayed allocated between calls, in older bundles."""
     launch_ms: dict[str, float] = {}
     """Time until a call was launched."""
     overhead_ms: dict[str, float] = {}
-    """Time by the judge's clock that the device time does not explain."""
+    """Time by the judge's clock that the device time does not explain, in older bundles."""
     seal_ms: dict[str, float] = {}
-    """Time of the commitment to the output."""
+    """Time of the commitment to the output, in older bundles."""
     launches_not_hidden: list[str] = Field(
         [], validation_alias=AliasChoices("launches_not_hidden", "launches_outlast_gate")
     )
@@ -109,7 +109,7 @@ class Timing(Record):
     power_limit: PowerLimit | None = None
     """Waits for the GPU's power limit."""
     inputs_made_again: int | None = None
-    """How often inputs were made again on a busy GPU."""
+    """How often inputs were made again on a busy GPU, in older bundles."""
     aa: Ratio | None = None
     """The A/A control: eager over eager in another process."""
     alone: dict[str, float] = {}
@@ -146,9 +146,9 @@ class Ceilings(Record):
     measured_at: str | None = None
     """When it was measured, UTC."""
     limits: dict[str, Amount | None] = {}
-    """Clock (MHz) and power (W) limits."""
+    """Clock (MHz) and power (W) limits, in older bundles."""
     clocks: dict[str, Amount | None] = {}
-    """Clocks during the measurement, MHz."""
+    """Clocks during the measurement, MHz, in older bundles."""
 
 
 class Trial(Record):
@@ -280,11 +280,11 @@ class JudgeResult(Observed):
     spent_s: dict[str, float] = {}
     """Part of the judging -> seconds."""
     trials_spent_s: dict[str, float] = {}
-    """Kind of input case -> seconds."""
+    """Kind of input case -> seconds, in older bundles."""
     trials_parts_spent_s: dict[str, float] = {}
-    """Part of the trials -> seconds."""
+    """Part of the trials -> seconds, in older bundles."""
     timing_spent_s: dict[str, float] = {}
-    """Part of the timing -> seconds."""
+    """Part of the timing -> seconds, in older bundles."""
     wall_s: float | None = None
     """Seconds of the judging."""
 

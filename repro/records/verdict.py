@@ -219,7 +219,7 @@ class Verdict(Record):
     latency_ms: Summary | None = None
     """from a waiting host to a finished result: `{median, ci95, iqr, n}`"""
     hot_ms: float | None = None
-    """calls back to back on the same inputs"""
+    """calls back to back on the same inputs, in older bundles"""
     speedup: dict[str, Speedup] = {}
     """`eager`, `compile`, `best_same_class`, each `{ratio, ci95, at_least, word, …}`"""
     speedup_all: dict[str, Speedup] = {}

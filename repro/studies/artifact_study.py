@@ -93,7 +93,7 @@ def _rounds_row(run: Run, artifact: Artifact) -> Row:
     """
     files = {"input_kernel": artifact.path / KERNELS["input_kernel"]}
     files |= {f"round_{r.number}": r.path / KERNEL for r in artifact.rounds}
-    beside_eager = replace(run, options=run.options.but(modes=["eager"], passes=["control", "hot"]))
+    beside_eager = replace(run, options=run.options.but(modes=["eager"], passes=["control"]))
     published = {"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}}
     return _row(beside_eager, artifact, files, suffix=ROUNDS, rounds=published)
 

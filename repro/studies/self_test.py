@@ -260,7 +260,7 @@ def options(case: Case, engine: Engine, base: Options) -> Options:
         timing_budget_s=min(base.timing_budget_s, TIMING_BUDGET_S),
         trust=base.trust,
         compile_timeout_s=base.compile_timeout_s,
-        passes=("control", "hot"),  # no case is about the profile, and starting the profiler takes two seconds
+        passes=("control",),  # no case is about the profile, and starting the profiler takes two seconds
     )
 
 

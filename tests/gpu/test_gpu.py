@@ -274,7 +274,7 @@ def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone, tmp_
     assert set(found.timing.alone) <= set(found.baselines) and found.timing.alone
     assert 0 < entry.floor_fraction <= 1.1, (entry.floor_ms, entry.time_ms)
     assert entry.time_ms.n >= 16 and found.ceilings.copy_tb_s > 0.1
-    assert entry.latency_ms.median > entry.time_ms.median and entry.hot_ms > 0
+    assert entry.latency_ms.median > entry.time_ms.median
     assert entry.own_kernel_share in (0, None), (entry.kernel_shares, entry.own_kernel_share_reason)
     ours = {"eager", "same", session.CONTROL}
     assert ours <= set(found.samples_ms)

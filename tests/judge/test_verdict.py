@@ -1057,7 +1057,7 @@ def test_missing_results_have_a_reason():
 def test_a_result_has_device_time_latency_and_a_word_for_its_speedup():
     """A baseline of 4 ms over 4.7 ms is SLOW, one of 8 ms FAST; latency has a ratio of its own."""
     found = result_of(FLOOR_MS * 1.25)
-    assert found.time_ms.n == 40 and found.latency_ms.n == 13 and found.hot_ms is None
+    assert found.time_ms.n == 40 and found.latency_ms.n == 13
     eager = found.speedup_all["eager"]
     assert set(found.speedup) == {"eager", "compile", "best_same_class"}
     assert found.speedup["eager"] == eager and eager.word == "SLOW"

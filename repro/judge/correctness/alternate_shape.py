@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from repro.errors import JudgeError, SolutionError
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.distance import score
@@ -22,11 +20,9 @@ def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
             if implementation.failed or implementation.worker is None or implementation.neighbour.verdict:
                 continue
             evaluation.trials.announce(implementation, trial)
-            begin = time.monotonic()
             evaluation.alternate = evaluation.alternate or _shape(evaluation)
             with evaluation.workers.gpu.trial():
                 implementation.neighbour = _judged(evaluation, implementation, trial, evaluation.alternate)
-            evaluation.trials.spent(trial.kind, begin)
 
 
 def _judged(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,8 +38,7 @@ _FIRST_CALL_S = 20.0
 class Trials:
     """Runs the trials of solutions. What they find is recorded in each solution.
 
-    repeats: calls on the same inputs. spent_s, parts: seconds by kind of input case, and by part of a trial. noted: is
-    called after each recorded distance.
+    repeats: calls on the same inputs. parts: seconds by part of a trial. noted: is called after each recorded distance.
     """
 
     def __init__(
@@ -49,7 +47,6 @@ class Trials:
         self.problem, self.options, self.progress = problem, options, progress
         self.workers, self.comparison, self.slots = workers, comparison, workers.slots
         self.repeats = REPEATS
-        self.spent_s: dict[str, float] = {}
         self.parts = Clock()
         self.noted: Callable[[], None] = lambda: None
         self._restless: set[str] = set()  # solutions that were not seen at rest once
@@ -77,20 +74,14 @@ class Trials:
             for solution in solutions:
                 if solution.failed in ("", "incorrect") and solution.worker is not None:
                     self.announce(solution, trial)
-                    begin = time.monotonic()
                     with self.workers.gpu.trial():
                         self.run(solution, trial)
-                    self.spent(trial.kind, begin)
         self.expected.forget()
         self.comparison.choose(few=False)
 
     def announce(self, solution: Implementation, trial: Trial) -> None:
         """Say which trial of which solution begins."""
         self.progress(f"{self.problem.key}: {solution.name} {CASES[trial.kind]}")
-
-    def spent(self, kind: str, begin: float) -> None:
-        """Add the seconds since `begin` to those of a kind of input case."""
-        self.spent_s[kind] = round(self.spent_s.get(kind, 0.0) + time.monotonic() - begin, 3)
 
     # -- one trial ------------------------------------------------------------------------------------------------
 

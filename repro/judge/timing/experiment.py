@@ -13,8 +13,6 @@ Work that a solution launches early may wait, but there is nothing to compute fr
 
 from __future__ import annotations
 
-import contextlib
-import math
 import random
 import statistics
 import time
@@ -49,7 +47,6 @@ _WHOLE_EVERY, _WHOLE_EVERY_LARGE, _LARGE_BYTES = 8, 20, 512 << 20
 # Blocks of the baselines alone, after all solutions have ended, and how much faster they may be then.
 _ALONE_BLOCKS, _DISTURBED = 8, sampling.HELD_UP
 DISTURBED_CODE = "baseline_disturbed"
-_HOT_MS, _HOT_CALLS = 30.0, 200
 # Reasons with which a worker has ended.
 _ENDED = ("timeout", "worker_exited", "segfault", "killed")
 # The reason of a pass that the options leave out.
@@ -380,6 +377,8 @@ class Experiment:
 
     def _facts(self, series: dict[str, Series], status: str) -> Timing:
         """Return how the blocks were measured."""
+        gated = {name: [sample.launch_ms for sample in samples.gated] for name, samples in series.items()}
+        launch_ms = {name: round(statistics.median(times), 4) for name, times in gated.items() if times}
         return Timing(
             status=status,
             left_out=self.left_out | self._skipped(),
@@ -387,10 +386,7 @@ class Experiment:
             compile_s=self.spent_s,
             inputs=f"{self.kind}, new for every call",
             other_inputs=sorted(self.others),
-            memory_kept=self.keep,
-            launch_ms=_medians_ms(series, lambda sample: sample.launch_ms),
-            overhead_ms=_medians_ms(series, lambda sample: sample.unexplained_ms),
-            seal_ms=_medians_ms(series, lambda sample: sample.seal_ms),
+            launch_ms=launch_ms,
             launches_not_hidden=sampling.visible(series) if self.cuda else [],
             launched_late=sorted(self.launching.late),
         )
@@ -399,10 +395,7 @@ class Experiment:
         """Measure what the options ask for beside the blocks. Return the facts for `Timing`. Raises Blamed."""
         facts: dict[str, object] = {}
         if self.cuda:
-            facts = {"power_limit": self.idle.limit.record(), "inputs_made_again": self.idle.again}
-        if self.cuda and "hot" in self.options.passes:
-            self._hot(series)
-            self.clock.lap("hot")
+            facts["power_limit"] = self.idle.limit.record()
         if self.control is not None:
             facts["aa"] = speedups.gated(series["eager"], series[self.control.name])
         if self.audited:
@@ -444,28 +437,14 @@ class Experiment:
 
     def _skipped(self) -> dict[str, str]:
         """Return what the options leave out, of all that can be measured on a GPU: name -> reason."""
-        named = {"control": "the A/A control", "hot": "times back to back (hot)", "profile": "the profile of kernels"}
+        named = {"control": "the A/A control", "profile": "the profile of kernels"}
         skipped = [name for name in PASSES if self.audited and name not in self.options.passes]
         modes = [mode for mode in baselines.MODES if skipped and mode not in self.options.modes]
         return dict.fromkeys([*modes, *(named[name] for name in skipped)], _WITHOUT)
 
-    def _hot(self, series: dict[str, Series]) -> None:
-        """Time calls back to back on the same inputs, for every variant: a caller's view with data in the cache."""
-        self.slots.fill(secret_seed(), None)  # the last inputs were overwritten
-        inputs = self.slots.described()
-        for implementation in self.everyone:
-            for variant in implementation.variants:
-                samples = series.get(variant if implementation in self.baselines else implementation.name)
-                if samples is None or not samples.gated:
-                    continue
-                calls = max(2, min(_HOT_CALLS, math.ceil(_HOT_MS / statistics.median(samples.device_ms))))
-                message = {"op": "hot", "variant": variant, "inputs": inputs, "calls": calls}
-                with contextlib.suppress(SolutionError):
-                    samples.hot_ms = sampling.reported(implementation.ask(message, self.options.timeout_s).get("ms"))
-            self._stop()
-
     def _profile(self, implementation: Implementation) -> None:
         try:
+            self.slots.fill(secret_seed(), None)  # the last inputs were overwritten
             message = {"op": "profile", "variant": implementation.variants[0], "inputs": self.slots.described()}
             implementation.profile = implementation.ask(message, self.options.timeout_s)
         except SolutionError as error:
@@ -492,8 +471,3 @@ class Experiment:
         if detail := self.idle.masked(r.name for r in left):
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         return ratios
-
-
-def _medians_ms(series: dict[str, Series], value: Callable[[Sample], float]) -> dict[str, float]:
-    """Return the median of a time of each variant's gated calls."""
-    return {n: round(statistics.median(map(value, x.gated)), 4) for n, x in series.items() if x.gated}

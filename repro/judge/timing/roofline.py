@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import pynvml
 import torch
 
 from repro.judge.correctness.precision import exact_float32
-from repro.judge.gpu.memory import handle
 from repro.problems.catalogue import ITEMSIZE, Problem
 from repro.records.result import Ceilings
 
@@ -69,36 +67,11 @@ def _rates(device: torch.device) -> dict[str, float]:
     return {name: round(value, 3) for name, value in result.items()}
 
 
-def _queried(queries: dict[str, Callable[[], Any]]) -> dict[str, float | None]:
-    """Return what NVML answers; None where it does not."""
-    answers: dict[str, float | None] = {}
-    for name, query in queries.items():
-        try:
-            answers[name] = query()
-        except pynvml.NVMLError:
-            answers[name] = None
-    return answers
-
-
 @functools.cache
 def measure(device: torch.device) -> Ceilings:
-    """Return the ceilings of a GPU, its limits and its clocks after they were measured. It takes about two seconds."""
-    rates = _rates(device)
-    h = handle(str(torch.cuda.get_device_properties(device).uuid))
-    limits, clocks = dict[str, float | None](), dict[str, float | None]()
-    if h is not None:
-        sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
-        limits = _queried({
-            "max_sm_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(h, sm),
-            "max_memory_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(h, memory),
-            "power_limit_w": lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,
-        })  # fmt: skip
-        clocks = _queried({
-            "sm_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(h, sm),
-            "memory_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(h, memory),
-        })  # fmt: skip
+    """Return the ceilings of a GPU. It takes about two seconds."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    return Ceilings(**rates, cached=False, measured_at=at, limits=limits, clocks=clocks)
+    return Ceilings(**_rates(device), cached=False, measured_at=at)
 
 
 def rate(klass: str, ceilings: Mapping[str, float]) -> float:

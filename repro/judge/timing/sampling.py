@@ -119,12 +119,11 @@ class Turns:
 
 @dataclass
 class Series:
-    """The samples of one variant by condition, one a block. hot_ms: calls back to back, L2 not flushed."""
+    """The samples of one variant by condition, one a block."""
 
     gated: list[Sample] = field(default_factory=list)
     open: list[Sample] = field(default_factory=list)
     other: list[Sample] = field(default_factory=list)
-    hot_ms: float | None = None
 
     @property
     def device_ms(self) -> list[float]:
@@ -147,7 +146,7 @@ class Series:
         )
         reported = {str(i): s.reported_ms for i, s in enumerate(self.gated) if s.reported_ms is not None}
         more = {"reported_ms": reported} if reported else {}
-        return records.Series(gated=gated, open=latency, other=other, hot_ms=self.hot_ms, **more)
+        return records.Series(gated=gated, open=latency, other=other, **more)
 
 
 @dataclass(frozen=True)

@@ -405,23 +405,6 @@ class Worker:
             _synchronize()
         return {}
 
-    def hot(self, variant: str, inputs: list[Input], calls: int) -> Json:
-        """Return the mean of `calls` calls back to back on the same inputs, ms, without flushing caches."""
-        self.output = None
-        self._flags(variant)
-        values, call = self._inputs(inputs), self.calls[variant]
-        with _no_grad():
-            self.output = call(*values)
-            start, end = _Event(enable_timing=True), _Event(enable_timing=True)
-            _synchronize()
-            _record(start, _stream())
-            for _ in range(calls):
-                self.output = None
-                self.output = call(*values)
-            _record(end, _stream())
-            _synchronize()
-        return {"ms": float(_elapsed(start, end)) / calls}
-
     def profile(self, variant: str, inputs: list[Input]) -> Json:
         """Return the kernels of one call, as the profiler names them."""
         self.output = None

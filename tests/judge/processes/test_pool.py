@@ -394,6 +394,6 @@ def test_passes_left_out_of_a_quick_look_are_named(quick):
     experiment = object.__new__(Experiment)
     experiment.cuda = True
     experiment.options = Options().quick() if quick else Options()
-    named = {"reduce_overhead", "max_autotune", "the A/A control", "times back to back (hot)", "the profile of kernels"}
+    named = {"reduce_overhead", "max_autotune", "the A/A control", "the profile of kernels"}
     assert set(experiment._skipped()) == (named if quick else set())
     assert experiment.options.controlled is not quick

@@ -181,10 +181,10 @@ def test_a_series_has_device_time_latency_and_unexplained_time():
 
 
 def test_every_raw_sample_is_kept_in_json():
-    """Every clock that decides, of gated and open calls, in the order of the blocks, and the hot mean or null."""
+    """Every clock that decides, of gated and open calls, in the order of the blocks."""
     found = series([1.0, 2.0], latency_ms=[3.0]).record().to_json()
     assert found["gated"]["device_ms"] == [1.0, 2.0] and found["open"]["host_ms"] == [3.0]
-    assert set(found) == {"gated", "open", "other", "hot_ms"} and found["hot_ms"] is None
+    assert set(found) == {"gated", "open", "other"}
     clocks = {"device_ms", "host_ms", "wall_ms", "seal_ms"}
     assert all(set(part) == clocks for part in (found["gated"], found["open"]))
     assert {len(values) for values in found["gated"].values()} == {2}
