@@ -253,11 +253,6 @@ def visible_gpu() -> str:
     return first if first.startswith(("GPU-", "MIG-")) else ""
 
 
-def may_see_gpu() -> bool:
-    """Whether this process may have a GPU, by its files and environment alone."""
-    return visible_devices() != "none" and any(Path("/dev", name).exists() for name in ("nvidiactl", "dxg"))
-
-
 def visible_devices() -> str:
     """How this process was given GPUs, without saying which: `all`, `none`, or a count by UUID or by index."""
     told = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import time
@@ -183,18 +182,6 @@ def kill(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-
-
-def rewrite_start(words: list[str], environment: dict[str, str]) -> None:
-    """Overwrite the command line and environment that this process began with, which /proc shows, with these.
-
-    What does not fit is cut. Call it after the environment was replaced: libraries may still point at the old strings.
-    """
-    words_at, words_end, names_at, names_end = map(int, stat("/proc/self/stat")[45:49])  # proc(5): arg_start to env_end
-    named = [f"{name}={value}" for name, value in environment.items()]
-    for start, end, strings in ((words_at, words_end, words), (names_at, names_end, named)):
-        text = b"".join(os.fsencode(string) + b"\0" for string in strings)[: end - start - 1]
-        ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 
 def capabilities(pid: int) -> int:

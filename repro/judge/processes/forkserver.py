@@ -3,8 +3,7 @@
 Importing torch takes seconds of a core; a fork takes milliseconds. The launcher starts a fork server in a worker's
 environment before it knows a problem or a solution, and the fork server never sees one. A fork holds an interpreter
 that imported torch, Triton and the worker's code, and nothing else. The fork server makes no CUDA context, which a fork
-could not use, and no thread that a fork would miss. It is a new process; without a GPU it is a fork of the launcher,
-which imported torch there.
+could not use, and no thread that a fork would miss.
 
 Each worker is forked twice, so that it is orphaned at once. The launcher adopts orphans and becomes its parent: the
 process that starts workers also ends them. A worker begins once the launcher has registered it. Then it is confined,
@@ -13,7 +12,6 @@ and becomes what its request names: a module with a function `serve`. The launch
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import importlib
 import json
@@ -24,9 +22,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +32,6 @@ from repro.judge.isolation import confinement, uids
 from repro.judge.processes import preload
 from repro.system import importing
 from repro.system.prctl import PR_SET_DUMPABLE, prctl
-from repro.system.procfs import rewrite_start
 
 MESSAGE_BYTES = 1 << 16
 _MOST_FDS = 64
@@ -75,8 +69,7 @@ class Request:
 class Forkserver:
     """A fork server for workers of one kind of device. It imports in the background."""
 
-    def __init__(self, device: str, *, forks: bool = False) -> None:
-        """forks: whether it is a fork of this process, and not a new process."""
+    def __init__(self, device: str) -> None:
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.connection.settimeout(_START_TIMEOUT_S)
         self.log = os.memfd_create("repro-forkserver")
@@ -85,8 +78,16 @@ class Forkserver:
         environment = config.worker_env(Path(tempfile.gettempdir()) / "repro-forkserver", interpret=device == "cpu")
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # an import that looks for a GPU must not call CUDA
         with theirs:
-            start = _fork if forks else _spawn
-            self.process = start(theirs, _kind_of(device), self.log, environment)
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-s", "-m", "repro.judge", "forkserver", str(theirs.fileno()), _kind_of(device)],
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=self.log,
+                cwd="/",  # root without its capabilities may not enter a worker's scratch folder
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
 
     def lives(self) -> bool:
         """Return whether the fork server can still be asked."""
@@ -131,67 +132,10 @@ class Forkserver:
         os.close(self.log)
 
 
-def _spawn(theirs: socket.socket, device: str, log: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Start a fork server as a new process."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-s", "-m", "repro.judge", "forkserver", str(theirs.fileno()), device],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        cwd="/",  # root without its capabilities may not enter a worker's scratch folder
-        env=environment,
-        pass_fds=[theirs.fileno()],
-        start_new_session=True,
-    )
-
-
-def _fork(theirs: socket.socket, device: str, log: int, environment: dict[str, str]) -> Forked:
-    """Start a fork server as a fork of this process. Its workers, too, end here."""
-    pid = os.fork()
-    if pid:
-        return Forked(pid)
-    code = 1
-    try:
-        _leave_launcher(theirs.fileno(), log, environment)
-        work(theirs, device)
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(BaseException):  # as a process ends: a solution may have registered something
-            threading._shutdown()  # type: ignore[attr-defined]
-            atexit._run_exitfuncs()
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-
-
-def _leave_launcher(connection: int, log: int, environment: dict[str, str]) -> None:
-    """Make a fork of the launcher what a new process would be: of its files, handlers and environment nothing stays."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.setsid()
-    os.chdir("/")  # root without its capabilities may not enter a worker's scratch folder
-    null = os.open(os.devnull, os.O_RDONLY)
-    for fd, number in ((null, 0), (log, 1), (log, 2)):
-        os.dup2(fd, number)
-    os.closerange(3, connection)
-    os.closerange(connection + 1, os.sysconf("SC_OPEN_MAX"))
-    config.take_environment(environment)
-    rewrite_start(["python", "-m", "repro.judge"], environment)
-    sys.argv = ["repro.judge"]
-    sys.dont_write_bytecode = True
-    tempfile.tempdir = None
-
-
 class Forkservers:
-    """The fork servers of one launcher. forks: whether they are forks of this process."""
+    """The fork servers of one launcher."""
 
-    def __init__(self, *, forks: bool = False) -> None:
-        self.forks = forks
+    def __init__(self) -> None:
         self.begun: dict[str, Forkserver] = {}
 
     def begin(self, device: str) -> Forkserver:
@@ -200,15 +144,8 @@ class Forkservers:
         if forkserver is None or not forkserver.lives():
             if forkserver is not None:
                 forkserver.close()
-            forkserver = self.begun[_kind_of(device)] = Forkserver(device, forks=self.forks)
+            forkserver = self.begun[_kind_of(device)] = Forkserver(device)
         return forkserver
-
-    def rest(self, signal_: int) -> None:
-        """Send SIGSTOP or SIGCONT to fork servers that are still importing."""
-        for forkserver in self.begun.values():
-            with contextlib.suppress(OSError):
-                if forkserver.lives() and not forkserver.imported():
-                    forkserver.process.send_signal(signal_)
 
     def pids(self) -> set[int]:
         """Return the process ids of the fork servers."""
@@ -227,7 +164,7 @@ def _kind_of(device: str) -> str:
 
 
 class Forked:
-    """A child process that was forked here, or by a fork server, and then adopted."""
+    """A child process that a fork server forked, and that this process adopted."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -245,20 +182,6 @@ class Forked:
                 pid, status = self.pid, 0
             self.code = os.waitstatus_to_exitcode(status) if pid else None
         return self.code
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """Send SIGKILL unless it has ended."""
-        self.send_signal(signal.SIGKILL)
-
-    def wait(self) -> None:
-        """Wait for its end."""
-        while self.poll() is None:
-            time.sleep(0.001)
 
 
 # -- the fork server itself --------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import importlib
 import json
 import os
 import select
@@ -38,7 +37,7 @@ from repro.errors import JudgeError
 from repro.judge.isolation import reaper
 from repro.judge.isolation import uids as users
 from repro.judge.processes.forkserver import BEGIN, MESSAGE_BYTES, WORKER, Forked, Forkservers, Request
-from repro.system import importing, removal
+from repro.system import removal
 from repro.system.prctl import CAP_SYS_ADMIN, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from repro.system.procfs import capabilities, children, descendants, of_user
 from repro.system.procfs import kill as end
@@ -93,18 +92,17 @@ class Started:
 class Launcher:
     """Starts workers as children of this process, which adopts orphans.
 
-    uids: users to assign to workers, or None. judge: process id that workers must not be able to signal. forks: whether
-    fork servers are forks of this process.
+    uids: users to assign to workers, or None. judge: process id that workers must not be able to signal.
     """
 
-    def __init__(self, uids: Iterator[int] | None = None, judge: int | None = None, *, forks: bool = False) -> None:
+    def __init__(self, uids: Iterator[int] | None = None, judge: int | None = None) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.uids, self.judge = uids, judge or os.getpid()
         self.others = set(children(os.getpid()))
         self.children: dict[int, Forked] = {}
         self.started: dict[int, Started] = {}
         self.wardens: dict[int, int] = {}
-        self.forkservers = Forkservers(forks=forks)
+        self.forkservers = Forkservers()
 
     def workers(self) -> list[int]:
         """Return the process ids of the workers that have not been removed."""
@@ -113,10 +111,6 @@ class Launcher:
     def start_forkserver(self, device: str) -> None:
         """Start the fork server of a device. Do not wait for its imports."""
         self.forkservers.begin(device)
-
-    def rest(self, number: int) -> None:
-        """Send STOP or GO to fork servers that are still importing: nothing is timed beside them."""
-        self.forkservers.rest(number)
 
     def start(
         self, name: str, device: str, fds: list[int], log: int, serves: str = WORKER, *, compiles: bool = False,
@@ -301,7 +295,6 @@ class RemoteLauncher:
 
     # Each as the method of `Launcher`. The launcher ends all workers by itself when its judge ends.
     start_forkserver = functools.partialmethod(_call, "start_forkserver")
-    rest = functools.partialmethod(_call, "rest")
     workers = functools.partialmethod(_call, "workers")
     poll = functools.partialmethod(_call, "poll")
     kill = functools.partialmethod(_call, "kill")
@@ -324,7 +317,7 @@ def _answer(
         started = launcher.start(name, device, fds[1:], fds[0], **named)
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return [started.pid, started.scratch, started.uid, started.fds], pipes
-    if op not in ("start_forkserver", "rest", "workers", "poll", "kill", "remove", "end"):
+    if op not in ("start_forkserver", "workers", "poll", "kill", "remove", "end"):
         raise ValueError(f"no request {op!r}")
     return getattr(launcher, op)(*arguments), []
 
@@ -403,17 +396,11 @@ def divide(temporary: Path | None = None) -> None:
 
     The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary:
     a folder that the launcher removes at its end if the process that started it has ended. SIGTERM then ends the judge.
-
-    Without a GPU nothing is a measurement, and there may be two processors only. So torch is imported once there,
-    before the split, and the fork servers are forks of the launcher too.
     """
     global _current, _apart
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     users_of_their_own = users.may_change()
     judge_uid = config.CONTAINER_UID if users_of_their_own and config.in_container() else None
-    if not config.may_see_gpu():
-        with importing.uncollected(), contextlib.suppress(ImportError):  # reported where it is needed
-            importlib.import_module("torch")
     parent, starter = os.getpid(), os.getppid()
     sys.stdout.flush()
     pid = os.fork()
@@ -431,7 +418,7 @@ def divide(temporary: Path | None = None) -> None:
     if temporary is not None:
         signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGKILL))
     given = users.free(judge_uid, contained=config.in_container())
-    _serve(ours, Launcher(given if users_of_their_own else None, pid, forks="torch" in sys.modules))
+    _serve(ours, Launcher(given if users_of_their_own else None, pid))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if temporary is not None and os.getppid() != starter:
         removal.remove(temporary)

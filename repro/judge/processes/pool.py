@@ -120,10 +120,9 @@ def take(device: str, kind: str = PLAIN) -> Process | None:
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Stop the pool's processes and importing fork servers while timing runs: nothing is timed beside them."""
+    """Stop the pool's processes while timing runs: nothing is timed beside them."""
     with _lock:
         _paused[:] = [process for waiting in _ready.values() for process in waiting]
-    launcher.current().rest(launcher.STOP)
     for process in _paused:
         process.started.signal(launcher.STOP)
     try:
@@ -132,7 +131,6 @@ def paused() -> Iterator[None]:
         for process in _paused:
             process.started.signal(launcher.GO)
         _paused.clear()
-        launcher.current().rest(launcher.GO)
 
 
 def close() -> None:

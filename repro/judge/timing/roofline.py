@@ -71,7 +71,7 @@ def _rates(device: torch.device) -> dict[str, float]:
 def measure(device: torch.device) -> Ceilings:
     """Return the ceilings of a GPU. It takes about two seconds."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    return Ceilings(**_rates(device), cached=False, measured_at=at)
+    return Ceilings.model_validate({**_rates(device), "cached": False, "measured_at": at})
 
 
 def rate(klass: str, ceilings: Mapping[str, float]) -> float:

@@ -145,8 +145,8 @@ class Series:
             for taken in (self.gated, self.open, self.other)
         )
         reported = {str(i): s.reported_ms for i, s in enumerate(self.gated) if s.reported_ms is not None}
-        more = {"reported_ms": reported} if reported else {}
-        return records.Series(gated=gated, open=latency, other=other, **more)
+        record = records.Series(gated=gated, open=latency, other=other)
+        return record.model_copy(update={"reported_ms": reported}) if reported else record
 
 
 @dataclass(frozen=True)

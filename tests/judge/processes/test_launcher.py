@@ -1,7 +1,7 @@
 """The launcher: what workers start ends with them, a stopped process does not run, nothing outlives judge or launcher.
 
-`python test_launcher.py MODE NAME` divides itself as a job does (MODE divided, or divided_as_with_a_gpu) or starts a
-launcher below itself (alone), and calls NAME. With `NAME,NAME,...` it calls one check after the other, as a job
+`python test_launcher.py MODE NAME` divides itself as a job does (MODE divided) or starts a launcher below itself
+(alone), and calls NAME. With `NAME,NAME,...` it calls one check after the other, as a job
 serves one solution after the other: torch is imported once for all of them. In a container of the image the workers
 have users.
 """
@@ -544,12 +544,10 @@ def tell(then: str) -> None:
 
 def main(mode: str, name: str, *arguments: str) -> None:
     global LAUNCHER
-    if mode.startswith("divided"):
+    if mode == "divided":
         LAUNCHER = os.getpid()
-        if mode == "divided_as_with_a_gpu":
-            config.may_see_gpu = lambda: True
         launch.divide()
-        assert ("torch" in sys.modules) != config.may_see_gpu()
+        assert "torch" not in sys.modules, "the launcher has none"
     else:
         process = launch.current().process
         assert process is not None
@@ -617,12 +615,6 @@ QUICK = (
 WARDEN = "check_a_solution_that_ends_its_warden_is_told_and_ended"
 TOGETHER = {
     "divided": [name for name in CHECKS if name not in (*QUICK, WARDEN)],
-    "divided_as_with_a_gpu": [
-        "check_a_fork_is_what_a_process_of_its_own_would_be",
-        "check_a_worker_that_its_judge_left_ends_as_a_process_does",
-        "check_no_solution_reaches_what_workers_are_made_of",
-        "check_a_forkserver_that_died_is_made_anew",
-    ],
     "alone": [name for name in CHECKS if name != WARDEN],
     "container": [name for name in CHECKS if name != WARDEN],
 }
@@ -662,14 +654,6 @@ def test_in_a_divided_process(name, start, tmp_path):
 @pytest.mark.parametrize("name", TOGETHER["divided"])
 def test_in_one_divided_process(name, together):
     assert together("divided")[name] == ""
-
-
-@WHOLE_ALONE
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TOGETHER["divided_as_with_a_gpu"])
-def test_in_a_divided_process_whose_fork_server_is_a_new_process(name, together):
-    """As where there is a GPU."""
-    assert together("divided_as_with_a_gpu")[name] == ""
 
 
 @WHOLE_ALONE
@@ -934,10 +918,6 @@ def test_the_forkserver_never_calls_the_cuda_driver(monkeypatch, tmp_path, fake_
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{library.parent}:{fake_gpu['LD_LIBRARY_PATH']}")
     launcher = launch.Launcher()
     forkserver = launcher.forkservers.begin("cuda")
-    launcher.rest(launch.STOP)
-    time.sleep(0.5)
-    assert processes()[forkserver.process.pid][1] == "T", "it is stopped while something is timed"
-    launcher.rest(launch.GO)
     wait_for(lambda: forkserver.imported(5.0), "its imports")
     for compiles in (False, True):
         (theirs, answers), (requests, ours), log = os.pipe(), os.pipe(), os.open(os.devnull, os.O_WRONLY)

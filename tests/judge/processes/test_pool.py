@@ -156,7 +156,7 @@ def test_for_a_negative_control_nothing_compiles(tmp_path, monkeypatch):
 
 
 def test_waiting_processes_are_stopped_during_timing(ready):
-    """Also in the middle of an import; a worker that is taken meanwhile runs, the others do when the time is up."""
+    """A worker that is taken meanwhile runs, the others do when the time is up."""
 
     def state(process: pool.Process) -> str:
         return Path(f"/proc/{process.started.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
