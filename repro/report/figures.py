@@ -187,7 +187,8 @@ def _series(axes: Axes, number: int, name: str, points: list[tuple[float, Point]
                       label="" if hollow else textwrap.fill(name, LEGEND))  # fmt: skip
     for y, point in points if numbered else ():
         text = elements.written("ratio", point.value) + " ?" * point.unconfirmed
-        axes.annotate(text, (point.ci95[1], y), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(text, (point.ci95[1], y), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8,
+                      bbox={"color": PAPER, "pad": 0})  # fmt: skip
 
 
 # -- the convergence of a trace

@@ -568,9 +568,9 @@ def _table(of: list[Source], lines: list[_Line], published: list[Claim]) -> Tabl
                ("published protocol here", "ratio", 7), ("reproduced as published", "verdict", 8),
                ("holds as judged", "verdict", 6), ("verdict", "verdict"), ("KernelBench", "text", 4),
                ("remark", "text", 9), ("relative L2 error", "scientific", 2), ("precision", "text", 1)]  # fmt: skip
-    order = list(dict.fromkeys(line.problem for line in lines))
     rows = [_cells(line, overs, several=several, lettered=len(of) > 1)
-            for line in sorted(lines, key=lambda line: order.index(line.problem))]  # fmt: skip
+            for mine in records.grouped((_named(line.problem), line) for line in lines).values()
+            for line in mine]  # fmt: skip
     caption = "Verdict of every solution"
     if overs:
         machines = ", ".join(
