@@ -17,8 +17,8 @@ from repro.system.importing import version
 
 _PYTHONS = ((3, 11), (3, 12))
 _GIB = 1 << 30
-# A bundle of a whole run takes some MB; the image takes 8 GB plus its CUDA base.
-_NEEDED_BYTES, _GOOD_BYTES, _IMAGE_BYTES = 1 * _GIB, 5 * _GIB, 20 * _GIB
+# A bundle of a whole run takes some MB.
+_NEEDED_BYTES, _GOOD_BYTES = 1 * _GIB, 5 * _GIB
 _COMPILE_TIMEOUT_S = 60
 
 
@@ -62,13 +62,13 @@ def separation(setting: Setting) -> Finding:
 
 
 def compiler(setting: Setting) -> Finding:
-    """Check for a C compiler that makes a shared object: Triton compiles each kernel's launcher at its first run."""
+    """Check for a C compiler and Python.h: Triton compiles each kernel's launcher at its first run."""
     needed = fail if setting.handles else warn
     program = config.compiler() or next(filter(None, map(shutil.which, ("gcc", "clang", "cc"))), "")
     if not program:
         return needed("no C compiler", "Install gcc, or name a compiler in CC. Triton's interpreter does not need one.")
     if why := _compiles(program):
-        return needed(f"{program} {why}", "Install gcc and libc6-dev, or name a compiler in CC.")
+        return needed(f"{program} {why}", "Install gcc, libc6-dev and python3-dev, or name a compiler in CC.")
     return ok(program)
 
 
@@ -76,24 +76,16 @@ def _compiles(program: str) -> str:
     """Return why a compiler makes no shared object, or the empty string."""
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "empty.c", Path(folder) / "empty.so"
-        source.write_text("int repro(void) { return 0; }\n")
+        source.write_text("#include <Python.h>\n")
         try:
             done = subprocess.run(
-                [program, "-shared", "-fPIC", "-o", made, source],
+                [program, "-shared", "-fPIC", f"-I{sysconfig.get_paths()['include']}", "-o", made, source],
                 capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"does not run: {error}"
         failed = done.returncode or not made.exists()
         return f"cannot make a shared object: {done.stderr.strip()[:200]}" if failed else ""
-
-
-def headers(setting: Setting) -> Finding:
-    """Check for Python.h, which the launchers include."""
-    file = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    if file.exists():
-        return ok(str(file))
-    return (fail if setting.handles else warn)(f"{file} is missing", "Install python3-dev for this Python.")
 
 
 def _existing(path: Path) -> Path:
@@ -113,7 +105,7 @@ def results(setting: Setting) -> Finding:
 
 
 def disk(setting: Setting) -> Finding:
-    """Check for space for bundles and compiled kernels; for the image too, if it must still be built."""
+    """Check for space for bundles and compiled kernels."""
     places = {"results": _existing(setting.results)}
     if setting.engine == "local":
         places["temporary files"] = Path(tempfile.gettempdir())
@@ -121,7 +113,5 @@ def disk(setting: Setting) -> Finding:
     seen = ", ".join(f"{size / _GIB:.0f} GiB free for {name}" for name, size in free.items())
     if min(free.values()) < _NEEDED_BYTES:
         return fail(seen, "Free disk space, or choose other folders with --results and TMPDIR.")
-    if setting.engine == "docker" and setting.image is None and min(free.values()) < _IMAGE_BYTES:
-        return warn(seen, f"Building the image needs {_IMAGE_BYTES // _GIB} GiB where Docker stores its layers.")
     remedy = "Jobs put compiled kernels there while they run, and a full disk ends them."
     return ok(seen) if min(free.values()) >= _GOOD_BYTES else warn(seen, remedy)

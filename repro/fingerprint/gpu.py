@@ -59,7 +59,6 @@ def event_reasons(handle: Any) -> int:
         return int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
 
-MAX_SM = _device("max_sm_mhz", "H", "MaxClockInfo", SM)
 SYSTEM = (
     _nvml("driver", "V", "SystemGetDriverVersion"),
     _nvml("cuda_driver", "V", "SystemGetCudaDriverVersion_v2"),
@@ -73,7 +72,7 @@ FIELDS = (
     _device("cuda_cores", "H", "NumGpuCores"),
     _device("memory_total_bytes", "H", "MemoryInfo", take=lambda memory: int(memory.total)),
     _device("memory_bus_bits", "H", "MemoryBusWidth"),
-    MAX_SM,
+    _device("max_sm_mhz", "H", "MaxClockInfo", SM),
     _device("max_memory_mhz", "H", "MaxClockInfo", MEMORY),
     Query("bandwidth_signature_gb_s", "H", _bandwidth, "2 * max_memory_mhz * memory_bus_bits"),
     _device("mig_mode", "H", "MigMode", take=lambda pair: pair[0]),

@@ -12,11 +12,9 @@ from typing import Any
 from repro.fingerprint import gpu
 from repro.system.jsonio import Json
 
-# Reasons that make a time doubtful. A power cap alone is normal for a large GPU.
-SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
-# Reasons by which a GPU protects itself from heat or a failing supply: times meanwhile are not a measurement.
+# Reasons by which a GPU protects itself from heat or a failing supply: times meanwhile are not a measurement. A power
+# cap alone is normal for a large GPU.
 _THROTTLED = ("sw_thermal", "hw_thermal", "hw_power_brake")
-_LOW_CLOCK, _CAPPED_SHARE = 0.75, 0.5
 
 
 @dataclass
@@ -96,21 +94,3 @@ def throttled(telemetry: Any) -> str:
         return ""
     told = ", ".join(f"{name} in {share:.1%} of samples" for name, share in seen.items())
     return f"throttled: while it was timed the GPU reported {told}"
-
-
-def warnings(timing: Json, max_sm_mhz: float | None) -> list[dict[str, str]]:
-    """Return warnings about the timed window's summary: {"code", "seen", "remedy"}. They change no verdict."""
-    shares = timing.get("reasons", {})
-    slowed = ", ".join(f"{name} in {shares[name]:.0%} of samples" for name in shares if name in SLOWED and shares[name])
-    clock, capped = (timing.get("sm_mhz") or {}).get("median"), shares.get("sw_power_cap", 0)
-    table = (
-        ("slowed", slowed, slowed, "Check cooling and power, then measure again."),
-        ("low_clock", clock and max_sm_mhz and clock < _LOW_CLOCK * max_sm_mhz,
-         f"median SM clock {clock or 0:.0f} of {max_sm_mhz or 0:.0f} MHz while timed",
-         "Compare ratios with other machines, not times."),
-        ("power_cap", capped > _CAPPED_SHARE, f"the power limit held the clock down in {capped:.0%} of samples",
-         "This is normal for a large GPU; ratios stay valid."),
-        ("clocks_setting", "clocks_setting" in shares, "the clocks are set to less than the GPU's own choice",
-         "Reset them as root: nvidia-smi -rgc -rmc."),
-    )  # fmt: skip
-    return [{"code": code, "seen": seen, "remedy": remedy} for code, holds, seen, remedy in table if holds]

@@ -17,8 +17,6 @@ from repro.system.jsonio import Json
 
 # window -> the snapshots at its begin and end
 WINDOWS = {"job": ("before", "after"), "timing": ("warm", "timed")}
-# Memory that other programs may hold of the GPU before ours begins: more than the driver needs means another user.
-_FOREIGN_BYTES = 1 << 30
 
 
 class Telemetry:
@@ -27,8 +25,6 @@ class Telemetry:
     def __init__(self, device: str) -> None:
         self.device, self.uuid = device, config.visible_gpu()
         self.begin_s = time.monotonic()
-        # No CUDA context exists before torch is imported, so memory in use then belongs to other programs.
-        self.fresh = "torch" not in sys.modules
         self.snapshots: dict[str, gpu.Snapshot] = {}
         self.marks: list[Json] = []
         self.status, self.period_ms = "off: the run used the CPU", 0
@@ -78,7 +74,7 @@ class Telemetry:
     def end(self) -> Json:
         """End the sampler and return the observations.
 
-        They are {"dynamic": snapshots, "telemetry": {"sampler", "marks", "windows", "warnings", "series"}}. windows:
+        They are {"dynamic": snapshots, "telemetry": {"sampler", "marks", "windows", "series"}}. windows:
         `job`, and `timing` if something was timed.
         """
         self.mark("after")
@@ -98,29 +94,9 @@ class Telemetry:
             "sampler": sampler,
             "marks": self.marks,
             "windows": windows,
-            "warnings": self._foreign() + series.warnings(windows.get("timing", windows["job"]), self._fastest()),
         }
         if taken.n:
             found["series"] = taken.to_json(self.begin_s)
         dynamic = {name: {field: value.to_json() for field, value in taken.values.items()}
                    for name, taken in self.snapshots.items()}  # fmt: skip
         return {"dynamic": dynamic, "telemetry": found}
-
-    def _fastest(self) -> float | None:
-        """Return the highest SM clock, MHz, or None."""
-        if self.device != "cuda" or gpu.start():
-            return None
-        handle, _ = gpu.device(self.uuid)
-        fastest = gpu.MAX_SM.ask(handle).value if handle is not None else None
-        return float(fastest) if fastest else None
-
-    def _foreign(self) -> list[dict[str, str]]:
-        values = self.snapshots["before"].values
-        used = values["memory_used_bytes"].value or 0 if "memory_used_bytes" in values else 0
-        if not self.fresh or used <= _FOREIGN_BYTES:
-            return []
-        count = values["compute_processes"].value
-        seen = f"{used / 2**30:.1f} GiB of the GPU were in use before the job began; {count} processes seen"
-        return [
-            {"code": "foreign_memory", "seen": seen, "remedy": "End other users of the GPU, or name another in GPUS."}
-        ]

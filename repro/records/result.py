@@ -235,7 +235,7 @@ class Observed(Record):
     dynamic: dict[str, dict[str, Any]] = {}
     """`before`, `warm`, `timed`, `after` -> the GPU's state, as in a fingerprint."""
     telemetry: dict[str, Any] | None = None
-    """The sampler's marks, windows, warnings, and its file."""
+    """The sampler's marks and windows, and its file."""
     cell_spent_s: dict[str, float] = {}
     """Part of the job -> seconds."""
 

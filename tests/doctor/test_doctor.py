@@ -27,8 +27,8 @@ def test_without_a_gpu_the_default_use_works_and_the_checks_say_so(tool):
     checks = examined(tool, *LOCAL)
     assert checks["gpu"]["status"] == checks["driver"]["status"] == "warn"
     assert "--device cpu" in checks["gpu"]["remedy"]
-    assert checks["clocks"]["seen"] == "no GPU here"
-    assert {checks[name]["status"] for name in ("python", "results folder", "compiler", "python headers")} == {"ok"}
+    assert checks["gpu state"]["seen"] == "no GPU here"
+    assert {checks[name]["status"] for name in ("python", "results folder", "compiler")} == {"ok"}
 
 
 def test_a_gpu_that_is_asked_for_and_missing_is_a_failure(tool):
@@ -42,21 +42,21 @@ def test_a_gpu_that_is_asked_for_and_missing_is_a_failure(tool):
 
 def test_a_healthy_gpu_passes(tool, fake_gpu):
     checks = examined(tool, *LOCAL, "--device", "cuda", **fake_gpu)
-    names = ("driver", "gpu", "free memory", "foreign processes", "lease", "settings", "clocks")
+    names = ("driver", "gpu", "gpu state", "lease")
     assert {name: checks[name]["status"] for name in names} == dict.fromkeys(names, "ok")
     assert "NVIDIA Fake, 150 GiB, sm 9.0" in checks["gpu"]["seen"]
 
 
 def test_doubtful_gpu_states_are_warnings(tool, fake_gpu):
     busy = {"FAKE_NVML_USED": str(9 << 30), "FAKE_NVML_PROCESSES": "2", "FAKE_NVML_REASONS": "0x48"}
-    for doubtful, due in (
-        (busy, {"free memory": "9.0 GiB used", "foreign processes": "2 compute", "clocks": "hw_slowdown, hw_thermal"}),
-        ({"FAKE_NVML_REASONS": "0x2"}, {"clocks": "clocks_setting"}),
-        ({"FAKE_NVML_DRIVER": "none"}, {"driver": "error 9"}),
+    slowed = "GPU 0: 9.0 GiB used, 2 compute processes, slowed while idle by hw_slowdown, hw_thermal"
+    for doubtful, name, seen in (
+        (busy, "gpu state", slowed),
+        ({"FAKE_NVML_REASONS": "0x2"}, "gpu state", "GPU 0: its clocks are set by hand"),
+        ({"FAKE_NVML_DRIVER": "none"}, "driver", "error 9"),
     ):
-        checks = examined(tool, *LOCAL, **fake_gpu, **doubtful)
-        for name, seen in due.items():
-            assert checks[name]["status"] == "warn" and seen in checks[name]["seen"], checks[name]
+        found = examined(tool, *LOCAL, **fake_gpu, **doubtful)[name]
+        assert found["status"] == "warn" and seen in found["seen"], found
 
 
 def test_a_gpu_that_another_run_holds(tool, fake_gpu):

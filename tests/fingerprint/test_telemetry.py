@@ -105,12 +105,6 @@ def test_it_can_be_switched_off_and_costs_nothing_then(fake_gpu):
     assert found["telemetry"]["sampler"]["status"].startswith("failed: REPRO_SAMPLE_MS is 'often'")
 
 
-def test_memory_that_others_hold_before_a_job_is_a_warning(fake_gpu):
-    _, found = observed(fake_gpu, 0, FAKE_NVML_USED=str(3 << 30), FAKE_NVML_PROCESSES="2")
-    (warning,) = (w for w in found["telemetry"]["warnings"] if w["code"] == "foreign_memory")
-    assert "3.0 GiB" in warning["seen"] and "2 processes" in warning["seen"] and warning["remedy"]
-
-
 def test_the_sampler_ends_with_a_judge_that_is_killed(fake_gpu):
     with start(fake_gpu, 30) as process:
         pid = int(process.stdout.readline())
@@ -159,7 +153,6 @@ def test_lines_that_are_none_are_left_out():
     told = series.summary(found)
     assert told["sm_mhz"] == {"min": 1500.0, "p5": 1500.0, "median": 1500.0, "max": 1500.0}
     assert told["reasons"] == {"hw_thermal": 0.5, "sw_power_cap": 0.5}
-    assert [w["code"] for w in series.warnings(told, 3000)] == ["slowed", "low_clock"]
     assert series.parse("").missing["sampler"].startswith("it wrote no header")
 
 
