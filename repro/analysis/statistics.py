@@ -1,7 +1,7 @@
 """Statistics of a study's speedups: means, a paired difference with its uncertainty, and the power of the study.
 
 Everything is in logs of speedups. Problems are the sample. Repeats of one problem only show its noise, so they are
-averaged first and resampled within their problem.
+averaged first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from repro.judge.timing.intervals import student
 
@@ -72,7 +71,7 @@ class SignFlip(NamedTuple):
 class Paired:
     """Two arms on the problems that both have.
 
-    ratio: of geometric means (a failure is 1x). ci95 resamples problems and repeats within them; t_ci95 takes the
+    ratio: of geometric means (a failure is 1x). ci95 resamples problems; t_ci95 takes the
     problems' differences as normal. Neither covers what all jobs share: one machine, one week, one model. differences:
     problem -> ratio; up, down: how many are over and under 1. sd: of the logs; detectable: ratio that 80 % of such
     studies would find.
@@ -118,10 +117,13 @@ def arm(observations: list[Observation], name: str) -> ArmSpeeds:
     return ArmSpeeds(problems, overall, {p: _fast_p(observations, name, p) for p in FAST_P})
 
 
+def _mean_log(repeats: list[Observation]) -> float:
+    return statistics.fmean(each.log for each in repeats)
+
+
 def _speeds(repeats: list[Observation]) -> Speeds:
     correct = [each.speedup for each in repeats if each.speedup]
-    mean = math.exp(sum(each.log for each in repeats) / len(repeats))
-    return Speeds(mean, _geometric_mean(correct), len(correct), len(repeats))
+    return Speeds(math.exp(_mean_log(repeats)), _geometric_mean(correct), len(correct), len(repeats))
 
 
 def _fast_p(observations: list[Observation], name: str, p: float) -> float | None:
@@ -137,12 +139,11 @@ def paired(observations: list[Observation], base: str, other: str) -> Paired | N
     if not shared:
         return None
     n = len(shared)
-    pairs = [([each.log for each in left[p]], [each.log for each in right[p]]) for p in shared]
-    differences = [sum(b) / len(b) - sum(a) / len(a) for a, b in pairs]
+    differences = [_mean_log(right[problem]) - _mean_log(left[problem]) for problem in shared]
     mean = float(np.mean(differences))
     found = Paired(
         base, other, n, math.exp(mean), dict(zip(shared, map(math.exp, differences), strict=True)),
-        sum(d > _ROUNDING for d in differences), sum(d < -_ROUNDING for d in differences), _bootstrap(pairs),
+        sum(d > _ROUNDING for d in differences), sum(d < -_ROUNDING for d in differences), _bootstrap(differences),
         sign_flip(differences),
     )  # fmt: skip
     if n < 2:
@@ -154,30 +155,21 @@ def paired(observations: list[Observation], base: str, other: str) -> Paired | N
     return Paired(**vars(found) | power)
 
 
-def _bootstrap(pairs: list[tuple[list[float], list[float]]]) -> list[float] | None:
-    """Return the 95 % interval of exp(mean difference), by resampling problems and the repeats within each.
+def _bootstrap(differences: list[float]) -> list[float] | None:
+    """Return the 95 % interval of exp(mean difference), by resampling problems. None for fewer than two.
 
-    pairs: log speedups of both arms, one pair for each problem. The percentiles are moved outwards, so that an interval
-    over few problems is as wide as Student's (Hesterberg 2015, expanded percentile interval). None for fewer than two
-    problems. scipy's bootstrap resamples no repeats within problems.
+    The percentiles are moved outwards, so that an interval over few problems is as wide as Student's (Hesterberg 2015,
+    expanded percentile interval).
     """
-    n = len(pairs)
+    from scipy import special, stats
+
+    n = len(differences)
     if n < 2:
         return None
-    generator = np.random.default_rng(_SEED)
-    # Every place of a resample may hold any problem, each time with repeats of its own.
-    table = np.empty((n, _RESAMPLES, n))
-    for at, (base, other) in enumerate(pairs):
-        ours, theirs = (
-            np.asarray(logs)[generator.integers(0, len(logs), (_RESAMPLES, n, len(logs)))].mean(2)
-            for logs in (base, other)
-        )
-        table[at] = theirs - ours
-    chosen = generator.integers(0, n, (_RESAMPLES, n))
-    means = table[chosen, np.arange(_RESAMPLES)[:, None], np.arange(n)[None, :]].mean(1)
     tail = special.ndtr(-student(1 - _LEVEL / 2, n - 1) * math.sqrt(n / (n - 1)))
-    low, high = np.percentile(means, [100 * tail, 100 * (1 - tail)])
-    return [math.exp(low), math.exp(high)]
+    found = stats.bootstrap((differences,), np.mean, n_resamples=_RESAMPLES, confidence_level=1 - 2 * tail,
+                            method="percentile", rng=np.random.default_rng(_SEED))  # fmt: skip
+    return [math.exp(edge) for edge in found.confidence_interval]
 
 
 def sign_flip(differences: list[float]) -> SignFlip:
