@@ -27,9 +27,6 @@ from repro.studies.evaluation import Submission
 POLL_S = 1.0
 # A bound on one request for candidates: between two, screening results reach the proposers.
 ASKED = 10
-# How often finalists meet where no time can be compared, because the kernels to compare with got none, or where one
-# that was right before is rejected: on a busy host a whole contest can be out of order.
-CONTESTS = 2
 # Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.
 FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
 
@@ -333,7 +330,7 @@ class Search:
         for program in good:
             program.accepted = bool(program.correct and _gains(program.better))
         best = state.programs[state.best]
-        if not best.correct:  # its last contest rejected it, so the best of those that are right takes its place
+        if not best.correct:  # this contest rejected it, so the best of those that are right takes its place
             good = [p for p in state.programs.values() if p.correct]
             known = [p for p in good if p.accepted and _gains(p.gain)]
             best = max(known, key=lambda p: p.ratio, default=state.programs[self._base()])
@@ -341,26 +338,14 @@ class Search:
         state.best = min(faster, key=lambda p: p.time_ms or float("inf"), default=best).id
 
     def _judged_in_full(self, others: list[Program], chosen: list[Program]) -> list[Program]:
-        """Judge candidates beside others in up to CONTESTS contests; return those whose outputs were right.
-
-        One contest that rejects what was right in those before is doubtful itself; two that do are believed.
-        """
-        doubted = set[str]()
-        for _ in range(CONTESTS):
-            judged = self._check([*others, *chosen], keep=[p.id for p in others])
-            for program in chosen:
-                self._verdict(program, judged)
-            chosen = [p for p in chosen if p.correct]
-            if not chosen:
-                break
-            self._contest([*others, *chosen])
-            doubtful = [p for p in others if not p.correct and p.id not in doubted]
-            for program in doubtful:
-                program.verdict, program.reason = "correct", ""
-            doubted |= {p.id for p in doubtful}
-            if not doubtful and _compared(chosen):
-                break
-        return chosen
+        """Judge candidates beside others in a contest; return those whose outputs were right."""
+        judged = self._check([*others, *chosen], keep=[p.id for p in others])
+        for program in chosen:
+            self._verdict(program, judged)
+        right = [p for p in chosen if p.correct]
+        if right:
+            self._contest([*others, *right])
+        return right
 
     def _base(self) -> str:
         """Return the kernel that gains are over: the input kernel, or its mended copy where that is refused."""
@@ -418,11 +403,6 @@ class Search:
         if state.spent["tokens"]:
             words.append(f"{state.spent['usd']:.2f} USD, {state.spent['tokens']:.0f} tokens")
         return "; ".join(words)
-
-
-def _compared(programs: list[Program]) -> bool:
-    """Return whether a contest gave a speedup, or rejected all."""
-    return any(p.gain for p in programs) or not any(p.correct for p in programs)
 
 
 def _gains(gain: Gain | None) -> bool:
