@@ -316,7 +316,6 @@ def test_digests_see_every_bit_its_place_and_the_length(dtype):
     found = [metric.digest(t) for t in (x, swapped, x[:999], torch.cat([x, zeros[:1]]), zeros, zeros[:999])]
     assert len({*found, *flipped}) == len(found) + len(flipped)
     assert metric.digest(x) == metric.digest(x.clone()) == metric.digest(bits) and 0 <= metric.digest(x) < 1 << 64
-    assert calibration.checksum(x) == f"{metric.digest(x):016x}"
 
 
 def test_digests_tell_negative_zero_and_dtypes_apart():
@@ -335,10 +334,9 @@ def test_small_differences_do_not_cancel_in_a_digest():
     assert metric.digest(x) != metric.digest(y)
 
 
-def test_digests_of_pieces_add_up_and_layout_does_not_matter(monkeypatch):
+def test_digests_do_not_depend_on_layout_or_on_pieces(monkeypatch):
     x = torch.randn(40, 250, generator=torch.Generator().manual_seed(6)).bfloat16()
     whole = metric.digest(x)
-    assert sum(metric.digest(x[i : i + 7], 250 * i) for i in range(0, 40, 7)) % (1 << 64) == whole
     assert metric.digest(x.t().contiguous().t()) == whole and metric.digest(torch.tensor(3.0)) > 0
     monkeypatch.setattr(metric, "DIGEST_STEP", 333)
     assert metric.digest(x) == whole
@@ -1352,12 +1350,12 @@ def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(smoke_f
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "uint8", "int8", "bool", "float32"])
 def test_checksums_of_drawn_inputs_are_those_of_the_whole_tensor(tmp_path, dtype):
-    """In pieces or at once, for every dtype that a problem may draw."""
+    """For every dtype that a problem may draw."""
     drawn = f"[torch.rand(60, 4), torch.randint(0, 99, (60, 4), dtype=torch.{dtype}), 3]"
     plan = inputs.plan(small_problem(tmp_path, "x * 2 + y", drawn))
     facts = calibration._input_facts(plan, 5, CPU)
     values = plan.make(5, CPU)
-    assert [f.get("checksum64") for f in facts] == [*map(calibration.checksum, values[:2]), None]
+    assert [f.get("checksum64") for f in facts] == [*(f"{metric.digest(x):016x}" for x in values[:2]), None]
     assert facts[2] == {"value": "3"}
 
 

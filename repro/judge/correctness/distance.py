@@ -331,20 +331,19 @@ def _named(values: dict[str, float], limits: dict[str, float]) -> str:
     return max(plain or ratio, key=lambda name: ratio[name])
 
 
-def digest(tensor: torch.Tensor, start: int = 0) -> int:
+def digest(tensor: torch.Tensor) -> int:
     """Return 64 bits that depend on every bit of the tensor and its position, equal on every device and chunking.
 
-    It is a sum modulo 2**64: digests of the pieces of a flat tensor add up to the whole's. `start`: a piece's first
-    element. Bits are mixed with their position before they are added, because plain weights let small differences
-    cancel. Do not compare digests of tensors of different dtypes.
+    It is a sum modulo 2**64. Bits are mixed with their position before they are added, because plain weights let small
+    differences cancel. Do not compare digests of tensors of different dtypes.
     """
     flat = tensor.contiguous().view(-1)
     flat = flat.view(_BITS.get(flat.element_size(), torch.uint8))
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
     for begin in range(0, flat.numel(), DIGEST_STEP):
         part = flat[begin : begin + DIGEST_STEP]
-        first = start + begin + 1
-        mixed = torch.arange(first, first + part.numel(), dtype=torch.int64, device=flat.device).mul_(GOLDEN)
+        places = torch.arange(begin + 1, begin + 1 + part.numel(), dtype=torch.int64, device=flat.device)
+        mixed = places.mul_(GOLDEN)
         mixed.bitwise_xor_(part).mul_(MIX)
         mixed.bitwise_xor_(mixed >> 31)
         total += mixed.sum()

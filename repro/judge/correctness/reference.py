@@ -35,7 +35,7 @@ _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding",
 
 
 class SplitConvolutions(TorchFunctionMode):
-    """Computes large fp64 convolutions in parts of output channels, or of groups where there are several.
+    """Computes large fp64 convolutions without groups in parts of output channels.
 
     Each part has at most about `part_bytes` of output, and of a transposed convolution on the CPU as much of columns:
     the products of one sample's inputs with all weights, which torch keeps there before it adds them up.
@@ -57,31 +57,25 @@ class SplitConvolutions(TorchFunctionMode):
         kept = "transpose" in name and x.device.type == "cpu"
         columns = weight[0].numel() * math.prod(x.shape[-dims:]) if kept else 0
         parts = -(-max(whole.numel(), columns) * x.element_size() // self.part_bytes)
-        if x.dtype is not torch.float64 or parts < 2:
+        if x.dtype is not torch.float64 or parts < 2 or given.get("groups", 1) > 1:
             return func(*args, **kwargs)
-        return _in_parts(func, given, whole, parts, dims)
+        return _in_parts(func, given, whole, parts, -1 - dims)
 
 
-def _in_parts(func: Any, given: dict[str, Any], whole: torch.Tensor, parts: int, dims: int) -> torch.Tensor:
-    """Return a convolution of `dims` dimensions, computed in about `parts` parts. whole: its output without memory."""
-    x, weight, bias, groups = given["input"], given["weight"], given.get("bias"), given.get("groups", 1)
-    channels = -1 - dims
-    units = whole.shape[channels] if groups == 1 else groups
-    wide, deep = whole.shape[channels] // units, x.shape[channels] // groups
-    result = torch.empty(whole.shape, dtype=x.dtype, device=x.device)
-    step = max(1, units // parts)
-    for first in range(0, units, step):
-        count = min(step, units - first)
-        outputs = (first * wide, count * wide)
-        part = dict(given)
-        if groups > 1:
-            part |= {"input": x.narrow(channels, first * deep, count * deep), "groups": count}
-        if "transpose" in func.__name__:  # (inputs, outputs of a group, ...)
-            part["weight"] = weight.narrow(1, *outputs) if groups == 1 else weight.narrow(0, first * deep, count * deep)
-        else:  # (outputs, inputs of a group, ...)
-            part["weight"] = weight.narrow(0, *outputs)
-        if bias is not None:
-            part["bias"] = bias.narrow(0, *outputs)
+def _in_parts(func: Any, given: dict[str, Any], whole: torch.Tensor, parts: int, channels: int) -> torch.Tensor:
+    """Return a convolution computed in about `parts` parts of the dimension `channels` of its output.
+
+    whole: the output without memory.
+    """
+    result = torch.empty(whole.shape, dtype=whole.dtype, device=given["input"].device)
+    count = whole.shape[channels]
+    step = max(1, count // parts)
+    of_weight = 1 if "transpose" in func.__name__ else 0
+    for first in range(0, count, step):
+        outputs = (first, min(step, count - first))
+        part = given | {"weight": given["weight"].narrow(of_weight, *outputs)}
+        if given.get("bias") is not None:
+            part["bias"] = given["bias"].narrow(0, *outputs)
         result.narrow(channels, *outputs).copy_(func(**part))
     return result
 

@@ -13,8 +13,6 @@ import torch
 from repro.judge.gpu import commitment
 from repro.judge.processes.wire import Json
 
-# Bytes sampled of an output that is not aligned to 8 bytes, for its digest.
-_SMALL_BYTES = 1 << 20
 # An output of more values is described by that fact alone: digests of a million values took 72 s on an H200.
 _MOST_VALUES = 1024
 # Output nested more deeply is described by that fact alone; each level takes two of the wire's levels.
@@ -108,13 +106,10 @@ def sums(value: Any) -> list[torch.Tensor]:
 def _sums(value: torch.Tensor) -> list[torch.Tensor]:
     if not value.numel() or value.numel() * value.element_size() > value.untyped_storage().nbytes():
         return []  # without elements, or these overlap, and a copy may not fit
-    value = value if _dense(value) else value.detach().contiguous()
-    flat = value.detach().as_strided((value.numel(),), (1,)).view(torch.uint8)
-    even = flat.numel() // 8 * 8 if value.storage_offset() * value.element_size() % 8 == 0 else 0
-    if even == 0 and flat.numel() > _SMALL_BYTES:
-        return [torch.sum(flat[:: flat.numel() // _SMALL_BYTES], dtype=torch.int64)]
-    rest = torch.sum(flat[even:], dtype=torch.int64)
-    return [torch.sum(flat[:even].view(torch.int64)), rest] if even else [rest]
+    flat = commitment.dense_bytes(value, order(value))
+    flat = flat.clone() if flat.data_ptr() % 8 else flat
+    even = flat.numel() // 8 * 8
+    return [torch.sum(flat[:even].view(torch.int64)), torch.sum(flat[even:], dtype=torch.int64)]
 
 
 def sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
