@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 import math
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,18 +32,11 @@ _FEW = 2
 # Reads of a lane for each state of a digest.
 _DIGEST_TURNS = 32
 
-# Returns the rows of one output.
-_Fetch = Callable[[], torch.Tensor]
-
 
 def meets(values: dict[str, float], fixture: Fixture, kind: str, klass: str) -> bool:
     """Return whether distances are within a class's limits on a trial; a probe may have none for a class."""
     limits = fixture.trials[kind].limits[klass]
     return not limits or score(values, limits) <= 1
-
-
-def _rows(output: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-    return output[start:stop]
 
 
 @dataclass
@@ -97,11 +90,11 @@ class Comparison:
             bound.open(leaves(self.expected.shape.spec), described)
         distances, digests = [Distance() for _ in leaves(self.expected.shape.spec)], list[int]()
         slots = self.workers.slots
-        for part, fetches in self._chunks(implementation, self._parts() if whole else [only], bound, digests):
+        for part, outputs in self._chunks(implementation, self._parts() if whole else [only], bound, digests):
             expected, wholes = self.expected.outputs(part, slots), self.expected.reference.wholes
             before = self.expected.outputs_before_edit(part, slots) or itertools.repeat(None)
-            for distance, fetch, due, integers, old in zip(distances, fetches, expected, wholes, before, strict=False):
-                distance.add(fetch(), due, integers, old)
+            for distance, due, integers, old, output in zip(distances, expected, wholes, before, outputs, strict=False):
+                distance.add(output, due, integers, old)
         for place, distance in enumerate(distances):
             distance.settle()
             if not distance.finite:
@@ -117,21 +110,20 @@ class Comparison:
         """
         digests: list[int] = []
         for window, _ in self._windows(self.expected.shape.parts() if whole else self._parts()):
-            for fetch in self._fetches(implementation, window, None, digests):
-                fetch()
+            deque(self._fetched(implementation, window, None, digests), 0)
         return digests
 
     def take(self, implementation: Implementation, described: Any, part: slice | None, bound: Seal) -> None:
         """Fetch rows of the worker's kept output as `compare` does, without comparing them."""
         bound.open(leaves(self.expected.shape.spec), described)
-        for fetch in self._fetches(implementation, part, bound):
-            fetch()
+        deque(self._fetched(implementation, part, bound), 0)
 
     def pairs(self, implementation: Implementation) -> Iterator[tuple[int, slice | None, torch.Tensor, torch.Tensor]]:
         """Yield the place of each output, a chunk's rows, and these of the worker's kept output and the reference."""
-        for part, fetches in self._chunks(implementation, self.expected.shape.parts()):
-            for place, reference in enumerate(self.expected.outputs(part, self.workers.slots)):
-                yield place, part, fetches[place](), reference
+        for part, outputs in self._chunks(implementation, self.expected.shape.parts()):
+            expected = self.expected.outputs(part, self.workers.slots)
+            for place, (reference, output) in enumerate(zip(expected, outputs, strict=True)):
+                yield place, part, output, reference
 
     def nonfinite(self, implementation: Implementation) -> tuple[int, int, int]:
         """Return how many elements of the reference are not finite, how many of these are finite in the output, and how
@@ -198,49 +190,42 @@ class Comparison:
         parts: list[slice | None],
         bound: Seal | None = None,
         digests: list[int] | None = None,
-    ) -> Iterator[tuple[slice | None, list[_Fetch]]]:
-        """Yield each chunk, and for each output a function that returns its rows."""
+    ) -> Iterator[tuple[slice | None, Iterator[torch.Tensor]]]:
+        """Yield each chunk, and an iterator that fetches its rows of each output."""
         for window, inside in self._windows(parts):
-            fetches = self._fetches(implementation, window, bound, digests)
+            fetched = self._fetched(implementation, window, bound, digests)
             if len(inside) == 1:
-                yield inside[0], fetches
+                yield inside[0], fetched
                 continue
-            held = fetches[0]()
+            held = next(fetched)
             for part in inside:
                 assert window is not None and part is not None
-                yield part, [functools.partial(_rows, held, part.start - window.start, part.stop - window.start)]
+                yield part, iter([held[part.start - window.start : part.stop - window.start]])
 
-    def _fetches(
+    def _fetched(
         self,
         implementation: Implementation,
         part: slice | None,
         bound: Seal | None = None,
         digests: list[int] | None = None,
-    ) -> list[_Fetch]:
-        """Return for each output a function that fetches the rows `part` through the poisoned staging buffer.
+    ) -> Iterator[torch.Tensor]:
+        """Fetch the rows `part` of each output through the poisoned staging buffer, and yield them.
 
-        bound: check the bytes against this seal, and return a copy that the worker cannot change. digests: without a
+        bound: check the bytes against this seal, and yield a copy that the worker cannot change. digests: without a
         seal, a digest of the bytes of each output is added.
         """
         shape = self.expected.shape
-
-        def fetch(position: int, elements: _Elements, size: tuple[int, ...]) -> torch.Tensor:
+        for position, ((path, leaf), size) in enumerate(zip(leaves(shape.spec), shape.sizes(part), strict=True)):
+            elements = _Elements(self.workers, implementation, path, getattr(torch, leaf["dtype"]))
             if bound is not None:
-                return bound.rows(position, part, elements).reshape(size)
+                yield bound.rows(position, part, elements).reshape(size)
+                continue
             count = math.prod(size)
             first = part.start * (count // max(1, part.stop - part.start)) if part is not None else 0
             output = elements(first, count).view(size)
             if digests is not None:
                 digests.append(self._digest(output))
-            return output
-
-        tensors = zip(leaves(shape.spec), shape.sizes(part), strict=True)
-        return [
-            functools.partial(
-                fetch, position, _Elements(self.workers, implementation, path, getattr(torch, leaf["dtype"])), size
-            )
-            for position, ((path, leaf), size) in enumerate(tensors)
-        ]
+            yield output
 
     def _digest(self, output: torch.Tensor) -> int:
         """Return a digest of an output's bytes, to be compared with those of the same solution alone."""

@@ -53,17 +53,22 @@ class _Arguments(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def _run(plan: Plan, reference: Reference, stress: Stress | None) -> tuple[list[torch.Tensor], _Arguments]:
+    """Return the reference's outputs of the first rows, and the arguments of its elementwise functions."""
+    rows = slice(0, min(ROWS, plan.batch)) if plan.batch else None
+    with _Arguments() as noted:
+        return reference(plan.chunk(rows, SEED, reference.device, stress)), noted
+
+
 def stresses(plan: Plan, reference: Reference, state: Weights) -> tuple[str, ...]:
     """Return the stress at which most arguments of the problem's elementwise functions lie where these curve.
 
     Return none if there are no such functions, or if the signed inputs of the other trials serve as well.
     """
     reference.load(state)
-    rows = slice(0, min(ROWS, plan.batch)) if plan.batch else None
     shares: dict[float, float] = {}
     for factor in FACTORS:
-        with _Arguments() as noted:
-            reference(plan.chunk(rows, SEED, reference.device, f"normal {factor:g}"))
+        _, noted = _run(plan, reference, f"normal {factor:g}")
         if not noted.shares:
             return ()
         shares[factor] = sum(noted.shares) / len(noted.shares)
@@ -81,7 +86,6 @@ class Survey:
 
     def __init__(self, plan: Plan, reference: Reference) -> None:
         self.plan, self.reference = plan, reference
-        self.rows = slice(0, min(ROWS, plan.batch)) if plan.batch else None
         self.largest: list[tuple[str, float]] = []
         self.negligible: list[torch.Tensor] = []
         self.visible: list[torch.Tensor] = []
@@ -89,8 +93,7 @@ class Survey:
     def look(self, state: Weights, stress: Stress | None) -> None:
         """Run the reference with a trial's weights on its inputs."""
         self.reference.load(state)
-        with _Arguments() as noted:
-            outputs = self.reference(self.plan.chunk(self.rows, SEED, self.reference.device, stress))
+        outputs, noted = _run(self.plan, self.reference, stress)
         pairs = zip(self.largest or noted.largest, noted.largest, strict=False)
         self.largest = [(name, max(known, now)) for (name, known), (_, now) in pairs]
         sizes = [x.abs().nan_to_num(0.0, 0.0, 0.0) for x in outputs]
@@ -121,9 +124,7 @@ def before_tails(survey: Survey, state: Weights, signed: Stress) -> list[str]:
     reference.load(state)
 
     def arguments() -> list[float]:
-        with _Arguments() as noted:
-            reference(survey.plan.chunk(survey.rows, SEED, reference.device, stress))
-        return [size for _, size in noted.largest]
+        return [size for _, size in _run(survey.plan, reference, stress)[1].largest]
 
     usual, found = arguments(), dict[int, str]()
     for name, parameter in reference.model.named_parameters():

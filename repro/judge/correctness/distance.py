@@ -18,6 +18,8 @@ edit     ||y - r|| / ||r - r0|| over elements that the change of inputs changes 
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import random
 from dataclasses import dataclass, field
@@ -91,8 +93,8 @@ Whole = torch.Tensor | Pointed | None
 class Distance:
     """Running sums over chunks.
 
-    Rows are the entries of dimension 0. With an empty `legacy` its comparisons are skipped. On a GPU a chunk's sums are
-    `pending` until `settle`, so that the next chunk is prepared while the GPU works.
+    Rows are the entries of dimension 0. A chunk's sums are `pending` until `settle`, so that the next chunk is prepared
+    while a GPU works.
     """
 
     error_sq: float = 0.0
@@ -134,12 +136,11 @@ class Distance:
         if ours.is_cuda and ours.dtype in driver.KINDS and expected.numel():
             self._whole(ours.contiguous(), expected.contiguous())
             return
-        row_sq = torch.zeros(rows, dtype=torch.float64, device=reference.device)
         step = max(1, SLICE_ELEMENTS // rows)
-        for start in range(0, expected.shape[1], step):
-            row_sq += self._slice(ours[:, start : start + step], expected[:, start : start + step])
-        self.error_sq += float(row_sq.sum())
-        self.max_row_sq = max(self.max_row_sq, float(row_sq.max()))
+        if expected.numel():
+            slices = zip(ours.split(step, 1), expected.split(step, 1), strict=True)
+            row_sq = functools.reduce(torch.add, itertools.starmap(self._slice, slices))
+            self.pending.append(torch.nn.functional.pad(row_sq.max().view(1), (0, 8)))
 
     def _whole(self, ours: torch.Tensor, expected: torch.Tensor) -> None:
         """Do what `add` does for a chunk on a GPU, without temporaries and without waiting for it."""
@@ -164,32 +165,23 @@ class Distance:
             self.zeros, self.max_at_zero = self.zeros + int(zeros), max(self.max_at_zero, at_zero)
             self.finite = self.finite and not odd
             for name, count in zip(_LEGACY, beyond, strict=True):
-                if name in self.legacy:
-                    self.legacy[name] = self.legacy[name] and not count
+                self.legacy[name] = self.legacy[name] and not count
 
     def _slice(self, ours: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
         """Add one slice (rows, columns) and return the squared error of each row."""
         error, known = ours.to(torch.float64) - expected, expected
         self._bin(error, expected)
-        magnitude = error.abs_()
-        largest = float(magnitude.max())
-        if not math.isfinite(largest):
-            same = (ours == expected) | (ours.isnan() & expected.isnan())
-            magnitude = magnitude.masked_fill_(same, 0.0)
-            largest = float(magnitude.max())
-            self.finite = self.finite and math.isfinite(largest)
+        size, odd = error.abs_(), expected.new_zeros(())
+        if not math.isfinite(float(size.max())):
+            size.masked_fill_((ours == expected) | (ours.isnan() & expected.isnan()), 0.0)
+            odd = (~torch.isfinite(size)).any()
             known = expected.masked_fill(~torch.isfinite(expected), 0.0)
-        self.reference_sq += float(known.square().sum())
-        self.max_error = max(self.max_error, largest)
-        zeros = expected.numel() - int(torch.count_nonzero(expected))
-        if zeros:
-            self.zeros += zeros
-            self.max_at_zero = max(self.max_at_zero, float(magnitude.masked_fill(expected != 0, 0.0).max()))
-        for name, passes in self.legacy.items():
-            if passes:
-                allowed = expected.abs().mul_(_LEGACY[name]).add_(_LEGACY[name])
-                self.legacy[name] = bool((magnitude <= allowed).all())
-        return magnitude.square_().sum(1)
+        row_sq, zero = size.square().sum(1), expected == 0
+        beyond = [(~(size <= expected.abs().mul_(least).add_(least))).any() for least in _LEGACY.values()]
+        sums = (row_sq.sum(), known.square().sum(), zero.sum(), odd, *beyond)
+        largest = (row_sq.new_zeros(()), size.max(), size.masked_fill(~zero, 0.0).max())
+        self.pending.append(torch.stack([x.double() for x in (*largest, *sums)]))
+        return row_sq
 
     def _bin(self, error: torch.Tensor, expected: torch.Tensor) -> None:
         """Add up errors by sign and power of two of the reference, of a sample of a large slice."""
