@@ -20,18 +20,6 @@ def _philox(c0, c1, index, stream, k0, k1):
     return c0, c1, c2, c3
 
 
-@triton.jit
-def _store(
-    out, lane: tl.constexpr, word, tile, offsets, start, count, low, span, INTEGER: tl.constexpr, LANE: tl.constexpr
-):
-    element = tile * 4 * LANE + lane * LANE + offsets - start
-    if INTEGER:
-        value = low + ((word.to(tl.uint64) * span.to(tl.uint64)) >> 32).to(tl.int64)
-    else:
-        value = (word >> 8).to(tl.float32) * 5.9604644775390625e-08
-    tl.store(out + element, value.to(out.dtype.element_ty), mask=(element >= 0) & (element < count))
-
-
 @triton.jit(do_not_specialize=["start", "count", "k0", "k1", "index", "low", "span"])
 def words_kernel(out, start, count, k0, k1, index, low, span, INTEGER: tl.constexpr, LANE: tl.constexpr):
     """Fill a tile of 4 * LANE elements in each program: uniform floats, or integers in [low, low + span)."""
@@ -41,11 +29,14 @@ def words_kernel(out, start, count, k0, k1, index, low, span, INTEGER: tl.conste
     offsets = tl.arange(0, LANE).to(tl.int64)
     counter = tile * LANE + offsets
     stream = 2 if INTEGER else 0
-    w0, w1, w2, w3 = _philox(counter, counter >> 32, index, stream, k0, k1)
-    _store(out, 0, w0, tile, offsets, start, count, low, span, INTEGER, LANE)
-    _store(out, 1, w1, tile, offsets, start, count, low, span, INTEGER, LANE)
-    _store(out, 2, w2, tile, offsets, start, count, low, span, INTEGER, LANE)
-    _store(out, 3, w3, tile, offsets, start, count, low, span, INTEGER, LANE)
+    words = _philox(counter, counter >> 32, index, stream, k0, k1)
+    for lane in tl.static_range(4):
+        element = lane * LANE + tile * 4 * LANE + offsets - start
+        if INTEGER:
+            value = low + ((words[lane].to(tl.uint64) * span.to(tl.uint64)) >> 32).to(tl.int64)
+        else:
+            value = (words[lane] >> 8).to(tl.float32) * 5.9604644775390625e-08
+        tl.store(out + element, value.to(out.dtype.element_ty), mask=(element >= 0) & (element < count))
 
 
 @triton.jit

@@ -56,8 +56,6 @@ class Options(Record):
     """also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours"""
     kernelbench: bool = False
     """also judge and time as KernelBench does: five draws, allclose, the mean of 100 calls; decides nothing"""
-    strict_nonfinite: bool = False
-    """judge a solution whose output hides a NaN of its inputs as wrong; by default this is only reported"""
     alone: bool = True
     """whether baselines are timed again without the solutions, which may have slowed them"""
     shared: bool = False

@@ -162,8 +162,8 @@ class KernelShares(Record):
     """Kind of kernel -> share, 0 to 1."""
     kernels: list[KernelTime]
     """The longest kernels."""
-    inconsistent: list[str]
-    """Where source and profile contradict each other."""
+    inconsistent: list[str] = []
+    """Of earlier bundles: where source and profile contradict each other."""
 
 
 class KernelBenchVerdict(Record):

@@ -127,10 +127,6 @@ REASONS: dict[str, Reason] = {
     "bias": _distance("bias", "Rounding averages out there: look for an approximation of a function."),
     "differs": _distance("differ", "Integers, booleans and indices compare exactly: look for an offset or a cast."),
     "stale": _distance("edit", "Compute every call from its own inputs: nothing may be kept from the last call."),
-    "nonfinite": Reason(
-        "wrong: NaN in the inputs does not reach the output as in the reference{where} ({detail})",
-        "Let NaN through: maxima and comparisons drop it.",
-    ),
     "not_finite": Reason(
         "wrong: NaN or infinity where the reference is finite, or elements that were never written{where}",
         "Write every element; look for overflow and division by zero.",

@@ -152,10 +152,6 @@ def test_seeds_tensors_and_kinds_are_independent_streams():
 
 
 def test_fill_refuses_what_it_cannot_make():
-    with pytest.raises(ValueError, match="unknown kind"):
-        philox.fill(torch.empty(4), "gamma", 0, 0)
-    with pytest.raises(ValueError, match="contiguous"):
-        philox.fill(torch.empty(4, 4).t(), "uniform", 0, 0)
     with pytest.raises(ValueError, match="span"):
         philox.fill(torch.empty(4), "integer", 0, 0, low=3, high=3)
     assert philox.fill(torch.empty(0), "uniform", 0, 0).numel() == 0

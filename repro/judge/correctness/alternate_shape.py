@@ -33,16 +33,12 @@ def _judged(
     if not facts or shape is None:
         return Neighbour(verdict="not_run", reason="this problem has no neighbouring shape")
     expected.shape, slots.plan = shape, shape.plan
-    lap = evaluation.trials.parts.lap
-    lap()
     try:
-        name, state = expected.use(trial.perturbed)
-        workers.stop_others(implementation)
-        workers.load(implementation, name, state)
+        evaluation.trials.load(implementation, trial)
         slots.fill(trial.seed, trial.stress)
-        lap("neighbouring shape")
+        evaluation.trials.parts.lap()
         answer = workers.call(implementation)
-        lap("first calls")  # a new shape is compiled for again
+        evaluation.trials.parts.lap("first calls")  # a new shape is compiled for again
         distances, _ = evaluation.comparison.compare(implementation, answer.get("output"))
         workers.release(implementation)
         values = distances.values()
@@ -53,7 +49,6 @@ def _judged(
         neighbour = Neighbour(verdict=error.verdict, reason=f"{error.code}: {error.detail}")
     finally:
         expected.shape, slots.plan = expected.own, expected.own.plan
-        lap("neighbouring shape")
     if neighbour.verdict != "correct":
         implementation.observed.add("shape_specialised")
         workers.end(implementation)  # the foreign shape may have broken it: timing starts a new one
@@ -66,7 +61,7 @@ def _shape(evaluation: Evaluation) -> Shape | None:
         return None
     plan = inputs_module.plan(problem)
     spec = output_spec(plan, evaluation.expected.native)
-    rows = rows_per_chunk(plan, evaluation.expected.reference, spec)
+    rows = rows_per_chunk(plan, spec, evaluation.expected.device, evaluation.expected.reference)
     while rows is not None and rows > 1 and not slots.fits(plan, spec, rows):
         rows //= 2
     if not slots.fits(plan, spec, rows):

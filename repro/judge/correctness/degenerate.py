@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError
-from repro.judge.correctness.reference import Reference, chunks, most_rows
+from repro.judge.correctness.reference import Reference, chunks, rows_per_chunk
 from repro.problems.meta import output_spec
 from repro.problems.plan import Plan, Weights
 
@@ -30,7 +30,7 @@ def why(plan: Plan, reference: Reference, states: list[Weights]) -> dict[str, st
 
     Changes are relative to the largest element, over all pairs of runs; NaN equals NaN.
     """
-    part = next(iter(chunks(plan, most_rows(plan, output_spec(plan, states[0]), reference.device))))
+    part = next(iter(chunks(plan, rows_per_chunk(plan, output_spec(plan, states[0]), reference.device))))
     outputs: list[list[torch.Tensor]] = []
     failed = 0
     for state in states:

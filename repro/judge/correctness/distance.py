@@ -223,8 +223,8 @@ class Distance:
                 "row": math.sqrt(self.max_row_sq) / (norm / math.sqrt(self.rows)),
             }
             | self._bias()
+            | self.change.values()
         )
-        guards |= self.change.values()
         if self.zeros:
             guards[ZERO] = self.max_at_zero / (norm / math.sqrt(self.elements - self.zeros))
         return guards

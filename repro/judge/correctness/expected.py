@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,22 +9,13 @@ import torch
 from repro.inputs import stress as stresses
 from repro.inputs.stress import Stress
 from repro.judge.correctness import input_cases
-from repro.judge.correctness.reference import Reference, Shape, most_rows, rows_per_chunk
+from repro.judge.correctness.reference import Reference, Shape, rows_per_chunk
 from repro.judge.gpu.input_buffers import Slots
 from repro.problems.meta import output_spec
 from repro.problems.plan import Plan, Weights
 
 # Bytes of the reference's outputs that are kept for the next solution.
 _KEPT_BYTES = 4 << 30
-
-
-@dataclass
-class _Kept:
-    """Outputs of the latest inputs, by chunk."""
-
-    inputs: tuple[Any, ...] = ()
-    nbytes: int = 0
-    outputs: dict[str, list[torch.Tensor]] = field(default_factory=dict)
 
 
 class Expected:
@@ -38,14 +28,15 @@ class Expected:
     def __init__(self, plan: Plan, native: Weights, device: torch.device) -> None:
         self.native, self.device = native, device
         spec = output_spec(plan, native)
-        self.shape = self.own = Shape(plan, spec, most_rows(plan, spec, device))
+        self.shape = self.own = Shape(plan, spec, rows_per_chunk(plan, spec, device))
         self.keeping = False
-        self._kept = _Kept()
+        self._inputs: tuple[Any, ...] = ()
+        self._kept: dict[str, list[torch.Tensor]] = {}
 
     def build(self) -> None:
         """Build the fp64 reference. Workers may start before: on a GPU its first call takes a second or two."""
         self.reference = Reference(self.own.plan, self.native, self.device)
-        self.own.rows = rows_per_chunk(self.own.plan, self.reference, self.own.spec)
+        self.own.rows = rows_per_chunk(self.own.plan, self.own.spec, self.device, self.reference)
 
     def weights(self, perturbed: bool, stress: Stress | None = None) -> tuple[str, Weights]:
         """Return the name of the native, the perturbed or the scaled weights, and the weights."""
@@ -65,14 +56,14 @@ class Expected:
     def outputs(self, part: slice | None, slots: Slots) -> list[torch.Tensor]:
         """Return the reference's outputs of a chunk."""
         inputs = (id(self.shape), slots.seed, str(slots.stress), id(self.reference.loaded))
-        if inputs != self._kept.inputs:
-            self._kept = _Kept(inputs)
-        if (known := self._kept.outputs.get(str(part))) is not None:
+        if inputs != self._inputs:
+            self._inputs, self._kept = inputs, {}
+        if (known := self._kept.get(str(part))) is not None:
             return known
         outputs = self._computed(part, slots.seed, slots.stress)
-        nbytes = self._kept.nbytes + sum(tensor.nbytes for tensor in outputs)
-        if self.keeping and nbytes <= _KEPT_BYTES and not any(w is not None for w in self.reference.wholes):
-            self._kept.outputs[str(part)], self._kept.nbytes = [tensor.clone() for tensor in outputs], nbytes
+        nbytes = sum(tensor.nbytes for kept in (*self._kept.values(), outputs) for tensor in kept)
+        if self.keeping and nbytes <= _KEPT_BYTES and all(whole is None for whole in self.reference.wholes):
+            self._kept[str(part)] = [tensor.clone() for tensor in outputs]
         return outputs
 
     def outputs_before_edit(self, part: slice | None, slots: Slots) -> list[torch.Tensor]:
@@ -91,4 +82,4 @@ class Expected:
 
     def forget(self) -> None:
         """Free the outputs that are kept."""
-        self._kept = _Kept()
+        self._kept = {}

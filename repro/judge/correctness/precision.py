@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -38,12 +39,12 @@ def _rounded(value: Any) -> Any:
     return round_mantissa(value) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
 
 
-class exact_float32(AbstractContextManager[None]):  # noqa: N801
-    """Turns TF32 off for cuDNN and matmul while active."""
-
-    def __enter__(self) -> None:
-        self._before = (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-
-    def __exit__(self, *_: Any) -> None:
-        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = self._before
+@contextlib.contextmanager
+def exact_float32() -> Iterator[None]:
+    """Turn TF32 off for cuDNN and matmul meanwhile."""
+    before = (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before

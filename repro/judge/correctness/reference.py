@@ -17,7 +17,7 @@ from repro.errors import JudgeError
 from repro.judge.correctness.distance import Whole
 from repro.judge.correctness.indices import Pointers
 from repro.judge.correctness.precision import TF32Operands, exact_float32
-from repro.problems.meta import Widened, leaves
+from repro.problems.meta import Widened, leaves, tensors
 from repro.problems.plan import Plan, Weights, build
 
 # Device memory for one chunk, with the reference's intermediates and the comparison.
@@ -178,19 +178,10 @@ class Reference:
             raise JudgeError(
                 f"Model of {name} fails at {self.precision}", f"{type(error).__name__}: {error}"
             ) from error
-        outputs = flatten(value)
+        outputs = tensors(value)
         self.wholes = [pointers.of(x) or (None if x.is_floating_point() else x) for x in outputs]
         exact = self.precision == "fp64"  # also of a Model that rounds its output itself
         return [x if x.is_floating_point() and not exact else x.double() for x in outputs]
-
-
-def flatten(value: Any) -> list[torch.Tensor]:
-    """Return the tensors of a reference's return value, depth first. Raises JudgeError for any other value."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, tuple | list):
-        return [tensor for item in value for tensor in flatten(item)]
-    raise JudgeError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged")
 
 
 def _row_bytes(plan: Plan, spec: Any) -> int | None:
@@ -205,31 +196,26 @@ def _row_bytes(plan: Plan, spec: Any) -> int | None:
     return int(8 * (row_in + _COMPARISON_COPIES * row_out))
 
 
-def most_rows(plan: Plan, spec: Any, device: torch.device) -> int | None:
-    """Return the most rows of a chunk, before the Model's intermediates are known; None if it cannot be split."""
-    estimate = _row_bytes(plan, spec)
-    if plan.batch is None or estimate is None:
-        return None
-    room = CHUNK_BYTES // estimate if device.type == "cuda" else CPU_CHUNK_BYTES // (2 * estimate)
-    return int(max(1, min(plan.batch, room)))
-
-
-def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
+def rows_per_chunk(plan: Plan, spec: Any, device: torch.device, reference: Reference | None = None) -> int | None:
     """Return how many rows of the batch fit a chunk; None if the problem cannot be split, so that all is one chunk.
 
-    On a GPU a few rows are run. What one row needs more is counted, not what every chunk needs: another whole input.
-    On the CPU it is estimated from the sizes.
+    reference: on a GPU a few rows are run. What one row needs more is counted, not what every chunk needs: another
+    whole input. Without it, and on the CPU, it is estimated from the sizes.
     """
     batch, estimate = plan.batch, _row_bytes(plan, spec)
     if batch is None or estimate is None:
         return None
-    if reference.device.type != "cuda":
-        return most_rows(plan, spec, reference.device)
-    few = min(batch, _FEW_ROWS)
-    _peak_bytes(plan, reference, few)  # libraries allocate workspace at their first call
-    most = _peak_bytes(plan, reference, few)
-    row = (most - _peak_bytes(plan, reference, 1)) / (few - 1) if few > 1 else most
-    return int(max(1, min(batch, CHUNK_BYTES // max(1, estimate + max(0, row)))))
+    if device.type != "cuda":
+        room = CPU_CHUNK_BYTES // (2 * estimate)
+    elif reference is None:
+        room = CHUNK_BYTES // estimate
+    else:
+        few = min(batch, _FEW_ROWS)
+        _peak_bytes(plan, reference, few)  # libraries allocate workspace at their first call
+        most = _peak_bytes(plan, reference, few)
+        row = (most - _peak_bytes(plan, reference, 1)) / (few - 1) if few > 1 else most
+        room = int(CHUNK_BYTES // max(1, estimate + max(0, row)))
+    return int(max(1, min(batch, room)))
 
 
 def _peak_bytes(plan: Plan, reference: Reference, rows: int) -> int:

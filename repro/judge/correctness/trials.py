@@ -38,7 +38,8 @@ _FIRST_CALL_S = 20.0
 class Trials:
     """Runs the trials of solutions. What they find is recorded in each solution.
 
-    repeats: calls on the same inputs. parts: seconds by part of a trial. noted: is called after each recorded distance.
+    repeats: calls on the same inputs. parts: seconds of first calls, which compile, and of later ones. noted: is called
+    after each recorded distance.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class Trials:
         try:
             self._steps(solution, trial)
         except SolutionError as error:
-            if trial.kind == NONFINITE and error.code != NONFINITE:
+            if trial.kind == NONFINITE:
                 self._fails_on_nan(solution, error)
                 return
             solution.fail(error, trial.kind)
@@ -140,14 +141,11 @@ class Trials:
 
     def _steps(self, solution: Implementation, trial: Trial) -> None:
         """Make the calls of a trial. Raises SolutionError for what is wrong with them."""
-        lap = self.parts.lap
-        lap()
         self.load(solution, trial)
-        lap("weights")
         self.fill(solution, trial)
-        lap("inputs")
+        self.parts.lap()
         answer = self._called(solution)
-        lap("calls" if solution.distances else "first calls")
+        self.parts.lap("calls" if solution.distances else "first calls")
         if not trial.judged:
             self.comparison.check(answer.get("output"))
             if trial.kind == NONFINITE:
@@ -156,12 +154,10 @@ class Trials:
         digests = self._judge(solution, trial, answer)
         for turn in range(self.repeats - 1):
             answer = self._repeat(solution, trial, digests, moves=turn > 0)
-        lap("repeats")
         for label, fact in (("static_output", "static"), ("reuses_output", "reused")):
             if answer.get(fact):
                 solution.observed.add(label)
         self._check_inputs()
-        lap("inputs again")
         self.workers.release(solution)
 
     def load(self, solution: Implementation, trial: Trial) -> None:
@@ -187,9 +183,7 @@ class Trials:
     def _judge(self, solution: Implementation, trial: Trial, answer: Json) -> list[int]:
         """Record the distance of the first call's output; return digests of it."""
         distance, digests = self.comparison.compare(solution, answer.get("output"))
-        self.parts.lap("comparing")
         self._check_settled(solution, answer)
-        self.parts.lap("digests")
         self._note(solution, trial.kind, distance)
         if self.comparison.shares:
             solution.bits = self.comparison.digests(solution, whole=True)
@@ -246,8 +240,7 @@ class Trials:
     def _nan_reached(self, solution: Implementation) -> bool:
         """Record a finding if the output is finite elsewhere than the reference is.
 
-        It decides only where the options say so: then it raises SolutionRejected. Return whether the NaN told anything:
-        no window of a pooling may look at it.
+        Return whether the NaN told anything: no window of a pooling may look at it.
         """
         try:
             infinite, hidden, others = self.comparison.nonfinite(solution)
@@ -255,10 +248,9 @@ class Trials:
             return True
         if not hidden and not others:
             return bool(infinite)
-        detail = f"{hidden} of {infinite} elements hide a NaN of the inputs, {others} others are not finite"
-        if self.options.strict_nonfinite:
-            raise SolutionRejected(NONFINITE, detail)
-        self._find(solution, detail)
+        self._find(
+            solution, f"{hidden} of {infinite} elements hide a NaN of the inputs, {others} others are not finite"
+        )
         return True
 
     def _fails_on_nan(self, solution: Implementation, error: SolutionError) -> None:

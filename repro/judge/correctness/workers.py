@@ -118,9 +118,7 @@ class Workers:
     ) -> Json:
         """Return the answer to a call on the inputs in the buffers. fill: of new memory, `marks` or `zeros`."""
         message = {"op": "run", "variant": variant or implementation.variants[0], "inputs": self.slots.described()}
-        if fill:
-            return self.ask(implementation, message | {"fill": fill}, timeout_s)
-        return self.ask(implementation, message, timeout_s)
+        return self.ask(implementation, message | ({"fill": fill} if fill else {}), timeout_s)
 
     def release(self, implementation: Implementation) -> None:
         """Have a worker free its outputs and cached memory."""

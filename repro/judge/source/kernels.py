@@ -83,7 +83,7 @@ def classify(kernel: str, own: set[str]) -> str:
 
 
 def share(kernels: list[Any], path: Path | None) -> KernelShares:
-    """Return shares of GPU time by class, the longest kernels, and contradictions between source and kernels.
+    """Return shares of GPU time by class, and the longest kernels.
 
     kernels: as `profile` returns them, but from an untrusted process, so malformed entries are left out.
     """
@@ -100,17 +100,10 @@ def share(kernels: list[Any], path: Path | None) -> KernelShares:
                 times.append(KernelTime(name=name[:_NAME_CHARS], klass=kind, us=us, count=count))
                 spent[kind] = spent.get(kind, 0.0) + us
     total, order = sum(spent.values()), sorted(spent, key=spent.__getitem__, reverse=True)
-    doubtful = [f"{name} has a name like a kernel of {library}" for name in sorted(own)
-                if (library := classify(name, set())) not in ("other", "other_triton")]  # fmt: skip
-    if not times:
-        doubtful.append("the profiler saw no kernel")
-    elif own and "own" not in spent:
-        doubtful.append("the source defines kernels, but none of them ran")
     return KernelShares(
         own=round(spent.get("own", 0.0) / total, 4) if total else None,
         by_class={kind: round(spent[kind] / total, 4) for kind in order if total},
         kernels=sorted(times, key=lambda kernel: -kernel.us)[:_KEPT],
-        inconsistent=doubtful,
     )
 
 

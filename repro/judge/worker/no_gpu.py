@@ -7,7 +7,6 @@ the solution. The text is the worker's, so a solution can claim it; it gains not
 from __future__ import annotations
 
 import contextlib
-import linecache
 import re
 import traceback
 from types import FrameType
@@ -20,16 +19,15 @@ _MESSAGES = re.compile(
     r"not compiled with CUDA|No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver"
     r"|CUDA driver (initialization|version)|CUDA_HOME|CUDA is not available|\bnvcc\b|0 active drivers"
     r"|(must|to) be (a |on )?(a )?(CUDA|GPU)|(is|are) not (a |on )?(a )?(CUDA|GPU)|CUDA error|libcuda"
-    r"|not supported in interpreter mode|with arguments from the 'CUDA' backend|Ninja is required to load C\+\+",
+    r"|not supported in interpreter mode|with arguments from the 'CUDA' backend|Ninja is required to load C\+\+"
+    # the interpreter's builder lacks the operation that a language function asks for
+    r"|'InterpreterBuilder' object has no attribute",
     re.IGNORECASE,
 )
 # A solution's own check of its inputs.
 _CHECK = re.compile(r"is_cuda|cuda\.is_available|device\.type\s*==|[\"']cuda", re.IGNORECASE)
-# What torch's builder of extensions asks about the GPU: where there is none, its list of architectures is empty.
-_BUILDER = re.compile(r"cuda", re.IGNORECASE)
 _LIBDEVICE = "triton.language.extra.libdevice"  # its functions return None in the interpreter
-# The interpreter's builder lacks the operation that a language function asks for, or has it for some types alone.
-_INTERPRETER = re.compile(r"'InterpreterBuilder' object has no attribute")
+# Functions of the interpreter that have an operation for some types alone.
 _OPERATION = re.compile(r"create_|get_(?!bool)|cast_|generic_|apply_impl|_convert|\w+_op$")
 
 
@@ -72,7 +70,7 @@ def _asks_for_one(frame: FrameType, text: str) -> bool:
     """Return whether a frame of the traceback builds a CUDA extension, or calls device functions without a device."""
     code = frame.f_code
     if code.co_filename.endswith("torch/utils/cpp_extension.py"):
-        return bool(_BUILDER.search(code.co_name))
+        return "cuda" in code.co_name.lower()
     if "NoneType" not in text:
         return False
     named = [frame.f_globals.get(name) for name in code.co_names]
@@ -83,13 +81,10 @@ def _asks_for_one(frame: FrameType, text: str) -> bool:
 
 def _says_so(error: BaseException) -> bool:
     text = told(error)
-    if _MESSAGES.search(text) or _INTERPRETER.search(text):
+    asks = any(_asks_for_one(frame, text) for frame, _ in traceback.walk_tb(error.__traceback__))
+    if asks or _MESSAGES.search(text):
         return True
-    if any(_asks_for_one(frame, text) for frame, _ in traceback.walk_tb(error.__traceback__)):
-        return True
-    frames = traceback.extract_tb(error.__traceback__)
-    if not isinstance(error, AssertionError):
-        last = frames[-1] if frames else None
-        return bool(last and last.filename.endswith("triton/runtime/interpreter.py") and _OPERATION.match(last.name))
-    line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0) if frames else ""
-    return bool(_CHECK.search(line) or _CHECK.search(text))
+    last = [*traceback.extract_tb(error.__traceback__)][-1:]
+    if isinstance(error, AssertionError):
+        return any(map(_CHECK.search, [text, *(frame.line or "" for frame in last)]))
+    return any(f.filename.endswith("triton/runtime/interpreter.py") and _OPERATION.match(f.name) for f in last)

@@ -430,30 +430,24 @@ def answer(worker: Worker, message: Json) -> Json:
 
 
 def _fault(worker: Worker, error: BaseException) -> Json:
-    """Return the answer for an exception."""
+    """Return the answer for an exception, with the frames within the solution's file and the error in full."""
+    raised = error.__cause__ if isinstance(error, SolutionError) else error
+    frames = traceback.extract_tb(raised.__traceback__) if raised is not None else []
+    own = [frame for frame in frames if frame.filename == str(worker.source)]
+    trace: Json = {}
+    if raised is not None and own:
+        lines = [f"line {frame.lineno}, in {frame.name}: {frame.line}" for frame in own]
+        told = "".join(traceback.format_exception_only(raised))[-TRACE_CHARS:].splitlines()
+        trace = {"trace": [*lines[-TRACE_LINES:], *told]}
     if isinstance(error, SolutionError):
-        return {"error": error.detail, "code": error.code} | _trace(worker, error.__cause__)
+        return {"error": error.detail, "code": error.code} | trace
     text = no_gpu.told(error)
     # torch's CPU allocator raises a plain RuntimeError
-    full = isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator: can't allocate" in text
-    if full:
+    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator: can't allocate" in text:
         return {"error": text, "code": "out_of_memory"}
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == str(worker.source)]
     where = f"line {own[-1].lineno}" if own else f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
     said = "" if not text.endswith(": ") else (own or frames)[-1].line or ""
-    return {"error": f"{text}{said} ({where})", "code": worker._code(error, "exception")} | _trace(worker, error)
-
-
-def _trace(worker: Worker, error: BaseException | None) -> Json:
-    """Return the frames of an error within the solution's file, and the error in full."""
-    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    own = [frame for frame in frames if frame.filename == str(worker.source)]
-    if error is None or not own:
-        return {}
-    lines = [f"line {frame.lineno}, in {frame.name}: {frame.line}" for frame in own]
-    told = "".join(traceback.format_exception_only(error))[-TRACE_CHARS:].splitlines()
-    return {"trace": [*lines[-TRACE_LINES:], *told]}
+    return {"error": f"{text}{said} ({where})", "code": worker._code(error, "exception")} | trace
 
 
 def tune_alone(channel: Channel) -> None:
