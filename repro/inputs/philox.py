@@ -13,7 +13,6 @@ integer   low + (word * (high - low)) >> 32, lanes as for uniform
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,8 @@ _STREAMS = {"uniform": 0, "normal": 1, "integer": 2}
 # Variance of the sum of eight uniform 16-bit words: 8 * (65536**2 - 1) / 12.
 _IRWIN_HALL_STD = (8 * (65536.0**2 - 1) / 12) ** 0.5
 _MASK = 0xFFFFFFFF
+# Elements that are made at once on the CPU.
+_STEP = 1 << 22
 
 
 def _normal_constant(std: float) -> float:
@@ -59,36 +60,9 @@ def _cpu_words(start: int, count: int, seed: int, index: int, kind: str) -> np.n
     return tiles[start - first * _TILE : start - first * _TILE + count]
 
 
-def _cpu_fill(out: torch.Tensor, kind: str, seed: int, index: int, start: int, low: int, high: int, std: float) -> None:
-    flat = out.view(-1)
-    step = 1 << 22
-    for begin in range(0, flat.numel(), step):
-        count = min(step, flat.numel() - begin)
-        values: np.ndarray[Any, Any]
-        if kind == "normal":
-            counters = np.arange(start + begin, start + begin + count, dtype=np.uint64)
-            words = philox_numpy(counters, seed, index, _STREAMS[kind])
-            total = np.sum([(w & np.uint64(0xFFFF)) + (w >> np.uint64(16)) for w in words], axis=0)
-            values = (2 * total.astype(np.int64) - 8 * 65535).astype(np.float32) * np.float32(_normal_constant(std))
-        else:
-            words_ = _cpu_words(start + begin, count, seed, index, kind)
-            if kind == "uniform":
-                values = (words_ >> np.uint64(8)).astype(np.float32) * np.float32(2**-24)
-            else:
-                values = ((words_ * np.uint64(high - low)) >> np.uint64(32)).astype(np.int64) + low
-        flat[begin : begin + count].copy_(torch.from_numpy(values))
-
-
-@functools.cache
-def _kernels() -> tuple[Any, Any]:
-    """Return the Triton kernels, made at first use: a machine without a GPU never needs them."""
-    from repro.inputs import philox_triton
-
-    return philox_triton.words_kernel, philox_triton.normal_kernel
-
-
 def _gpu_fill(out: torch.Tensor, kind: str, seed: int, index: int, start: int, low: int, high: int, std: float) -> None:
-    words_kernel, normal_kernel = _kernels()
+    from repro.inputs.philox_triton import normal_kernel, words_kernel  # a machine without a GPU never needs Triton
+
     flat, k0, k1 = out.view(-1), seed & _MASK, (seed >> 32) & _MASK
     signed = [word - (1 << 32) if word >> 31 else word for word in (k0, k1)]
     with torch.cuda.device(out.device):
@@ -121,6 +95,22 @@ def fill(
     """
     if kind == "integer" and not 0 < high - low < 1 << 32:
         raise ValueError(f"integer range [{low}, {high}) must span 1 to 2**32 - 1 values")
-    if out.numel():
-        (_gpu_fill if out.is_cuda else _cpu_fill)(out, kind, seed, index, start, low, high, std)
+    if out.is_cuda and out.numel():
+        _gpu_fill(out, kind, seed, index, start, low, high, std)
+        return out
+    for part in out.view(-1).split(_STEP):
+        values: np.ndarray[Any, Any]
+        if kind == "normal":
+            counters = np.arange(start, start + part.numel(), dtype=np.uint64)
+            words = philox_numpy(counters, seed, index, _STREAMS[kind])
+            total = np.sum([(w & np.uint64(0xFFFF)) + (w >> np.uint64(16)) for w in words], axis=0)
+            values = (2 * total.astype(np.int64) - 8 * 65535).astype(np.float32) * np.float32(_normal_constant(std))
+        else:
+            drawn = _cpu_words(start, part.numel(), seed, index, kind)
+            if kind == "uniform":
+                values = (drawn >> np.uint64(8)).astype(np.float32) * np.float32(2**-24)
+            else:
+                values = ((drawn * np.uint64(high - low)) >> np.uint64(32)).astype(np.int64) + low
+        part.copy_(torch.from_numpy(values))
+        start += part.numel()
     return out

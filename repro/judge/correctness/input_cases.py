@@ -249,25 +249,21 @@ def _perturbed(plan: Plan, native: Weights, device: torch.device, *, signed: boo
 def _perturb(parameter: nn.Parameter, owner: nn.Module, name: str, index: int, signed: bool) -> bool:
     """Perturb one parameter in place, and return whether some of its signs turned; index: of its draws."""
     draw = functools.partial(_draw, parameter.shape, index=index)
-    narrow = isinstance(owner, _BATCH_NORMS)
+    norm, narrow = isinstance(owner, _NORMS), isinstance(owner, _BATCH_NORMS)
     constant, value = bool((parameter == parameter.flatten()[0]).all()), float(parameter.flatten()[0])
-    if isinstance(owner, _NORMS) and name.endswith("weight"):
+    if norm and name.endswith("weight"):
         low, width = (0.75, 0.5) if narrow else (0.5, 1.0)
         parameter.copy_(low + width * draw("uniform"))
-    elif isinstance(owner, _NORMS):
-        parameter.copy_(draw("normal", std=0.1 if narrow else 0.2))
-        return False
-    elif not constant and parameter.dim() == 1:
-        parameter.add_(draw("normal", std=0.2))
-        return False
-    elif not constant:
-        parameter.copy_(parameter.flip(tuple(range(parameter.dim()))))
-        return False
-    elif value == 0.0:
-        parameter.copy_(draw("normal", std=0.2))
-        return False
-    else:
+    elif constant and value and not norm:
         parameter.mul_(1.0 + 0.74 * draw("uniform"))
+    else:
+        if norm or constant:
+            parameter.copy_(draw("normal", std=0.1 if narrow else 0.2))
+        elif parameter.dim() == 1:
+            parameter.add_(draw("normal", std=0.2))
+        else:
+            parameter.copy_(parameter.flip(tuple(range(parameter.dim()))))
+        return False
     if signed:
         negative = _draw(parameter.shape, "uniform", _SIGNS + index) < 0.5
         negative.view(-1)[:1] = True  # also of a single element: the published one is positive

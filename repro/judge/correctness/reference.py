@@ -115,37 +115,27 @@ class Reference:
 
     DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 
-    def __init__(
-        self, plan: Plan, weights: Weights, device: torch.device, precision: str = "fp64", like: Reference | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, weights: Weights, device: torch.device, precision: str = "fp64") -> None:
         self.plan, self.device, self.precision = plan, device, precision
         self.dtype = self.DTYPES[precision]
         self.init: list[Any] | None = None
         self.loaded: Weights | None = None
         self.versions: list[int] = []
         self.wholes: list[Whole] = []
-        self.load(weights, like)
+        self.load(weights)
 
-    def load(self, weights: Weights, like: Reference | None = None) -> None:
-        """Load these weights, unless they are there unchanged. Other constructor arguments need a new model.
-
-        like: one in the weights' own dtype that holds them on the device already.
-        """
-        if self.holds(weights):
+    def load(self, weights: Weights) -> None:
+        """Load these weights, unless they are there unchanged. Other constructor arguments need a new model."""
+        if self.loaded is weights and self.versions == self._versions():
             return
         if self.init != weights.init:
             model = build(self.plan.problem, self.plan.module, weights.init, drawn=False)
             self.model = model.to(self.device).to(self.dtype)  # wide weights on the device alone
             self.init = weights.init
         # Moved first, and then converted to fp64: `load_state_dict` converts on the CPU, 0.4 s for 67 million weights.
-        known = like.model.state_dict() if like is not None and like.holds(weights) else weights.state
-        state = {name: value.to(self.device) for name, value in known.items()}
+        state = {name: value.to(self.device) for name, value in weights.state.items()}
         self.model.load_state_dict(state, strict=True)
         self.loaded, self.versions = weights, self._versions()
-
-    def holds(self, weights: Weights) -> bool:
-        """Return whether these weights are loaded and unchanged."""
-        return self.loaded is weights and self.versions == self._versions()
 
     def _versions(self) -> list[int]:
         """Return how often each weight was written to."""
