@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
@@ -9,7 +10,6 @@ import random
 import secrets
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,25 +37,6 @@ def meets(values: dict[str, float], fixture: Fixture, kind: str, klass: str) -> 
     """Return whether distances are within a class's limits on a trial; a probe may have none for a class."""
     limits = fixture.trials[kind].limits[klass]
     return not limits or score(values, limits) <= 1
-
-
-@dataclass
-class _Elements:
-    """Fetches elements of one tensor of a worker's output as flat shared memory. path: its place in the output."""
-
-    workers: Workers
-    implementation: Implementation
-    path: tuple[int, ...]
-    dtype: torch.dtype
-
-    def __call__(self, start: int, count: int, order: list[int] | None = None) -> torch.Tensor:
-        staging = self.implementation.staging
-        assert staging is not None
-        staging.poison()
-        self.workers.slots.synchronize()
-        message = {"op": "fetch", "path": list(self.path), "start": start, "count": count, "order": order}
-        self.workers.ask(self.implementation, message)
-        return staging.view(self.dtype, (count,))
 
 
 class Comparison:
@@ -216,7 +197,7 @@ class Comparison:
         """
         shape = self.expected.shape
         for position, ((path, leaf), size) in enumerate(zip(leaves(shape.spec), shape.sizes(part), strict=True)):
-            elements = _Elements(self.workers, implementation, path, getattr(torch, leaf["dtype"]))
+            elements = functools.partial(self._elements, implementation, path, getattr(torch, leaf["dtype"]))
             if bound is not None:
                 yield bound.rows(position, part, elements).reshape(size)
                 continue
@@ -226,6 +207,19 @@ class Comparison:
             if digests is not None:
                 digests.append(self._digest(output))
             yield output
+
+    def _elements(
+        self, implementation: Implementation, path: tuple[int, ...], dtype: torch.dtype, start: int, count: int,
+        order: list[int] | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        """Fetch elements of one tensor of a worker's output as flat shared memory. path: its place in the output."""
+        staging = implementation.staging
+        assert staging is not None
+        staging.poison()
+        self.workers.slots.synchronize()
+        message = {"op": "fetch", "path": list(path), "start": start, "count": count, "order": order}
+        self.workers.ask(implementation, message)
+        return staging.view(dtype, (count,))
 
     def _digest(self, output: torch.Tensor) -> int:
         """Return a digest of an output's bytes, to be compared with those of the same solution alone."""

@@ -45,20 +45,21 @@ def _permutes(order: object, count: int) -> bool:
 
 
 def _tensor(got: Json, expected: Leaf, device: str) -> None:
-    due = {"dtype": expected["dtype"], "shape": expected["shape"], "device": device}
-    nbytes, gaps = got.get("storage_bytes"), expected.get("gaps")
-    least = 0 if gaps else math.prod(expected["shape"]) * getattr(torch, expected["dtype"]).itemsize
-    right = (
-        (got.get("plain") is True, "wrong_type", f"expected exactly torch.Tensor, got {got.get('type')}"),
-        (got.get("layout") == "torch.strided", "wrong_layout", f"expected a dense tensor, got {got.get('layout')}"),
-        *((got.get(key) == of, f"wrong_{key}", f"expected {of}, got {got.get(key)}") for key, of in due.items()),
-        (got.get("dense") is True or gaps, "not_dense", "elements of the output overlap or have gaps between them"),
-        (isinstance(nbytes, int) and nbytes >= least, "no_storage",
-         "the output does not own memory for all its elements"),
-        (got.get("aliases_input") is False, "aliases_input", "the output shares memory with an input"),
-        (_permutes(got.get("order"), len(expected["shape"])), "wrong_layout",
-         "the description lacks the memory order of the output's dimensions"),
-    )  # fmt: skip
-    for passes, code, detail in right:
-        if not passes:
-            raise SolutionRejected(code, detail)
+    if got.get("plain") is not True:
+        raise SolutionRejected("wrong_type", f"expected exactly torch.Tensor, got {got.get('type')}")
+    if got.get("layout") != "torch.strided":
+        raise SolutionRejected("wrong_layout", f"expected a dense tensor, got {got.get('layout')}")
+    for key, due in (("dtype", expected["dtype"]), ("shape", expected["shape"]), ("device", device)):
+        if got.get(key) != due:
+            raise SolutionRejected(f"wrong_{key}", f"expected {due}, got {got.get(key)}")
+    if got.get("dense") is not True and not expected.get("gaps"):
+        raise SolutionRejected("not_dense", "elements of the output overlap or have gaps between them")
+    itemsize = getattr(torch, expected["dtype"]).itemsize
+    nbytes = got.get("storage_bytes")
+    least = 0 if expected.get("gaps") else math.prod(expected["shape"]) * itemsize
+    if not isinstance(nbytes, int) or nbytes < least:
+        raise SolutionRejected("no_storage", "the output does not own memory for all its elements")
+    if got.get("aliases_input") is not False:
+        raise SolutionRejected("aliases_input", "the output shares memory with an input")
+    if not _permutes(got.get("order"), len(expected["shape"])):
+        raise SolutionRejected("wrong_layout", "the description lacks the memory order of the output's dimensions")
