@@ -8,6 +8,7 @@ import time
 from typing import Any
 from unittest import mock
 
+from repro.doctor import graphics
 from repro.fingerprint import gpu, series
 from repro.fingerprint.query import Query
 from repro.fingerprint.telemetry import Telemetry
@@ -24,7 +25,7 @@ def lines(begin_s: float, seconds: float, reasons: dict[str, tuple[float, float]
         t = n / 20 + 0.02
         busy = timed[0] <= t < timed[1]
         mask = sum(BITS[name] for name, (begin, end) in reasons.items() if begin <= t < end) or (4 if busy else 1)
-        slow = any(BITS[name] & mask for name in series.SLOWED)
+        slow = any(BITS[name] & mask for name in graphics._SLOWED)
         clock = 1100 if slow else 1755 + round(30 * math.sin(t)) if busy else 1980
         text.append(f"{round((begin_s + t) * 1e6)},{clock},{3201},{(650 if busy else 120) * 1000},"
                     f"{round(35 + 20 * t / seconds)},{mask}")  # fmt: skip

@@ -65,8 +65,8 @@ def raised() -> Iterator[str]:
 
 
 # Codes that are computed: `wrong_{key}`, the guards of a distance, the status of a row.
-COMPUTED = {"wrong_dtype", "wrong_shape", "wrong_device", "rel_l2", "max", "row", "zero_region", "bias", "stale", "differs",
-            "failed", "unmet", "lost", "interrupted"}  # fmt: skip
+COMPUTED = {"wrong_dtype", "wrong_shape", "wrong_device", "rel_l2", "max", "row", "zero_region", "bias", "stale",
+            "differs", "failed", "unmet", "lost", "interrupted"}  # fmt: skip
 
 
 def test_every_reason_code_of_the_judge_has_a_sentence():
