@@ -21,9 +21,8 @@ parameters of the problem's `Model`:
         def forward(self, x):
             return x / torch.sqrt(x.square().mean(1, keepdim=True) + self.eps)
 
-The `size` is `full` for the published shapes and `smoke` for small ones; `auto` is full on a GPU. `engine` is `auto`,
-`docker`, `local` or `ray`, `device` is `auto`, `cuda` or `cpu`, `gpus` is `all`, `none` or indices (see
-[command-line.md](command-line.md)). Bundles and fixtures go below `results`, by default the folder of that name here.
+`size`, `engine`, `device` and `gpus` are those of the [command line](command-line.md#repro-evaluate). Bundles and
+fixtures go below `results`, by default the folder of that name here.
 What cannot be done raises a `repro.errors.ReproError`, whose text says what happened, why, and what to do.
 
 `verdict.verdict` is `correct`, `incorrect`, `rejected`, `error`, `timeout`, `inconclusive` or `unjudgeable`. The

@@ -353,11 +353,15 @@ def _cell(text: str) -> str:
 
 
 def reason_table() -> str:
-    """Every reason code with what is printed for it and what to do."""
-    rows = []
+    """Every reason code with what is printed for it and what to do, unless the row above says the same."""
+    rows: list[list[str]] = []
+    above = ""
     for code, reason in wording.REASONS.items():
         said = re.sub(r" *\(\{\w+\}\)|[:,]? *\{\w+\}", "", reason.text).strip() or code.replace("_", " ")
-        rows.append([f"`{code}`", _cell(said.strip("()")), _cell(reason.remedy)])
+        rows.append(
+            [f"`{code}`", _cell(said.strip("()")), "as above" if reason.remedy == above else _cell(reason.remedy)]
+        )
+        above = reason.remedy
     return table(rows, ["code", "printed", "what to do"])
 
 
