@@ -6,7 +6,6 @@ SHELL := /bin/bash
 PYTHON ?= python3
 ENGINE ?= auto
 ADDRESS ?=
-MIXED ?=
 GPUS ?= all
 DEVICE ?= auto
 SIZE ?= auto
@@ -34,7 +33,7 @@ PY := $(VENV)/bin/python
 REPRO := $(VENV)/bin/repro
 # auto: docker where an engine answers, else local
 CHOSEN := $(if $(filter auto,$(ENGINE)),$(shell docker version >/dev/null 2>&1 && echo docker || echo local),$(ENGINE))
-COMMON = --engine $(ENGINE)$(if $(ADDRESS),:$(ADDRESS)) --gpus $(GPUS)$(if $(MIXED),$(COMMA)mixed) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
+COMMON = --engine $(ENGINE)$(if $(ADDRESS),:$(ADDRESS)) --gpus $(GPUS) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
 NARROW = $(foreach p,$(PROBLEMS),--problem $(p))
 # Solutions that exist already take the place of an agent: SOLUTIONS='baseline=DIR with_kb=DIR2'.
 STUDY = $(COMMON) $(NARROW) $(if $(SOLUTIONS),$(foreach s,$(SOLUTIONS),--solutions $(s)) $(ARGS),$(AT_WORK))
@@ -53,7 +52,7 @@ help:
 	@echo
 	@echo "targets    setup image doctor fixtures run benchmark claims optimize searches report verify"
 	@echo "           test test-all test-gpu check docs clean requirements"
-	@echo "variables  ENGINE=auto|docker|local|ray ADDRESS=auto|HOST:PORT|local MIXED=1 GPUS=all|none|0,1"
+	@echo "variables  ENGINE=auto|docker|local|ray ADDRESS=auto|HOST:PORT|local GPUS=all|none|0,1"
 	@echo "           DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code ARMS='baseline with_kb'"
 	@echo "           KB=local|leeroopedia|placebo|URL MODE=problem|suite MODEL= JOBS=1 REPEATS=1"

@@ -64,7 +64,7 @@ def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
 
 
 def summary(artifact: Artifact) -> Facts:
-    """Return the facts for a table or a figure of one artifact."""
+    """Return the facts of one artifact."""
     own = times(artifact)
     best = running_best(own)
     rounds = [

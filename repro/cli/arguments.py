@@ -20,8 +20,6 @@ from repro.runs.progress import Progress
 
 # Name of a budget -> the field of Options that it sets. Its help is the field's description, its default the field's.
 _BUDGETS = {"timing_s": "timing_budget_s", "timeout_s": "timeout_s"}
-# A word of `--gpus`.
-_MIXED = "mixed"
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -69,8 +67,7 @@ def place(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--gpus", default="all",
-        help="all, none, or indices or UUIDs separated by commas; with --engine ray: all, none or part of a GPU's "
-        "name. `mixed` among them allows times on GPUs of different kinds; tables are then grouped by kind",
+        help="all, none, or indices or UUIDs separated by commas; with --engine ray: all, none or part of a GPU's name",
     )  # fmt: skip
     parser.add_argument(
         "--device", choices=("auto", "cuda", "cpu"), default="auto", help="auto: a GPU where there is one, else the CPU"
@@ -82,11 +79,6 @@ def _engine(text: str) -> str:
     if name not in names() or (name != text and name != "ray"):
         raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(names())}, ray:ADDRESS)")
     return text
-
-
-def gpus(args: argparse.Namespace) -> str:
-    """Return the GPUs of a command line, without the word `mixed`."""
-    return ",".join(word for word in args.gpus.split(",") if word != _MIXED) or "all"
 
 
 def budget_option(parser: argparse.ArgumentParser, known: Mapping[str, tuple[str, type]]) -> None:
@@ -165,7 +157,7 @@ def options(args: argparse.Namespace) -> Options:
 
 def engine_of(args: argparse.Namespace, progress: Progress) -> Engine:
     """Return the engine. Raises PrerequisiteError."""
-    return choose(args.engine, gpus=gpus(args), device=args.device, say=progress.say)
+    return choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
 
 
 def run_of(args: argparse.Namespace, progress: Progress, judging: Options | None = None, *, timed: bool = True) -> Run:
@@ -180,12 +172,12 @@ def run_of(args: argparse.Namespace, progress: Progress, judging: Options | None
 def engine_and_size(args: argparse.Namespace, progress: Progress, *, timed: bool = True) -> tuple[Engine, str]:
     """Return the engine, and the size that its device implies. Raises PrerequisiteError.
 
-    timed: whether the verb compares times, so that GPUs must be of one kind unless `mixed` is among --gpus.
+    timed: whether the verb compares times, so that GPUs must be of one kind.
     """
     engine = engine_of(args, progress)
-    if timed and _MIXED not in args.gpus.split(",") and getattr(args, "timing", True):
-        neither = " --no-timing needs neither." if "timing" in args else ""
-        require_alike(engine, f", or add `mixed` to it: rows are then grouped by GPU.{neither}")
+    if timed and getattr(args, "timing", True):
+        neither = " --no-timing takes all." if "timing" in args else ""
+        require_alike(engine, f".{neither}")
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
     if engine.device == "cpu" and size == "full":
         progress.say("full shapes on the CPU: one problem may take hours; --size smoke takes small ones")

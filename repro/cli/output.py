@@ -50,14 +50,14 @@ def newest(results: Path) -> Bundle:
 def formats(args: argparse.Namespace, progress: Progress) -> list[str]:
     """Return the formats asked for, else markdown and the page, with -o also LaTeX.
 
-    It is markdown alone where the page's packages are not installed, as in the image.
+    It is markdown alone where jinja2 is not installed.
     """
     from repro.report import output
 
-    lacking = [name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None]
+    lacking = importlib.util.find_spec("jinja2") is None
     asked = getattr(args, "format", None)
     if lacking and asked is None:
-        progress.say(f"drawing markdown alone: the page needs {' and '.join(lacking)}, which are not installed here")
+        progress.say("drawing markdown alone: the page needs jinja2, which is not installed here")
     usual = "md" if lacking else "md,html" if getattr(args, "output", None) is None else output.USUAL
     return output.formats(asked or usual)
 

@@ -1,4 +1,4 @@
-"""`repro report`: draw or list bundles, show what a run does now, or draw the traces of a folder of kernels."""
+"""`repro report`: draw or list bundles, or show what a run does now."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any
 
 from rich.text import Text
 
-from repro import config
 from repro.bundle.seal import MANIFEST
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
-from repro.cli.ending import complain
 from repro.errors import ReproError, UsageError
 from repro.runs.progress import Progress
 from repro.system.screen import BAD, SEPARATOR, Column, Screen, shortest
@@ -28,8 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
         "bundle", type=Path, nargs="*",
-        help="bundles to draw (default: the newest); or a folder of bundles, which is listed; or one in the published "
-        "layout: the convergence of its traces as SVG",
+        help="bundles to draw (default: the newest); or a folder of bundles, which is listed",
     )  # fmt: skip
     parser.add_argument(
         "--live", action="store_true",
@@ -43,21 +40,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, metavar="DIR",
         help="one document of all bundles side by side (default: a report of each into the bundle)",
     )  # fmt: skip
-    parser.add_argument(
-        "--artifacts", type=Path, default=config.ARTIFACTS_DIR,
-        help="folder whose traces html and tex show (default: the shipped one)",
-    )  # fmt: skip
     arguments.json_option(parser, "write the report")
 
 
 def run(args: argparse.Namespace, progress: Progress) -> int:
     """Draw what is asked for."""
-    from repro.artifacts import layout
-
     if args.live:
         return _live(args)
-    if len(args.bundle) == 1 and layout.holds(args.bundle[0]):
-        return _traces(args, args.bundle[0])
     if len(args.bundle) == 1 and not (args.bundle[0] / MANIFEST).exists():
         if below := sorted(file.parent for file in args.bundle[0].rglob(MANIFEST)):
             return _listed(args, below)
@@ -71,7 +60,7 @@ def _listed(args: argparse.Namespace, folders: list[Path]) -> int:
     screen, rows = Screen.of(args), []
     for folder in folders:
         try:
-            said = SEPARATOR.join(document.build([Bundle.open(folder)], args.artifacts).headline.parts)
+            said = SEPARATOR.join(document.build([Bundle.open(folder)]).headline.parts)
         except ReproError as error:
             said = str(error)
         rows.append([str(folder.relative_to(args.bundle[0])), said])
@@ -89,33 +78,17 @@ def _bundles(args: argparse.Namespace, progress: Progress) -> int:
     bundles = [Bundle.open(path) for path in args.bundle] or [output.newest(args.results)]
     chosen = output.formats(args, progress)
     if args.output is not None:
-        drawn = iter([reports.beside(bundles, chosen, args.artifacts, args.output)])
+        drawn = iter([reports.beside(bundles, chosen, args.output)])
     else:
-        drawn = (reports.into(bundle, chosen, args.artifacts) for bundle in bundles)
+        drawn = (reports.into(bundle, chosen) for bundle in bundles)
     for whole, files in drawn:
         if args.output is None:
             terminal.draw(whole, screen, tables=screen.verbose)
         terminal.last(whole, screen, files)
     if args.output is None and len(bundles) > 1:
-        whole = document.build(bundles, args.artifacts)
+        whole = document.build(bundles)
     output.write_json(args.json, whole.to_json())
     return 0 if whole.verified else 2
-
-
-def _traces(args: argparse.Namespace, folder: Path) -> int:
-    from repro.report import artifacts, figures
-
-    screen, found = Screen.of(args), artifacts.convergence(folder)
-    if not found.figures:
-        raise UsageError(f"nothing to draw in {folder}", "no round of a trace has a time")
-    for text in found.text[1:]:
-        complain(text)
-    for figure in found.figures:
-        file = (args.output or Path()) / f"{figure.id}.svg"
-        output.write_text(file, figures.svg(figure) + "\n")
-        screen.line(f"written: {shortest(file)}")
-    screen.last(f"{len(found.figures)} figures written")
-    return 0
 
 
 def _live(args: argparse.Namespace) -> int:

@@ -1,15 +1,13 @@
-"""Sections of the artifact study: the published protocol, the rounds of searches, profiles, published traces."""
+"""Sections of the artifact study: the published protocol, the rounds of searches, profiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from repro.analysis.records import Source, medians
-from repro.artifacts import layout, trace
 from repro.records.row import Row
 from repro.report import elements
-from repro.report.elements import Convergence, Figure, Head, Item, Section
+from repro.report.elements import Head, Item, Section
 from repro.studies import artifact_study
 
 KERNELS = {"input_kernel": "input kernel", "optimized": "optimised kernel"}
@@ -24,7 +22,6 @@ _VARIANTS = {"eager": "eager", "compile": "compile", "input_kernel": "input", "o
 # Shares that a profile shows, by their columns.
 SHARES = {"dram_pct": "DRAM", "sm_pct": "SM", "compute_memory_pct": "compute-memory", "tensor_pct": "tensor",
           "warps_pct": "occupancy", "l1_hit_pct": "L1 hit"}  # fmt: skip
-_TRACE = ("round", ("ms", "ms"), ("running best, ms", "ms"))
 
 
 def _kernels(source: Source) -> list[Row]:
@@ -119,33 +116,3 @@ def profiles(sources: list[Source]) -> Section:
     )
     table = elements.table("profiles", "Hardware counters", columns, rows)
     return elements.section("profiles", "Profiles", note=text, tables=[table])
-
-
-def convergence(folder: Path) -> Section:
-    """One convergence figure an artifact that has a trace. folder: in the published layout. Raises UsageError where it
-    is none."""
-    figures, tables, without = [], [], []
-    for artifact in layout.find(folder):
-        if not trace.times(artifact):
-            without.append(artifact.name)
-            continue
-        facts = trace.summary(artifact)
-        name = f"convergence-{artifact.name}"
-        figures.append(Figure(id=name, title=f"Convergence of {artifact.name}",
-                              alt=_alt(facts), data=Convergence(facts=facts)))  # fmt: skip
-        rows = [[str(each.round), each.time_ms, each.running_best_ms] for each in facts.rounds]
-        tables.append(elements.table(name + "-rounds", f"Rounds of {artifact.name}", _TRACE, rows))
-    text = ["Times of the rounds as their traces have them: published figures, not measured here."] * bool(figures)
-    text += [f"No trace: {', '.join(without)}."] * bool(figures and without)
-    return elements.section("convergence", "Convergence", text=text, figures=figures, tables=tables)
-
-
-def _alt(facts: trace.Facts) -> str:
-    """Return the figure in one or two sentences, for readers without the picture."""
-    timed = [r for r in facts.rounds if r.time_ms is not None]
-    first, last = timed[0], timed[-1]
-    return (
-        f"Running best kernel time of {facts.problem} over {len(timed)} rounds: {first.running_best_ms:.4g} ms after "
-        f"round {first.round}, {last.running_best_ms:.4g} ms after round {last.round}, reached in round "
-        f"{facts.best_round}."
-    )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from repro.analysis import claims
 from repro.analysis import published as figures
 from repro.analysis.records import VERBS, Source, grouped
 from repro.records import wording
 from repro.records.claim import Claim, ClaimOutcome, JudgedClaim, JudgedClaims
 from repro.report import elements
-from repro.report.elements import Cell, Figure, ForestRow, Head, Item, Point, Section, Table
+from repro.report.elements import Cell, Head, Item, Section, Table
 
 _Pair = tuple[JudgedClaim, ClaimOutcome]
 _MEANING = (
@@ -53,7 +51,7 @@ def section(found: JudgedClaims) -> Section:
             "Only families with a tested claim are listed."
         )
     named = _named(pairs)
-    return elements.section("claims", "Claims", text=text, figures=_forest(pairs, named),
+    return elements.section("claims", "Claims", text=text,
                             tables=[_families(pairs), _every(pairs, named)])  # fmt: skip
 
 
@@ -107,28 +105,6 @@ def _every(pairs: list[_Pair], named: dict[str, str]) -> Table:
         rows.append([*row, claims.why(outcome)])
     legend = "; ".join(f"{name} is {stack}" if several else stack for stack, name in named.items())
     return elements.table("claims", f"Published figures that were tested: {legend}", columns, rows)
-
-
-def label(claim: str) -> str:
-    """Return the label of a claim in a figure, two lines at most: the number says which problem."""
-    return re.sub(r"/(\d+)_[^/]*", r" \1", claim.removeprefix("artifact-")).replace("/", " ")
-
-
-def _forest(pairs: list[_Pair], named: dict[str, str]) -> list[Figure]:
-    """Return measured over published of every claim that was judged."""
-    rows: dict[str, ForestRow] = {}
-    for claim, outcome in pairs:
-        judged, value = outcome.as_judged, outcome.published
-        if judged.measured and judged.ci95 and value and judged.ci95[0] > 0:
-            ends = [edge / value for edge in judged.ci95]
-            point = Point(series=claims.where(outcome), value=judged.measured / value, ci95=ends)
-            points = rows[claim.id].points if claim.id in rows else []
-            band = [max(outcome.low / value, 0.01), outcome.high / value]
-            rows[claim.id] = ForestRow(label=label(claim.id), points=[*points, point], band=band)
-    series = {stack: f"{name}: {stack}" for stack, name in named.items()}
-    return elements.forest("forest-claims", "Judged over published, with the tolerance of each claim",
-                           "Judged over published with 95 % intervals, logarithmic; 1 is as published",
-                           [*rows.values()], series, "judged / published")  # fmt: skip
 
 
 # -- the short of it, which `compare --claims` prints

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from repro import config
 from repro.bundle.write import Bundle
 from repro.records.base import Record
 from repro.records.claim import JudgedClaims
@@ -49,21 +46,15 @@ class Document(Record):
         return [figure for section in self.sections for figure in section.figures]
 
 
-def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Document:
-    """Return the document of bundles.
-
-    artifacts: the folder whose traces are drawn. Raises UsageError and BundleError where a bundle or the folder cannot
-    be read.
-    """
+def build(bundles: list[Bundle]) -> Document:
+    """Return the document of bundles. Raises UsageError for too many, BundleError where one cannot be read."""
     read = sources.read(bundles)
     published, claimed = claims.judge(read)
-    traces = artifacts != config.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in read)
     studies = any(source.verb in summary.STUDY for source in read)  # other bundles are held against no claim
     sections = [
         summary.section(read, published, claimed), kernels.section(read), *study.sections(read),
         claims.section(claimed), speedups.section(read), artifact_sections.parity(read), artifact_sections.rounds(read),
         artifact_sections.profiles(read), correctness.section(read), correctness.trials(read), speedups.roofline(read),
-        *([artifact_sections.convergence(artifacts)] if traces else []),
         *([machines.comparability(read, published)] if studies else []), machines.gpus(read), machines.clocks(read),
         log.run(read), *([claims.untested(claimed)] if studies else []), machines.fingerprints(read),
         log.bundles(read), _READING,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
-from repro.artifacts.trace import Facts
 from repro.records.base import Amount, Drawn, Number, Pair
 from repro.records.result import Spread
 from repro.records.verdict import Speedup
@@ -59,19 +58,17 @@ class Point(Quantity):
 
 
 class ForestRow(Drawn):
-    """A row of a forest, with the tolerated band behind its points."""
+    """A row of a forest."""
 
     label: str
     points: list[Point]
-    band: Pair | None
 
 
 class Forest(Drawn):
-    """Ratios with intervals beside 1. series: of a point -> its name; x: label of the axis."""
+    """Ratios with intervals beside 1. series: of a point -> its name."""
 
     rows: list[ForestRow]
     series: dict[str, str]
-    x: str
 
 
 class Candidate(Drawn):
@@ -96,19 +93,13 @@ class Tree(Drawn):
     best: dict[int, float]
 
 
-class Convergence(Drawn):
-    """A trace."""
-
-    facts: Facts
-
-
 class Figure(Drawn):
     """A figure. alt: what it shows, in words; data: what it is drawn from."""
 
     id: str
     title: str
     alt: str
-    data: Forest | Tree | Convergence
+    data: Forest | Tree
 
 
 Tone = Literal["good", "bad", "open", ""]
@@ -223,10 +214,10 @@ def speedup(ratio: Speedup | None) -> Quantity | None:
     return Quantity(value=ratio.ratio, ci95=ratio.ci95, **unconfirmed)
 
 
-def forest(name: str, title: str, lead: str, rows: list[ForestRow], series: dict[str, str], x: str) -> list[Figure]:
+def forest(name: str, title: str, lead: str, rows: list[ForestRow], series: dict[str, str]) -> list[Figure]:
     """Ratios with intervals beside 1 as a figure, if there are any. lead: what its words begin with."""
     words = "; ".join(f"{row.label} {', '.join(_spoken(point, len(series)) for point in row.points)}" for row in rows)
-    data = Forest(rows=rows, series=series, x=x)
+    data = Forest(rows=rows, series=series)
     return [Figure(id=name, title=title, alt=f"{lead}: {words}.", data=data)] * bool(rows)
 
 

@@ -7,7 +7,7 @@ import re
 from repro.report import elements
 from repro.report.document import Document
 from repro.report.elements import Table
-from repro.report.page import template
+from repro.report.template import template
 
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$",
            "✓": "", "✗": "", "○": "", "°": r"\textdegree{}", "…": r"\ldots{}", "·": r"$\cdot$",

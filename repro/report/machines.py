@@ -9,8 +9,7 @@ from scipy import special  # scipy.stats takes most of a second to import
 from repro.analysis import records
 from repro.analysis.compare import OTHER_GPU
 from repro.analysis.records import Fingerprint, Source
-from repro.fingerprint import classes, gpu, series
-from repro.fingerprint.difference import differences
+from repro.fingerprint import classes, series
 from repro.judge.timing import intervals
 from repro.records.claim import Claim
 from repro.records.result import Window
@@ -21,7 +20,6 @@ from repro.report.elements import Cell, Section, Table
 
 # A unit counts as disturbed if so few of its 95 % intervals hold 1 by chance less often than this.
 _UNLIKELY = 0.01
-_STATE = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C", "power_w": "W"}
 
 
 # -- what may be compared
@@ -35,7 +33,7 @@ def comparability(sources: list[Source], published: list[Claim]) -> Section:
     units = {records.value(found, "gpu_uuid_hash") for source in sources for found in source.fingerprints.values()}
     if len(sources) > 1 and (len(units) > 1 or None in units):
         text.append(f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %.")
-    tables = [_from_published(sources, published), _between(sources)]
+    tables = [_from_published(sources, published)]
     return elements.section("comparability", "What may be compared", text=text, tables=tables)
 
 
@@ -67,22 +65,6 @@ def _from_published(sources: list[Source], published: list[Claim]) -> Table:
     rows = [[f"{machine} ({', '.join(dict.fromkeys(letters))})", *line] for (machine, *line), letters in lines.items()]
     columns = ["measured on", "published on", ("comparison", "verdict"), "differs in", "published stack"]
     return elements.table("from-published", "These machines and the published ones", columns, rows)
-
-
-def _between(sources: list[Source]) -> Table:
-    """Hard, configuration and version differences of every machine from the first."""
-    named = [(s.letter, value) for s in sources for value in s.fingerprints.values()]
-    rows: dict[tuple[str, str, str], list[str]] = {}
-    for letter, value in named[1:]:
-        for difference in differences(named[0][1], value):
-            key = (difference.name, str(difference.a), str(difference.b))
-            if difference.klass in "HC" and key not in rows:
-                kind = "hard" if difference.hard else classes.NAMES.get(difference.klass, difference.klass)
-                kind += "" if difference.known else ", one side did not record it"
-                rows[key] = [difference.name, kind, _text(difference.a), _text(difference.b), letter]
-    first = named[0][0] if named else ""
-    columns = ["field", ("class", "verdict"), f"in {first}", "there", "bundle"]
-    return elements.table("between", f"Hard and configuration differences from {first}", columns, rows.values())
 
 
 def _text(value: Any) -> str:
@@ -124,7 +106,7 @@ def _field(entry: Fingerprint | None) -> str:
 
 
 def gpus(sources: list[Source]) -> Section:
-    """One line a GPU that timed something, if there are several: its A/A controls, eager against eager."""
+    """One line a GPU that timed something: its A/A controls, eager against eager."""
     rows = []
     for source in sources:
         for (node, unit), controls in _controls(source).items():
@@ -134,17 +116,17 @@ def gpus(sources: list[Source]) -> Section:
     columns = [("GPU", "code"), "bundle", "kind", ("node", "code"), "A/A controls", "hold 1", ("widest, ±", "percent"),
                ("furthest from 1", "percent"), ("verdict", "verdict")]  # fmt: skip
     text = (
-        "Jobs of several GPUs ran at once, each with processors of its own. The A/A control of a row times eager "
+        "The A/A control of a row times eager "
         "against eager in another process, so that its interval holds 1 unless other jobs disturbed it."
     )
-    table = elements.table("gpus", "A/A control of every GPU", columns, rows if len(rows) > 1 else [])
+    table = elements.table("gpus", "A/A control of every GPU", columns, rows)
     return elements.section("gpus", "GPUs", note=text, tables=[table])
 
 
 def _controls(source: Source) -> dict[tuple[str, str], list[Ratio]]:
     """Return (node, GPU), both as hashes -> its A/A controls."""
     rows = ((row, row.judged and row.judged.timing.aa) for row in source.done if source.timed)
-    controls = (((row.node or "", row.gpu_uuid_hash), aa) for row, aa in rows if aa and row.gpu_uuid_hash)
+    controls = (((row.node or "", row.gpu_uuid_hash or "not recorded"), aa) for row, aa in rows if aa)
     return dict(sorted(records.grouped(controls).items()))
 
 
@@ -157,7 +139,7 @@ def disturbed(cover: int, count: int) -> str:
 
 
 def clocks(sources: list[Source]) -> Section:
-    """The clocks, power and temperature of the GPU while rows were timed, and right before and after each row."""
+    """The clocks, power and temperature of the GPU while rows were timed."""
     without: dict[str, list[str]] = {}
     rows = []
     for source in sources:
@@ -176,11 +158,9 @@ def clocks(sources: list[Source]) -> Section:
             "Times of a row that heat or a power brake slowed while it was timed are no measurement. A power cap is "
             "how a large GPU works. Every sample is in the bundle's `telemetry/`."
         )
-    ends = _ends(sources)
-    if rows or ends.rows:
         text += [f"Clocks while rows ran: not recorded in {', '.join(of)}: {why}." for why, of in without.items()]
     return elements.section(
-        "clocks", "Clocks during the run", text=text, tables=[elements.table("sampled", caption, columns, rows), ends]
+        "clocks", "Clocks during the run", text=text, tables=[elements.table("sampled", caption, columns, rows)]
     )
 
 
@@ -222,28 +202,3 @@ def _sampled(source: Source, name: str, window: Window, timed: bool) -> list[Cel
             *spreads,
             joules, slowed, reasons or "none",
             "throttled" if why else "not throttled" if timed else None]  # fmt: skip
-
-
-def _at(dynamic: dict[str, dict[str, Any]], when: str, name: str) -> Any:
-    return (dynamic.get(when) or {}).get(name, {}).get("value")
-
-
-def _ends(sources: list[Source]) -> Table:
-    """The GPU's state right before and right after every row."""
-    rows = []
-    for source in sources:
-        for each in source.done:
-            seen = each.result.dynamic if each.result else {}
-            clocks = [_at(seen, when, "sm_mhz") for when in ("before", "after")]
-            if clocks == [None, None]:
-                continue
-            row: list[Cell] = [each.row, source.letter]
-            row += [_at(seen, when, name) for name in _STATE for when in ("before", "after")]
-            energy = [_at(seen, when, "energy_mj") for when in ("before", "after")]
-            row.append((energy[1] - energy[0]) / 1e3 if None not in energy else None)
-            bits = _at(seen, "after", "clock_event_reasons")
-            rows.append([*row, None if bits is None else ", ".join(gpu.reasons(bits)) or "none"])
-    columns = ["row", "bundle",
-               *((f"{title} {when}", "quantity") for title in _STATE.values() for when in ("before", "after")),
-               ("J in all", "quantity"), "clock event reasons after"]  # fmt: skip
-    return elements.table("clocks", "The GPU right before and right after each row", columns, rows)

@@ -6,7 +6,6 @@ import csv
 import io
 from pathlib import Path
 
-from repro import config
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
 from repro.report import document, elements, figures, latex, markdown, page
@@ -43,9 +42,9 @@ def table_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def _document(bundles: list[Bundle], artifacts: Path, chosen: list[str]) -> tuple[Document, dict[str, str]]:
+def _document(bundles: list[Bundle], chosen: list[str]) -> tuple[Document, dict[str, str]]:
     """Return the document, and file -> content of every format; `svg` is a file a figure, `csv` a file a table."""
-    whole = document.build(bundles, artifacts)
+    whole = document.build(bundles)
     pictures = figures.every(whole.figures) if {"html", "svg"} & set(chosen) else {}
     found = {"report.json": jsonio.dumps(whole.to_json(), indent=1) + "\n"}
     for name in chosen:
@@ -63,13 +62,13 @@ def _document(bundles: list[Bundle], artifacts: Path, chosen: list[str]) -> tupl
     return whole, found
 
 
-def into(bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_DIR) -> tuple[Document, list[Path]]:
+def into(bundle: Bundle, chosen: list[str]) -> tuple[Document, list[Path]]:
     """Writes report.json, report.md and what else was asked for into a bundle, which is closed again.
 
     Returns the document and the files. Raises UsageError where the bundle is still being written, PrerequisiteError
     where a format needs what is not installed.
     """
-    whole, drawn = _document([bundle], artifacts, ["md", *(name for name in chosen if name != "md")])
+    whole, drawn = _document([bundle], ["md", *(name for name in chosen if name != "md")])
     for name, content in drawn.items():
         bundle.file(name, content.encode())
     bundle.finish(bundle.manifest["status"])
@@ -81,11 +80,11 @@ def first(files: list[Path]) -> Path | None:
     return min(files, key=lambda file: {".html": 0, ".md": 1, ".tex": 2, ".json": 4}.get(file.suffix, 3), default=None)
 
 
-def beside(bundles: list[Bundle], chosen: list[str], artifacts: Path, folder: Path) -> tuple[Document, list[Path]]:
+def beside(bundles: list[Bundle], chosen: list[str], folder: Path) -> tuple[Document, list[Path]]:
     """Writes one document of all bundles into a folder: report.json, and every format drawn from it. The bundles stay
     as they are. Raises UsageError where the folder cannot be written, PrerequisiteError as `into`.
     """
-    whole, drawn = _document(bundles, artifacts, chosen)
+    whole, drawn = _document(bundles, chosen)
     try:
         for name, content in drawn.items():
             jsonio.replace(folder / name, content.encode())

@@ -1,13 +1,10 @@
-"""The bundles of a document side by side: each gets a letter, and its solutions are counted in groups.
-
-A bundle whose rows several kinds of GPUs measured is a part for each kind, so that no table mixes their times.
-"""
+"""The bundles of a document side by side: each gets a letter, and its solutions are counted in groups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from repro import fingerprint
 from repro.analysis import records
@@ -55,42 +52,11 @@ class Judged(Record):
     time_ms: float | None
 
 
-class _Part(Bundle):
-    """The rows of a bundle that one kind of GPU measured. It is only read."""
-
-    def __init__(self, whole: Bundle, plan: list[str]) -> None:
-        super().__init__(whole.path, whole.manifest | {"plan": plan}, whole._files)
-        self.rows = {name: whole.rows[name] for name in plan if name in whole.rows}
-
-    def fingerprints(self) -> dict[str, dict[str, Any]]:
-        """Return the fingerprints that its rows name."""
-        named = {row.get("fingerprint_id") for row in self.rows.values()}
-        return {name: value for name, value in super().fingerprints().items() if name in named}
-
-
-def parts(bundle: Bundle) -> list[Bundle]:
-    """Return a bundle as one part for each kind of GPU that timed its rows; whole if there is one kind.
-
-    Planned rows without a GPU belong to the first part.
-    """
-    if bundle.manifest["parameters"].get("device") != "cuda":
-        return [bundle]
-    kinds = {name: value["sku_id"] for name, value in bundle.fingerprints().items()}
-    of = {name: kinds.get(row.get("fingerprint_id") or "", "") for name, row in bundle.rows.items()}
-    first = next((kind for name in bundle.manifest["plan"] if (kind := of.get(name))), "")
-    plans: dict[str, list[str]] = {first: []}
-    for name in bundle.manifest["plan"]:
-        plans.setdefault(of.get(name) or first, []).append(name)
-    return [_Part(bundle, plan) for plan in plans.values()] if len(plans) > 1 else [bundle]
-
-
 def read(bundles: list[Bundle]) -> list[Source]:
-    """One source a bundle, and for each kind of GPU that measured its rows. Raises UsageError for more than letters,
-    BundleError where one is damaged."""
-    every = [part for bundle in bundles for part in parts(bundle)]
-    if len(every) > len(_LETTERS):
-        raise UsageError(f"{len(every)} bundles in one report", f"{len(_LETTERS)} at most stand side by side")
-    return [records.source(bundle, letter) for letter, bundle in zip(_LETTERS, every, strict=False)]
+    """One source a bundle. Raises UsageError for more than letters, BundleError where one is damaged."""
+    if len(bundles) > len(_LETTERS):
+        raise UsageError(f"{len(bundles)} bundles in one report", f"{len(_LETTERS)} at most stand side by side")
+    return [records.source(bundle, letter) for letter, bundle in zip(_LETTERS, bundles, strict=False)]
 
 
 def described(source: Source) -> Described:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from repro.analysis import records
 from repro.analysis.records import Implementation, Source
 from repro.errors import UsageError
-from repro.judge.timing import intervals
 from repro.problems import catalogue
 from repro.records import wording
 from repro.report import elements, sources
-from repro.report.elements import Cell, Figure, ForestRow, Head, Point, Quantity, Section
+from repro.report.elements import Cell, Head, Quantity, Section
 from repro.report.sources import Solution
 
 _BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
@@ -20,22 +19,21 @@ _TIMED = {"eager": "eager", "compile": "compile", "reduce_overhead": "reduce-ove
 # The ceiling of a class's arithmetic: what tf32 holds also fits fp16.
 _CEILING = {"fp32": "fp32_tflop_s", "tf32": "tf32_tflop_s", "bf16": "bf16_tflop_s"}
 _UNCONFIRMED = (
-    "UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm. Figures show it hollow "
-    "or with a `?`."
+    "UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm. The figure shows it "
+    "hollow."
 )
 # Key of a solution -> letter -> the solution in that bundle.
 _ByKey = dict[tuple[str, str], dict[str, Implementation]]
 
 
 def section(of: list[Source]) -> Section:
-    """Every correct solution's time and speedups, one group of columns a bundle; points."""
-    parts = [_of_verb(verb, group) for verb in records.VERBS if (group := [s for s in of if s.verb == verb])]
-    figures = [figure for part in parts for figure in part.figures]
-    if not figures:  # nothing correct was timed: the summary says so
+    """Every correct solution's time and speedups, one group of columns a bundle."""
+    if not any(each.timed for source in of for each in source.solutions):  # the summary says so
         return elements.section("speedups", "Speedups")
+    parts = [_of_verb(verb, group) for verb in records.VERBS if (group := [s for s in of if s.verb == verb])]
     text = dict.fromkeys(sentence for part in parts for sentence in part.text)
     tables = [table for part in parts for table in part.tables]
-    return elements.section("speedups", "Speedups", text=text, figures=figures, tables=tables)
+    return elements.section("speedups", "Speedups", text=text, tables=tables)
 
 
 def _of_verb(verb: str, group: list[Source]) -> Section:
@@ -54,8 +52,7 @@ def _of_verb(verb: str, group: list[Source]) -> Section:
     unconfirmed = any(each.word("best_same_class") == "UNCONFIRMED" for mine in solutions.values()
                       for each in mine.values())  # fmt: skip
     return elements.section(
-        "", "", text=[*_untimed(group, solutions), *_controls(group), *[_UNCONFIRMED] * unconfirmed],
-        figures=[figure for source in group for figure in _forest(source, solutions)],
+        "", "", text=[*_untimed(group, solutions), *[_UNCONFIRMED] * unconfirmed],
         tables=[elements.table(f"speedups-{verb}", caption, columns, rows)],
     )  # fmt: skip
 
@@ -107,18 +104,6 @@ def _word(source: Source, each: Implementation | None) -> str | None:
     return "no measurement" if each.why_not and not source.why_not else None
 
 
-def _controls(group: list[Source]) -> list[str]:
-    """How the A/A controls came out: eager against eager in another process."""
-    text = []
-    for source in group:
-        controls = [row.judged.timing.aa for row in source.rows.values() if row.judged and row.judged.timing.aa]
-        if source.timed and controls:
-            cover, widest, furthest = intervals.controls(controls)
-            text.append(f"A/A control of {source.letter}: {cover} of {len(controls)} intervals hold 1, the widest ±"
-                        f"{100 * widest:.2f} %, the furthest ratio {100 * furthest:.2f} % from 1.")  # fmt: skip
-    return text
-
-
 def _untimed(group: list[Source], solutions: _ByKey) -> list[str]:
     """Bundles that are no measurement, and rows of others whose own times are none, by reason."""
     rows = records.grouped(
@@ -130,22 +115,6 @@ def _untimed(group: list[Source], solutions: _ByKey) -> list[str]:
         f"{letter}: no time of {', '.join(dict.fromkeys(names))} is shown: {why}."
         for (letter, why), names in rows.items()
     ]
-
-
-def _forest(source: Source, solutions: _ByKey) -> list[Figure]:
-    rows = []
-    for mine in solutions.values():
-        each = mine.get(source.letter)
-        if each and each.timed and each.verdict:
-            speeds = {name: elements.speedup(each.verdict.speedup.get(over)) for over, name in _BASELINES.items()}
-            points = [Point(series=name, **speed.to_json()) for name, speed in speeds.items() if speed]
-            label = f"{each.row.row} {each.name}" if each.key[1] else each.row.row  # a row may have several
-            rows += [ForestRow(label=label, points=points, band=None)] * bool(points)
-    shown = {point.series for row in rows for point in row.points}
-    title = f"Speedups of {source.letter}: {source.machine}, {sources.stack(source)}"
-    series = {name: f"over {name}" for name in _BASELINES.values() if name in shown}
-    return elements.forest(f"speedups-{source.verb}-{source.letter}", title,
-                           "Speedups with 95 % intervals, logarithmic", rows, series, "speedup")  # fmt: skip
 
 
 # -- roofline

@@ -658,9 +658,9 @@ def _figure(of: list[Source], lines: list[_Line]) -> list[Figure]:
         source.letter: f"{source.letter}: {source.verb}, {source.machine}, {sources.stack(source)}"
         for source in of if source.letter in shown
     }  # fmt: skip
-    rows = [ForestRow(label=label, points=mine, band=None) for label, mine in points.items()]
+    rows = [ForestRow(label=label, points=mine) for label, mine in points.items()]
     lead = "Speedup over the best torch baseline of the same precision, with its 95 % interval"
-    return elements.forest("forest", "Speedup over the best torch baseline", lead, rows, legend, "")
+    return elements.forest("forest", "Speedup over the best torch baseline", lead, rows, legend)
 
 
 def _why(source: Source) -> Iterator[Item]:

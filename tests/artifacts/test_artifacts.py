@@ -4,8 +4,6 @@ that is missing, broken or odd stops either. Through the command line, as a revi
 from __future__ import annotations
 
 import json
-import sys
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -238,40 +236,3 @@ def test_the_problem_is_known_by_number_and_sizes(tmp_path):
     assert layout.Artifact(root / NAME).known is None
     file.write_text(file.read_text().replace("dim1 = 8 * 8", "dim1 = 2 * 256"))
     assert layout.Artifact(root / NAME).known == "L1_36"
-
-
-# -- figures
-
-
-def test_a_figure_has_title_units_and_alternative_text(tool):
-    root = published(tool.folder / "a")
-    for name in ("one", "two"):
-        done = tool.within("report", root, "-o", name)
-        assert done.code == 0, done.err
-    text = (tool.folder / "one/convergence-36_RMSNorm.svg").read_text()
-    assert text == (tool.folder / "two/convergence-36_RMSNorm.svg").read_text(), "the same trace gives the same bytes"
-    tree = ElementTree.fromstring(text)
-    assert tree.get("role") == "img" and "3.5 ms after round 4, reached in round 3" in (tree.get("aria-label") or "")
-    words = " ".join("".join(node.itertext()) for node in tree.iter())
-    for part in ("Convergence of 36_RMSNorm", "kernel time (ms)", "round", "running best, recomputed"):
-        assert part in words, part
-
-
-def test_a_figure_of_every_artifact_and_a_reason_for_the_others(tool):
-    root = published(tool.folder / "a")
-    published(tool.folder / "b", "43_Max_Pooling")
-    (tool.folder / "b" / "43_Max_Pooling").rename(root / "43_Max_Pooling")
-    (root / "82_conv").mkdir()
-    done = tool.within("report", root, "-o", "figures")
-    assert done.code == 0 and "No trace: 82_conv" in done.complaint
-    assert sorted(f.name for f in (tool.folder / "figures").iterdir()) == [
-        "convergence-36_RMSNorm.svg",
-        "convergence-43_Max_Pooling.svg",
-    ]
-    assert tool.within("report", root / "82_conv").code == 1
-
-
-def test_without_matplotlib_a_figure_is_a_missing_prerequisite(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code = main.main(["report", str(published(tmp_path / "a")), "-o", str(tmp_path / "f.svg")])
-    assert code == 1 and "needs matplotlib" in capsys.readouterr().err

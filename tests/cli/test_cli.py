@@ -72,7 +72,7 @@ def test_report_draws_the_page_where_its_packages_are_installed(words, here, for
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if here else None)
     args = main.parser().parse_args(["report", *words.split()])
     assert output.formats(args, Progress()) == formats.split()
-    assert ("jinja2 and matplotlib" in capsys.readouterr().err) == (formats == "md")
+    assert ("needs jinja2" in capsys.readouterr().err) == (formats == "md")
 
 
 def test_full_shapes_on_the_cpu_are_said_to_take_long(capsys):
@@ -118,7 +118,7 @@ def test_a_job_starts_without_studies_reports_and_agents(tmp_path):
     assert "repro.engines.job" in imported
     rooms = [f"repro.{room}" for room in UNUSED]
     wrong = {name for name in imported if any(f"{name}.".startswith(f"{room}.") for room in rooms)}
-    assert wrong | imported & {"anthropic", "docker", "jinja2", "matplotlib", "mcp", "rich"} == set()
+    assert wrong | imported & {"anthropic", "docker", "jinja2", "mcp", "rich"} == set()
 
 
 def test_a_verb_of_engines_without_its_folder_is_wrong_use(capsys):

@@ -15,7 +15,6 @@ from test_page import rows_of as table
 from test_page import section
 from test_report import bundle_of, result, study
 
-from repro import config
 from repro.analysis import compare, records
 from repro.bundle.write import Bundle
 from repro.fingerprint import series
@@ -42,7 +41,7 @@ def theirs(folder: Path, reasons: dict[str, Any] | None) -> Path:
 
 def built(*bundles: Bundle) -> dict[str, Any]:
     """A document as its JSON holds it."""
-    found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles), config.ARTIFACTS_DIR).to_json()))
+    found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles)).to_json()))
     return found
 
 
@@ -129,7 +128,7 @@ def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path):
     assert any(
         t.startswith("A: no time of L2_99/oracle/1 is shown: throttled") for t in section(whole, "speedups")["text"]
     )
-    (figure,) = section(whole, "speedups")["figures"]
+    (figure,) = section(whole, "summary")["figures"]
     assert len(figure["data"]["rows"]) == 1
     assert [row["solution"] for row in table(whole, "roofline", "roofline")] == ["oracle"]
     verdicts = [row["verdict"] for row in table(whole, "correctness", "correctness")]

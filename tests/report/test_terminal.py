@@ -264,7 +264,7 @@ def test_a_verdict_has_one_sign_and_a_finding_a_line(tmp_path, verdict, code, sh
         tmp_path, "evaluate", {"a": judged}, {"a": {"problem": "L1_36", "file": "mine.py"}}, device="cpu"
     )
     drawn, out = screen(200)
-    terminal.draw(document.build([bundle], config.ARTIFACTS_DIR), drawn)
+    terminal.draw(document.build([bundle]), drawn)
     row, hides, reuses, why = (line for line in ANSI.sub("", out.getvalue()).splitlines() if "mine.py" in line)
     assert shown in row and why.startswith(f"{shown[0]} L1_36 mine.py: ")
     assert elements.written("verdict", shown[2:]).startswith(shown[0])
@@ -274,7 +274,7 @@ def test_a_verdict_has_one_sign_and_a_finding_a_line(tmp_path, verdict, code, sh
 def test_of_a_whole_suite_the_table_shows_what_stands_out():
     """The rest is in the report, or on the screen with -v."""
     (path,) = (path for path in bundles("fixtures") if len(Bundle.open(path).manifest["plan"]) > 200)
-    whole = document.build([Bundle.open(path)], config.ARTIFACTS_DIR)
+    whole = document.build([Bundle.open(path)])
     drawn, out = screen(100)
     terminal.draw(whole, drawn)
     text = ANSI.sub("", out.getvalue())
