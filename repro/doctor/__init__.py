@@ -36,10 +36,6 @@ def _here(setting: Setting) -> str:
     return "the image has its own" if setting.engine == "docker" else ""
 
 
-def _ray(setting: Setting) -> str:
-    return "" if setting.wanted == "ray" else "--engine ray was not asked for"
-
-
 def _never(setting: Setting) -> str:
     return ""
 
@@ -55,7 +51,6 @@ CHECKS: dict[str, tuple[Check, Callable[[Setting], str]]] = {
     "gpu state": (graphics.state, _gpu),
     "lease": (graphics.lease_free, _gpu),
     "pins": (machine.pins, _here),
-    "ray": (machine.ray, _ray),
     "separation": (machine.separation, _here),
     "compiler": (machine.compiler, _here),
     "results folder": (machine.results, _never),

@@ -43,14 +43,6 @@ def pins(setting: Setting) -> Finding:
     return ok(", ".join(f"{name} {version}" for name, version in found.items()))
 
 
-def ray(setting: Setting) -> Finding:
-    """Check that Ray is installed, if jobs are to run on a cluster."""
-    installed = version("ray")
-    if installed is None:
-        return fail("the package ray is not installed", "Run `make setup ENGINE=ray` here and on every node.")
-    return ok(f"ray {installed}; every node is checked before the first job")
-
-
 def separation(setting: Setting) -> Finding:
     """Check whether root can give each solution a user of its own; an ordinary user never can."""
     if os.geteuid() != 0:

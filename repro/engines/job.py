@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import os
 import signal
 import sys
 import traceback
@@ -57,27 +56,21 @@ def serve(folder: Path, temporary: Path | None = None) -> None:
     jobs = begin(folder, temporary)
     from repro.records.job import ENDED, OUTCOMES
 
-    start_s = stopwatch.age_s(os.getppid())  # the parent is the launcher, the process that was started
     for job in jobs:
-        outcome = _outcome(job, folder, {"start": start_s})
-        jsonio.append(folder / OUTCOMES, outcome.to_json())
+        jsonio.append(folder / OUTCOMES, _outcome(job, folder).to_json())
         print(ENDED, flush=True)
-        start_s = 0.0
 
 
-def _outcome(job: Job, folder: Path, spent_s: dict[str, float]) -> Outcome:
-    """Run one job and observe the machine meanwhile. spent_s: seconds by part before this job."""
+def _outcome(job: Job, folder: Path) -> Outcome:
+    """Run one job and observe the machine meanwhile."""
     from repro.records.job import Outcome
 
-    outcome, watch, observed = Outcome(job.id, "failed"), stopwatch.Clock(), Telemetry(job.device)
-    watch.lap("telemetry")
+    outcome, clock, observed = Outcome(job.id, "failed"), stopwatch.Clock(), Telemetry(job.device)
     try:
         prepare(job)
-        outcome.fingerprint = fingerprint_of(job, watch)
-        watch.lap("fingerprint")
+        outcome.fingerprint = fingerprint_of(job)
         if _audited(job):
             pool.prepare(pool.wanted(job.device, job.dtype, len(job.solutions), job.options), job.device)
-            watch.lap("workers begun")
         outcome.result = run(job, folder, lambda line: print(line, flush=True), observed.mark)
         outcome.status = "done"
     except ReproError as error:
@@ -86,16 +79,13 @@ def _outcome(job: Job, folder: Path, spent_s: dict[str, float]) -> Outcome:
         where = traceback.extract_tb(error.__traceback__)[-1]
         outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
         traceback.print_exc()
-    watch.lap("job")
     pool.close()
-    watch.lap("workers ended")
     if job.device == "cuda" and "torch" in sys.modules:
         sys.modules["torch"].cuda.empty_cache()  # cached by the judge's allocator; the next job needs it
     seen = observed.end()
-    watch.lap("telemetry")
     if outcome.result is not None:
-        outcome.result = outcome.result.model_copy(update=seen | {"cell_spent_s": spent_s | watch.laps})
-    outcome.wall_s = watch.total()
+        outcome.result = outcome.result.model_copy(update=seen)
+    outcome.wall_s = clock.total()
     return outcome
 
 
@@ -116,7 +106,7 @@ def prepare(job: Job) -> None:
 _taken: dict[str, Fingerprint] = {}
 
 
-def fingerprint_of(job: Job, watch: stopwatch.Clock) -> Fingerprint:
+def fingerprint_of(job: Job) -> Fingerprint:
     """Return the fingerprint for a job's device. The first time, also import and start torch."""
     from repro.records.fingerprint import Fingerprint
 
@@ -124,7 +114,6 @@ def fingerprint_of(job: Job, watch: stopwatch.Clock) -> Fingerprint:
         begun = fingerprint.begin(job.device)
         if job.verb != "fingerprint":  # so that the fingerprint's time does not include these imports
             _start_torch(job.device)
-            watch.lap("torch")
         _taken[job.device] = Fingerprint.written(fingerprint.collect(job.device, begun))
     return _taken[job.device]
 

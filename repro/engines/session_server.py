@@ -22,7 +22,7 @@ from repro.engines import job as jobs
 from repro.engines.settled import settle
 from repro.errors import ReproError, UsageError
 from repro.judge.processes import pool
-from repro.system import jsonio, stopwatch
+from repro.system import jsonio
 
 if TYPE_CHECKING:
     from repro.judge.session import JudgeSession
@@ -101,7 +101,7 @@ def serve(folder: Path, temporary: Path | None = None) -> int:
 
 def _serve(job: Job, folder: Path, wire: _Wire) -> None:
     jobs.prepare(job)
-    machine = jobs.fingerprint_of(job, stopwatch.Clock())
+    machine = jobs.fingerprint_of(job)
     from repro.judge.session import JudgeSession
     from repro.records.session import Opened
 

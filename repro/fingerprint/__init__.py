@@ -31,7 +31,8 @@ def digest(values: Json, klasses: str) -> str:
 
 def _outside(device: str) -> dict[str, Value]:
     """Return everything known without torch and Triton: from NVML, files and other programs."""
-    return gpu.values(device) | answers((*host.FIELDS, *container.FIELDS, *container.GIT)) | software.programs()
+    queries = (*host.FIELDS, *container.FIELDS, *container.GIT, *software.PROGRAMS)
+    return gpu.values(device) | answers(queries)
 
 
 def begin(device: str) -> Future[dict[str, Value]]:

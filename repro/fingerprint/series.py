@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections import Counter
 from dataclasses import dataclass, field
@@ -61,12 +60,11 @@ def _spread(values: list[float], scale: float = 1) -> dict[str, float] | None:
     known = sorted(value * scale for value in values if value >= 0)
     if not known:
         return None
-    at = known[max(0, math.ceil(0.05 * len(known)) - 1)]
-    return {"min": known[0], "p5": at, "median": statistics.median(known), "max": known[-1]}
+    return {"min": known[0], "median": statistics.median(known), "max": known[-1]}
 
 
 def summary(series: Series) -> Json:
-    """Return samples, seconds, {"min", "p5", "median", "max"} of each column, and the share of samples by reason."""
+    """Return samples, seconds, {"min", "median", "max"} of each column, and the share of samples by reason."""
     times = series.columns.get("t_s", [])
     found: Json = {"samples": series.n, "seconds": round(times[-1] - times[0], 3) if times else 0.0}
     scales = {"sm_mhz": 1.0, "memory_mhz": 1.0, "power_mw": 1e-3, "temperature_c": 1.0}

@@ -8,14 +8,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from repro import __version__, config
 from repro.fingerprint.query import Absent, Class, Query
-from repro.records.fingerprint import Value
 from repro.system.importing import version
 
 _TIMEOUT_S = 20
@@ -103,12 +101,6 @@ PROGRAMS = (
     Query("ncu", "V", partial(_printed, "ncu", "Version "), "ncu --version"),
     Query("gcc", "V", partial(_printed, "gcc", r"\) "), "gcc --version"),
 )
-
-
-def programs() -> dict[str, Value]:
-    """Return the versions of programs that make or inspect machine code. They are asked side by side."""
-    with ThreadPoolExecutor(len(PROGRAMS)) as pool:
-        return dict(zip((query.name for query in PROGRAMS), pool.map(Query.ask, PROGRAMS), strict=True))
 
 
 def off_pin() -> dict[str, str]:

@@ -237,7 +237,7 @@ class Observed(Record):
     telemetry: dict[str, Any] | None = None
     """The sampler's marks and windows, and its file."""
     cell_spent_s: dict[str, float] = {}
-    """Part of the job -> seconds."""
+    """Part of the job -> seconds, in older bundles."""
 
     @field_validator("telemetry", mode="before")
     @classmethod

@@ -1,11 +1,8 @@
-"""A stopwatch with named laps, and the age of a process, in seconds."""
+"""The time now, and a stopwatch with named laps."""
 
 from __future__ import annotations
 
-import os
 import time
-
-from repro.system.procfs import stat
 
 
 def utc() -> str:
@@ -30,12 +27,3 @@ class Clock:
     def total(self) -> float:
         """Return the seconds since it was made."""
         return round(time.monotonic() - self.begin, 3)
-
-
-def age_s(pid: int) -> float:
-    """Return how long a process has lived, seconds; 0 if unknown."""
-    try:
-        begun = int(stat(f"/proc/{pid}/stat")[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return 0.0
-    return round(max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - begun), 3)
