@@ -140,42 +140,22 @@ def disturbed(cover: int, count: int) -> str:
 
 def clocks(sources: list[Source]) -> Section:
     """The clocks, power and temperature of the GPU while rows were timed."""
-    without: dict[str, list[str]] = {}
-    rows = []
-    for source in sources:
-        windows = _windows(source)
-        rows += [_sampled(source, *each) for each in windows]
-        if not windows and (why := _unsampled(source)):
-            without.setdefault(why, []).append(source.letter)
+    rows = [_sampled(source, *each) for source in sources for each in _windows(source)]
     columns = ["row", "bundle", ("window", "text", 7), ("samples", "integer", 7), ("SM MHz", "spread", 1),
                ("memory MHz", "spread", 4), ("W", "spread", 2), ("°C", "spread", 3), ("J", "quantity"),
                ("s slowed by heat", "quantity"), ("event reasons, share of samples", "text", 5),
                ("times", "verdict")]  # fmt: skip
     caption = "While rows were timed, or ran where nothing was timed: median (lowest to highest)"
-    text = []
-    if rows:
-        text.append(
-            "Times of a row that heat or a power brake slowed while it was timed are no measurement. A power cap is "
-            "how a large GPU works. Every sample is in the bundle's `telemetry/`."
-        )
-        text += [f"Clocks while rows ran: not recorded in {', '.join(of)}: {why}." for why, of in without.items()]
-    return elements.section(
-        "clocks", "Clocks during the run", text=text, tables=[elements.table("sampled", caption, columns, rows)]
+    text = (
+        "Times of a row that heat or a power brake slowed while it was timed are no measurement. A power cap is how a "
+        "large GPU works. Every sample is in the bundle's `telemetry/`."
     )
+    table = elements.table("sampled", caption, columns, rows)
+    return elements.section("clocks", "Clocks during the run", note=text, tables=[table])
 
 
 def _telemetry(row: Row) -> dict[str, Any]:
     return (row.result.telemetry if row.result else None) or {}
-
-
-def _unsampled(source: Source) -> str:
-    """Why no row of a bundle was sampled."""
-    statuses = (
-        str(_telemetry(row).get("sampler", {}).get("status") or "it was written by a release that did not sample")
-        for row in source.done
-    )
-    return "; ".join(dict.fromkeys("the sampler took none" if status == "ok" else status.removeprefix("off: ")
-                                   for status in statuses))  # fmt: skip
 
 
 def _windows(source: Source) -> list[tuple[str, Window, bool]]:

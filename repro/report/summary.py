@@ -53,12 +53,9 @@ _UNCONFIRMED = "?: faster by the solution's own clock, which the judge's clock c
 
 
 class Headline(Drawn):
-    """The verdict in a few words, and the counts that it is made of."""
+    """The verdict in a few words, and how many rows were planned, finished and throttled."""
 
     parts: list[str]
-    solutions: dict[str, int] = {}
-    controls: dict[str, int] = {}
-    claims: dict[str, dict[str, int]] = {}
     planned: int = 0
     finished: int = 0
     throttled: int = 0
@@ -107,7 +104,6 @@ def _fixtures(of: list[Source]) -> list[FixtureRecord]:
 def headline(of: list[Source], claimed: JudgedClaims) -> Headline:
     """The verdict on everything that was read."""
     groups = _groups(of)
-    solutions, controls = _words(groups), _control_verdicts(groups)
     planned, finished = sum(len(source.plan) for source in of), sum(len(source.done) for source in of)
     throttled = sum(map(sources.slowed, of))
     tried = any(claims.tried(outcome) for _, outcome in claimed.pairs())
@@ -119,11 +115,10 @@ def headline(of: list[Source], claimed: JudgedClaims) -> Headline:
     }
     parts = ["fails verification, do not trust its numbers"] * any(source.failed for source in of)
     parts += [sentence for source in of for sentence in against.sentences(source)] or (
-        _counts(groups) if len(of) == 1 else _totals(solutions, controls)
+        _counts(groups) if len(of) == 1 else _totals(_words(groups), _control_verdicts(groups))
     )
     parts += [*_of_cases(of), *_of_fixtures(of), *(part for part, holds in rest.items() if holds)]
-    return Headline(parts=parts, solutions=dict(solutions), controls=dict(controls), claims=claimed.counts,
-                    planned=planned, finished=finished, throttled=throttled)  # fmt: skip
+    return Headline(parts=parts, planned=planned, finished=finished, throttled=throttled)  # fmt: skip
 
 
 def _counts(groups: list[Group]) -> list[str]:
@@ -258,7 +253,7 @@ def _sizes(source: Source) -> Iterator[tuple[Kind, str]]:
 
 def cards(of: list[Source], claimed: JudgedClaims) -> list[Card]:
     """The figures of a report's head."""
-    return [*_correct(of), *_means(of), *_claims(claimed), *_case_cards(of), *_fixture_cards(of), *_machines(of)]
+    return [*_correct(of), *_means(of), *_claims(claimed), *_machines(of)]
 
 
 def _all_or(right: int, of: int, otherwise: Tone = "bad") -> Tone:
@@ -337,26 +332,6 @@ def _claims(claimed: JudgedClaims) -> list[Card]:
         if tried:
             cards.append(elements.card(title, f"{right} of {tried}", ", ".join(detail), tone))
     return cards
-
-
-def _case_cards(of: list[Source]) -> list[Card]:
-    cases = _cases(of)
-    right = sum(not case.complaints for case in cases)
-    detail = f"{len(_skipped(of))} cannot run here" if _skipped(of) else ""
-    value, tone = f"{right} of {len(cases)}", _all_or(right, len(cases))
-    return [elements.card("Cases judged as expected", value, detail, tone)] if cases else []
-
-
-def _fixture_cards(of: list[Source]) -> list[Card]:
-    fixtures = _fixtures(of)
-    if not fixtures:
-        return []
-    usable = sum(not fixture.refused for fixture in fixtures)
-    narrowest = min(fixtures, key=lambda fixture: fixture.margin)
-    return [
-        elements.card("Usable fixtures", f"{usable} of {len(fixtures)}", "", _all_or(usable, len(fixtures))),
-        elements.card("Smallest margin", f"{narrowest.margin:.3g}", _named(narrowest.problem)),
-    ]
 
 
 def _machines(of: list[Source]) -> list[Card]:
