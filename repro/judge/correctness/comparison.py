@@ -17,7 +17,7 @@ import torch
 from repro.errors import SolutionRejected
 from repro.judge.correctness import distance as metric
 from repro.judge.correctness import output_checks
-from repro.judge.correctness.distance import Distance, Distances, score
+from repro.judge.correctness.distance import Distances, score
 from repro.judge.correctness.expected import Expected
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.correctness.workers import Workers
@@ -69,20 +69,18 @@ class Comparison:
             self.check(described)
         if bound is not None:
             bound.open(leaves(self.expected.shape.spec), described)
-        distances, digests = [Distance() for _ in leaves(self.expected.shape.spec)], list[int]()
+        distances, digests = Distances.of(len(leaves(self.expected.shape.spec))), list[int]()
         slots = self.workers.slots
         for part, outputs in self._chunks(implementation, self._parts() if whole else [only], bound, digests):
             expected, wholes = self.expected.outputs(part, slots), self.expected.reference.wholes
-            before = self.expected.outputs_before_edit(part, slots) or itertools.repeat(None)
-            for distance, due, integers, old, output in zip(distances, expected, wholes, before, outputs, strict=False):
-                distance.add(output, due, integers, old)
-        for place, distance in enumerate(distances):
+            distances.add(outputs, expected, wholes, self.expected.outputs_before_edit(part, slots))
+        for place, distance in enumerate(distances.outputs):
             distance.settle()
             if not distance.finite:
                 where = self.fixture.output_name(place)
                 detail = f"{where or 'the output'} is not finite where the reference is, or was not written"
                 raise SolutionRejected("not_finite", detail)
-        return Distances(distances), digests
+        return distances, digests
 
     def digests(self, implementation: Implementation, *, whole: bool = False) -> list[int]:
         """Return digests of the worker's kept output, of the same rows each as `compare`, without a reference.

@@ -22,6 +22,7 @@ import functools
 import itertools
 import math
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -240,6 +241,23 @@ class Distances:
     """The distances of every output of a call."""
 
     outputs: list[Distance]
+
+    @classmethod
+    def of(cls, count: int) -> Distances:
+        """Return the empty distances of a call with `count` outputs."""
+        return cls([Distance() for _ in range(count)])
+
+    def add(
+        self,
+        outputs: Iterable[torch.Tensor],
+        expected: list[torch.Tensor],
+        wholes: list[Whole],
+        before: list[torch.Tensor],
+    ) -> None:
+        """Add a chunk of every output, each taken when its turn comes. before: empty where inputs are not edited."""
+        old = before or itertools.repeat(None)
+        for distance, due, whole, last, output in zip(self.outputs, expected, wholes, old, outputs, strict=False):
+            distance.add(output, due, whole, last)
 
     @classmethod
     def endless(cls) -> Distances:
