@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 from collections import Counter
 from dataclasses import asdict
@@ -159,13 +160,15 @@ def _proposers(args: argparse.Namespace) -> tuple[tuple[str, ...], Path]:
 
 def _model(args: argparse.Namespace) -> str:
     """Return the model's name. Raises UsageError, PrerequisiteError if its key is missing."""
-    from repro.optimize.calls import KEYS, Upstream, available
+    from repro.studies.agent.options import NEEDS, upstream
 
-    available()
-    kind = Upstream.of(args.upstream).kind
-    if kind in KEYS and "/" not in args.model and not config.secret(KEYS[kind]):
-        raise PrerequisiteError(f"the upstream {kind} needs a key", f"{KEYS[kind]} is not set", "Set it, or choose "
-                                "--proposer search, which needs no key.")  # fmt: skip
+    if importlib.util.find_spec("inspect_ai") is None:
+        remedy = "Run `pip install '.[agents]'` in a checkout, or choose --proposer search."
+        raise PrerequisiteError("a model is asked through Inspect", "the package inspect_ai is not installed", remedy)
+    kind, _ = upstream(args)
+    if kind in NEEDS and "/" not in args.model and not config.secret(NEEDS[kind][0]):
+        raise PrerequisiteError(f"{NEEDS[kind][0]} is not set", NEEDS[kind][1], "Set it, or choose --proposer search, "
+                                "which needs no key.")  # fmt: skip
     return str(args.model) or config.model(bedrock=kind == "bedrock")
 
 
@@ -174,10 +177,11 @@ def _proposer(name: str, inbox: Path, args: argparse.Namespace, problem: Problem
     from repro.optimize.proposers.search import Search
 
     if name == "model":
-        from repro.optimize.calls import Calls, Upstream
+        from repro.optimize.calls import Calls
         from repro.optimize.proposers.model import Model
+        from repro.studies.agent.options import upstream
 
-        return Model(problem, Calls(folder, model, Upstream.of(args.upstream), dict(args.budget).get("usd")))
+        return Model(problem, Calls(folder, model, *upstream(args), dict(args.budget).get("usd")))
     return Inbox(inbox) if name == "inbox" else Search()
 
 

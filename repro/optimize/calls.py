@@ -6,7 +6,6 @@ The journal keeps every reply. `model.json` in the run's folder holds what was s
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import time
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from repro.artifacts.layout import BLOCK
-from repro.errors import PrerequisiteError, UsageError
 from repro.studies.agent import prices
 from repro.system import foreign, jsonio
 
@@ -28,8 +26,6 @@ METER = "model.json"
 MOST_TOKENS = 32_000
 # How often a reply that cannot be read is asked for again, with the fault named.
 AGAIN = 1
-UPSTREAMS = ("anthropic", "bedrock")
-KEYS = {"anthropic": "ANTHROPIC_API_KEY", "bedrock": "AWS_BEARER_TOKEN_BEDROCK"}
 UNREADABLE = "Your reply could not be used: {why}. Reply again, in the form that was asked for."
 T = TypeVar("T")
 
@@ -111,37 +107,18 @@ def kernel_of(text: str) -> str:
     return blocks[0]
 
 
-@dataclass(frozen=True)
-class Upstream:
-    """Where questions go. kind: anthropic (or whichever provider the model names), bedrock or replay; script: of a
-    replay."""
-
-    kind: str
-    script: Path | None = None
-
-    @classmethod
-    def of(cls, spec: str) -> Upstream:
-        """Return the upstream of `anthropic`, `bedrock` or `replay:PATH`. Raises UsageError."""
-        if spec.startswith("replay:"):
-            script = Path(spec.removeprefix("replay:"))
-            if not script.is_file():
-                raise UsageError(f"no such script: {script}", "--upstream replay:PATH names a file")
-            return cls("replay", script)
-        if spec not in UPSTREAMS:
-            raise UsageError(f"no upstream {spec!r}", f"there are {', '.join(UPSTREAMS)} and replay:PATH")
-        return cls(spec)
-
-
 @dataclass
 class Calls:
     """The model of one run, opened at the first question.
 
-    run: folder of the run. usd: the budget, None without a limit. lines: a record of each call since `take`.
+    run: folder of the run. upstream: see Design. script: of a replay. usd: the budget, None without a limit. lines: a
+    record of each call since `take`.
     """
 
     run: Path
     model: str
-    upstream: Upstream
+    upstream: str
+    script: Path | None = None
     usd: float | None = None
     lines: list[dict[str, Any]] = field(default_factory=list)
     _opened: Model | None = None
@@ -205,8 +182,8 @@ class Calls:
             line |= {"outcome": "budget", "detail": f"the budget of {self.usd:g} usd is used up"}
             raise NoAnswer("budget", line["detail"], final=True)
         if self._opened is None:
-            self._opened = models.opened(self.upstream.kind, self.model, self._rates)
-        script = Script.read(foreign.read(self.upstream.script)) if self.upstream.script is not None else None
+            self._opened = models.opened(self.upstream, self.model, self._rates)
+        script = Script.read(foreign.read(self.script)) if self.script is not None else None
         begin = time.monotonic()
         reply = models.ask(self._opened, messages, script)
         line["wall_s"] = round(time.monotonic() - begin, 3)
@@ -218,13 +195,6 @@ class Calls:
         jsonio.write(self.run / METER, {"usd": round(spent["usd"] + usd, 6), "tokens": spent["tokens"] + float(fresh)})
         line |= {"model_seen": reply.model, "stop_reason": reply.stop, "reply": reply.text, "usage": reply.tokens}
         return line, reply.text, reply.stop
-
-
-def available() -> None:
-    """Raise PrerequisiteError if Inspect is not installed here."""
-    if importlib.util.find_spec("inspect_ai") is None:
-        remedy = "Run `pip install '.[agents]'` in a checkout, or choose --proposer search."
-        raise PrerequisiteError("a model is asked through Inspect", "the package inspect_ai is not installed", remedy)
 
 
 def canonical(request: dict[str, Any]) -> str:

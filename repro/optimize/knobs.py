@@ -24,11 +24,13 @@ from repro.optimize.kernel_source import (
     mask_of,
     matched,
     names_in,
+    needed,
     nodes,
     operand,
     parts,
     program_axis,
     reached,
+    terms,
     value_of,
 )  # fmt: skip
 
@@ -99,8 +101,7 @@ def _named_once(source: KernelSource) -> str | None:
             begin = source.text.encode().rfind(b"\n", 0, source.start(holds[0])) + 1
             edits = [Edit(begin, begin, f"{source.indent(holds[0])}{name} = {block}\n")]
             edits += [source.replace(keyword.value, name) for keyword in found]
-            for copy in copies:
-                edits += [source.replace(node, f"{name}{more}") for node, more in _divisor(copy)]
+            edits += [source.replace(node, name) for node in map(_divisor, copies) if node is not None]
             return source.apply(edits)
     return None
 
@@ -121,7 +122,7 @@ def _blocks_of(source: KernelSource, function: Function, quotient: ast.expr) -> 
     Empty where a grid has the quotient, and its launch no such argument.
     """
     every: dict[int, ast.keyword] = {}
-    block = ast.literal_eval(_divisor(quotient)[0][0])
+    block = needed(_divisor(quotient), "it is no quotient").value
     for launch in source.launches:
         for axis, other in enumerate(_quotients(source, launch) if launch.function is function else []):
             if other is None or ast.dump(other) != ast.dump(quotient):
@@ -143,25 +144,13 @@ def _axes(kernel: Function, parameter: str) -> set[int | None]:
     return {program_axis(kernel, node, parameter) for node in nodes(kernel, ast.BinOp)}
 
 
-# Forms of a quotient by a block -> what follows the block's name in the place of its second integer.
-_QUOTIENTS = {"_m.cdiv(_n, _block)": "", "(_n + _more) // _block": " - 1", "(_n + _more - 1) // _block": "",
-              "_n // _block": ""}  # fmt: skip
-
-
-def _divisor(element: ast.expr) -> list[tuple[ast.Constant, str]]:
-    """Return the integers of `cdiv(n, 32)`, `n // 32`, `(n + 31) // 32` or `(n + 32 - 1) // 32`, the divisor first.
-
-    Each comes with what follows the block's name in its place. Empty for anything else.
-    """
-    for form, after in _QUOTIENTS.items():
-        found = matched(form, element) or {}
-        block, more = found.get("_block"), found.get("_more")
-        match block, more:
-            case ast.Constant(value=int()), None:
-                return [(block, "")]
-            case ast.Constant(value=int(size)), ast.Constant(value=int(added)) if added == size - bool(after):
-                return [(block, ""), (more, after)]
-    return []
+def _divisor(element: ast.expr) -> ast.Constant | None:
+    """Return the integer by which `cdiv(n, 32)` or `n // 32` divides; None for anything else."""
+    for form in ("_m.cdiv(_n, _block)", "_n // _block"):
+        match matched(form, element):
+            case {"_n": size, "_block": ast.Constant(value=int()) as block}:
+                return None if terms(size, ast.Add)[1:] else block  # the 31 of `(n + 31) // 32` would have to turn too
+    return None
 
 
 def fits(source: KernelSource, params: Params) -> bool:

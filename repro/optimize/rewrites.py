@@ -60,12 +60,11 @@ MOST_ROWS = 1024
 
 @dataclass(frozen=True)
 class Rewrite:
-    """One entry of the catalogue. helps: the diagnoses under which it is tried first (see roofline.py)."""
+    """One entry of the catalogue."""
 
     id: str
     name: str
     kind: str
-    helps: tuple[str, ...]
     apply: Callable[[KernelSource], str]
     what: str
 
@@ -476,37 +475,31 @@ def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt |
 
 
 CATALOGUE: tuple[Rewrite, ...] = (
-    Rewrite("T0", "own_output", EXACT, (), _own_output, "allocate the output, where the wrapper writes into an input"),
-    Rewrite("T6", "flattened_grid", EXACT, ("compute", "latency"), _flattened, "one grid dimension of two"),
-    Rewrite("T10", "no_masks", EXACT, ("memory", "compute"), _no_masks, "no masks where blocks divide the size"),
-    Rewrite("T11", "constant_sizes", EXACT, ("compute", "latency"), _constant_sizes, "sizes as compile-time constants"),
-    Rewrite("T12", "small_offsets", EXACT, ("compute",), _small_offsets, "32-bit offsets where tensors are small"),
-    Rewrite("T14", "unrolled", EXACT, ("compute", "latency"), _unrolled, "loops with constant bounds unrolled"),
-    Rewrite("T14f", "unroll_factor", EXACT, ("latency",), _innermost_with("loop_unroll_factor=4"),
+    Rewrite("T0", "own_output", EXACT, _own_output, "allocate the output, where the wrapper writes into an input"),
+    Rewrite("T6", "flattened_grid", EXACT, _flattened, "one grid dimension of two"),
+    Rewrite("T10", "no_masks", EXACT, _no_masks, "no masks where blocks divide the size"),
+    Rewrite("T11", "constant_sizes", EXACT, _constant_sizes, "sizes as compile-time constants"),
+    Rewrite("T12", "small_offsets", EXACT, _small_offsets, "32-bit offsets where tensors are small"),
+    Rewrite("T14", "unrolled", EXACT, _unrolled, "loops with constant bounds unrolled"),
+    Rewrite("T14f", "unroll_factor", EXACT, _innermost_with("loop_unroll_factor=4"),
             "innermost loops unrolled four times"),
-    Rewrite("T21", "pipelined", EXACT, ("memory", "latency"), _innermost_with("num_stages=3", "load"),
-            "loads started three steps ahead"),
-    Rewrite("T16", "register_tile", REASSOCIATES, ("memory",), _register_tile, "two passes over memory become one"),
-    Rewrite("T17", "vector_accumulator", REASSOCIATES, ("latency", "memory"), _vector_accumulator,
-            "vectors are added up, and reduced once"),
-    Rewrite("T4", "split_reduction", REASSOCIATES, ("latency",), rewrites_tiles.split_reduction,
+    Rewrite("T21", "pipelined", EXACT, _innermost_with("num_stages=3", "load"), "loads started three steps ahead"),
+    Rewrite("T16", "register_tile", REASSOCIATES, _register_tile, "two passes over memory become one"),
+    Rewrite("T17", "vector_accumulator", REASSOCIATES, _vector_accumulator, "vectors are added up, and reduced once"),
+    Rewrite("T4", "split_reduction", REASSOCIATES, rewrites_tiles.split_reduction,
             "a reduction shared by several programs, without atomics"),
-    Rewrite("T13", "packed_weight", EXACT, ("latency", "memory"), rewrites_tiles.packed_weight,
+    Rewrite("T13", "packed_weight", EXACT, rewrites_tiles.packed_weight,
             "weights transposed so that lanes are neighbours"),
-    Rewrite("T18", "descriptors", EXACT, ("memory",), rewrites_tiles.descriptors, "tiles through tensor descriptors"),
-    Rewrite("T19", "dot_tf32x3", PRECISION, ("compute",), rewrites_tiles.dot_precision("tf32x3"),
-            "products of three TF32 products"),
-    Rewrite("T19", "dot_tf32", PRECISION, ("compute",), rewrites_tiles.dot_precision("tf32"), "products in TF32"),
-    Rewrite("T20", "skipped", EXACT, ("latency", "compute"), rewrites_tiles.skipped, "products of empty tiles skipped"),
-    Rewrite("T22", "residue_order", EXACT, ("latency", "compute"), rewrites_tiles.residue_order,
-            "positions with the same taps in one tile"),
-    Rewrite("T25", "row_tiles", EXACT, ("compute", "latency"), rewrites_tiles.row_tiles,
-            "tiles of rows and columns in place of a flat index"),
-    Rewrite("T26", "turned_operand", EXACT, ("memory", "latency"), rewrites_tiles.turned_operand,
+    Rewrite("T18", "descriptors", EXACT, rewrites_tiles.descriptors, "tiles through tensor descriptors"),
+    Rewrite("T19", "dot_tf32", PRECISION, rewrites_tiles.dot_tf32, "products in TF32"),
+    Rewrite("T20", "skipped", EXACT, rewrites_tiles.skipped, "products of empty tiles skipped"),
+    Rewrite("T22", "residue_order", EXACT, rewrites_tiles.residue_order, "positions with the same taps in one tile"),
+    Rewrite("T25", "row_tiles", EXACT, rewrites_tiles.row_tiles, "tiles of rows and columns in place of a flat index"),
+    Rewrite("T26", "turned_operand", EXACT, rewrites_tiles.turned_operand,
             "a matrix transposed for a product in TF32"),
-    Rewrite("T23", "split_rows", REASSOCIATES, ("latency",), rewrites_passes.split_rows,
+    Rewrite("T23", "split_rows", REASSOCIATES, rewrites_passes.split_rows,
             "rows shared by several programs, a kernel for each pass"),
-    Rewrite("T24", "joined_passes", REASSOCIATES, ("memory",), rewrites_passes.joined_passes,
+    Rewrite("T24", "joined_passes", REASSOCIATES, rewrites_passes.joined_passes,
             "the maximum and the sum of a softmax in one pass"),
 )  # fmt: skip
 BY_NAME = {rewrite.name: rewrite for rewrite in CATALOGUE}

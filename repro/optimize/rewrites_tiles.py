@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -442,19 +441,15 @@ def lanes_of(value: ast.expr) -> tuple[ast.expr, str] | None:
 # -- T19
 
 
-def dot_precision(precision: str) -> Callable[[KernelSource], str]:
-    """Return the rewrite that has products of float32 use a faster class of arithmetic."""
-
-    def change(source: KernelSource) -> str:
-        edits = []
-        for kernel in source.kernels.values():
-            for call in calls(kernel, "dot"):
-                known = next((k for k in call.keywords if k.arg == "input_precision"), None)
-                if known is not None and ast.unparse(known.value) != repr(precision):
-                    edits.append(source.replace(known.value, f'"{precision}"'))
-        return source.changed(edits, "no product names its precision")
-
-    return change
+def dot_tf32(source: KernelSource) -> str:
+    """Products of float32 use TF32."""
+    edits = []
+    for kernel in source.kernels.values():
+        for call in calls(kernel, "dot"):
+            known = next((k for k in call.keywords if k.arg == "input_precision"), None)
+            if known is not None and ast.unparse(known.value) != "'tf32'":
+                edits.append(source.replace(known.value, '"tf32"'))
+    return source.changed(edits, "no product names its precision")
 
 
 # -- T20

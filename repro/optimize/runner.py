@@ -152,12 +152,9 @@ def _archived(folder: Path, state: State, kernel: Submission) -> Submission:
 
 def export_name(problem: Problem) -> str:
     """Return the name of the exported folder: the shipped artifact's, else the problem's number and name."""
-    number = re.match(r"(?:L\d+_)?0*(\d+)", problem.id)
-    wanted = int(number.group(1)) if number else 0
-    for folder in sorted(config.ARTIFACTS_DIR.glob("[0-9]*_*")):
-        if layout.number(folder.name) == wanted and problem.id == f"L1_{wanted:02d}":
-            return folder.name
-    return f"{wanted:02d}_{re.sub(r'^[0-9_]+', '', problem.name) or 'problem'}"
+    shipped = (artifact.name for artifact in layout.find(config.ARTIFACTS_DIR) if artifact.known == problem.id)
+    number = layout.number(re.sub(r"^L\d+_", "", problem.id)) or 0
+    return next(shipped, f"{number:02d}_{re.sub(r'^[0-9_]+', '', problem.name) or 'problem'}")
 
 
 def _journal(problem: Problem, options: Options, results: Path, *, resume: bool, replay: Path | None) -> Journal:

@@ -11,7 +11,7 @@ from test_loop import KERNEL, ToldJudge, options, search, unasked
 
 from repro.artifacts import lint
 from repro.optimize import export, journal
-from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, NoAnswer, Unreadable, Upstream, kernel_of, parsed
+from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, NoAnswer, Unreadable, kernel_of, parsed
 from repro.optimize.journal import Journal
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.model import Model
@@ -46,7 +46,7 @@ def calls(folder: Path, lines: list[dict[str, Any]], **more: Any) -> Calls:
     script = folder / "script.jsonl"
     script.write_text("".join(json.dumps(each) + "\n" for each in lines))
     (folder / "run").mkdir(exist_ok=True)
-    return Calls(folder / "run", MODEL, Upstream.of(f"replay:{script}"), **more)
+    return Calls(folder / "run", MODEL, "replay", script, **more)
 
 
 @pytest.mark.slow

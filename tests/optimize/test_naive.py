@@ -62,8 +62,8 @@ GRID = "grid = (triton.cdiv(x.shape[0], 32), triton.cdiv(w.shape[0], 32))"
     ("grid", "turned"),
     [
         (GRID, "grid = (triton.cdiv(x.shape[0], block_m), triton.cdiv(w.shape[0], block_n))"),
-        ("grid = ((x.shape[0] + 31) // 32, (w.shape[0] + 32 - 1) // 32)",
-         "grid = ((x.shape[0] + block_m - 1) // block_m, (w.shape[0] + block_n - 1) // block_n)"),
+        ("grid = ((x.shape[0] + 31) // 32, w.shape[0] // 32)",
+         "grid = ((x.shape[0] + 31) // 32, w.shape[0] // block_n)"),
         ("rows = triton.cdiv(x.shape[0], 32)\n        grid = (rows, triton.cdiv(w.shape[0] * 32, 32), 32)",
          "grid = (rows, triton.cdiv(w.shape[0] * 32, block_n), 32)"),
         ("parts = torch.empty(triton.cdiv(x.shape[0], 32))\n        " + GRID,

@@ -510,7 +510,7 @@ def test_operands_may_be_passed_by_name(text):
 
 
 def test_a_rewrite_that_fails_ends_no_search_and_does_not_pass_a_test():
-    broken = rewrites.Rewrite("", "broken", rewrites.EXACT, (), lambda source: {}[source.text], "")
+    broken = rewrites.Rewrite("", "broken", rewrites.EXACT, lambda source: {}[source.text], "")
     with pytest.warns(RuntimeWarning, match="the rewrite broken failed: KeyError"):
         assert broken.attempt(KernelSource(LANES)) is None
     with pytest.raises(RuntimeWarning):

@@ -1,7 +1,7 @@
 """The proposer that needs no model: rewrites of the catalogue, with knobs that Optuna samples.
 
 A direction is one rewrite of a program, or none, or all that helped it, with all knobs of the result. In a round every
-rewrite is first tried as it is, in the order that the diagnosis gives, then those that helped together; the numbers of
+rewrite is first tried as it is, then those that helped together; the numbers of
 the best directions follow. Each direction is taken in one round. The sampler is made anew for each batch, with a seed
 that depends on the run's seed, the direction, and the number of its trials: Optuna resumed from a store continues
 otherwise.
@@ -59,7 +59,7 @@ class Search:
 
     def propose(self, state: State, count: int) -> Proposed:
         """See Proposer.propose. First every rewrite as it is, then what helped together, then numbers of the best."""
-        beam = {parent: self._ordered(state, parent) for parent in state.beam}
+        beam = {parent: self._rewritten(state, parent) for parent in state.beam}
         tried = {(p.parent, p.strategy): p.round for p in state.programs.values() if p.proposer == self.name}
         fresh = self._fresh(state, beam, tried.keys())
         if fresh:
@@ -110,18 +110,11 @@ class Search:
         made += [found] if found and not known else []
         return found
 
-    def _ordered(self, state: State, parent: str) -> list[Direction]:
+    def _rewritten(self, state: State, parent: str) -> list[Direction]:
         address = state.programs[parent].address
         if address not in self._made:
             self._made[address] = directions(parent, state.source(parent))
-        diagnosis = state.diagnoses.get(parent)
-        bound = diagnosis.bound if diagnosis else "unknown"
-
-        def rank(direction: Direction) -> bool:
-            rewrite = rewrites.BY_NAME.get(direction.strategy.partition("+")[0])
-            return rewrite is not None and bound not in rewrite.helps and bound != "unknown"
-
-        return sorted((d for d in self._made[address] if not d.stacked), key=rank)
+        return [d for d in self._made[address] if not d.stacked]
 
     def _configurations(self, state: State, direction: Direction, count: int) -> list[Proposal]:
         """Return up to `count` configurations of a direction that were not tried; the first is its own numbers."""
