@@ -200,12 +200,9 @@ def model(*, bedrock: bool) -> str:
     return os.environ.get("ANTHROPIC_MODEL", "").strip() or BEDROCK_MODEL if bedrock else API_MODEL
 
 
-def agent_env(home: Path, extra: dict[str, str]) -> dict[str, str]:
-    """The whole environment of an agent without a container: an allow-list, home and temporary files in its folder."""
-    env = _kept(_AGENT_ENV)
-    env |= {"HOME": str(home), "TMPDIR": str(home), "USER": "repro", "PYTHONPATH": python_path()}
-    env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
-    return env | {"TRITON_CACHE_DIR": str(home / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor")} | extra
+def agent_env() -> dict[str, str]:
+    """What an agent without a container gets of this process's environment: an allow-list, and where modules are."""
+    return _kept(_AGENT_ENV) | {"PYTHONPATH": python_path()}
 
 
 def fingerprint_env() -> dict[str, str]:

@@ -155,9 +155,9 @@ class Plain(LocalSandboxEnvironment):
         lease = await anyio.to_thread.run_sync(
             lambda: self._held.enter_context(resources.hold(self.engine.gpus, lambda _: None))
         )
-        allowed = config.agent_env(Path(self.root, "home"), {"CUDA_VISIBLE_DEVICES": lease.gpu or ""})
+        allowed = config.agent_env()
         own = variables(self.root, self.engine.device, allowed.get("PATH", os.defpath))
-        self.environment = allowed | own | {MARK: self._mark}
+        self.environment = allowed | own | {"CUDA_VISIBLE_DEVICES": lease.gpu or "", MARK: self._mark}
 
     def isolation(self) -> dict[str, Any]:
         """Return how it is contained."""

@@ -7,7 +7,7 @@ that it means something else than it seems to, a `note` is a fact to know. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from repro.artifacts import layout, trace
@@ -19,6 +19,8 @@ SCHEMA_VERSION = 4
 ERROR, WARNING, NOTE = "error", "warning", "note"
 # How the published table was timed: triton.testing.do_bench(warmup=500, rep=100), both in milliseconds.
 _TABLE_WARMUP, _TABLE_REPEAT = 500, 100
+# Missing rounds that are named.
+_NAMED = 8
 
 # Code -> severity, why it matters.
 FINDINGS = {
@@ -80,7 +82,11 @@ def _files(artifact: Artifact) -> Iterator[_Found]:
     if not numbers:
         yield "missing_trace", where, "holds no round_N folder" if (artifact.path / TRACE).is_dir() else "is missing"
     elif gaps := set(range(1, max(numbers) + 1)) - numbers:
-        yield "missing_round", where, f"no round {_numbers(gaps)}"
+        yield (
+            "missing_round",
+            where,
+            f"no round {', '.join(map(str, sorted(gaps)[:_NAMED]))}{', …' * (len(gaps) > _NAMED)}",
+        )
 
 
 def _transcripts(artifact: Artifact) -> Iterator[_Found]:
@@ -153,37 +159,16 @@ def _where(artifact: Artifact, r: layout.Round) -> str:
     return f"{artifact.name}/{TRACE}/{r.path.name}"
 
 
-def _numbers(numbers: Iterable[int]) -> str:
-    """Return round numbers with runs of three and more folded: `1, 3 to 8`."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
-
-
-def _folded(findings: Iterable[tuple[Artifact, _Found]]) -> list[Finding]:
-    """Return the findings by severity and code, errors first.
-
-    The same one of several artifacts is one, with `{04,36}*` as their names.
-    """
-    same: dict[_Found, list[str]] = {}
-    for artifact, (code, where, what) in findings:
-        same.setdefault((code, where.replace(artifact.name, "*", 1), what), []).append(artifact.name)
-    folded = []
-    for (code, where, what), names in same.items():
-        place = names[0] if len(names) == 1 else f"{{{','.join(name.partition('_')[0] for name in names)}}}*"
-        severity, why = FINDINGS[code]
-        folded.append(Finding(severity=severity, code=code, where=where.replace("*", place, 1), what=what, why=why))
-    return sorted(folded, key=lambda finding: ((ERROR, WARNING, NOTE).index(finding.severity), finding.code))
-
-
 def lint(root: Path, names: list[str] | None = None) -> Report:
     """Run every check on every artifact below `root`. Raises UsageError if there is no artifact."""
     artifacts = layout.find(root, names)
-    findings = _folded((artifact, found) for artifact in artifacts for check in _CHECKS for found in check(artifact))
+    findings = [
+        Finding(severity=FINDINGS[code][0], code=code, where=where, what=what, why=FINDINGS[code][1])
+        for artifact in artifacts
+        for check in _CHECKS
+        for code, where, what in check(artifact)
+    ]
+    findings.sort(key=lambda finding: ((ERROR, WARNING, NOTE).index(finding.severity), finding.code))
     return Report(
         schema_version=SCHEMA_VERSION,
         folder=root.resolve().name,

@@ -75,7 +75,7 @@ class _Served(TorchFunctionMode):
 
     FOREIGN = frozenset(
         "bernoulli bernoulli_ multinomial poisson normal normal_ uniform_ random_ "
-        "exponential_ cauchy_ log_normal_ geometric_ dropout".split()
+        "exponential_ cauchy_ log_normal_ geometric_ dropout randint_like".split()
     )
 
     def __init__(self, device: torch.device, seed: int) -> None:
@@ -90,7 +90,6 @@ class _Served(TorchFunctionMode):
             torch.rand_like: functools.partial(self._like, "uniform"),
             torch.randn_like: functools.partial(self._like, "normal"),
             torch.randint: self._integers,
-            torch.randint_like: self._integers_like,
             torch.randperm: self._permutation,
         }
 
@@ -116,18 +115,9 @@ class _Served(TorchFunctionMode):
     def _integers(self, *args: Any, **given: Any) -> torch.Tensor:
         values = list(args)
         shape = _shape((given["size"] if "size" in given else values.pop(),))
-        return self._between(values, shape, given.get("dtype"), given)
-
-    def _integers_like(self, *args: Any, **given: Any) -> torch.Tensor:
-        values = list(args)
-        like = values.pop(0) if values else given["input"]
-        return self._between(values, tuple(like.shape), given.get("dtype") or like.dtype, given)
-
-    def _between(self, values: list[Any], shape: tuple[int, ...], dtype: Any, given: dict[str, Any]) -> torch.Tensor:
-        """Draw integers. values: the positional arguments that are left, [low,] high."""
         high = int(given["high"] if "high" in given else values.pop())
         low = int(given["low"] if "low" in given else values.pop() if values else 0)
-        return self._draw("integer", shape, dtype, low, high)
+        return self._draw("integer", shape, given.get("dtype"), low, high)
 
     def _permutation(self, *args: Any, **given: Any) -> torch.Tensor:
         """Return a permutation of n, by a stable sort: of 100,000 keys of 24 bits some are equal."""

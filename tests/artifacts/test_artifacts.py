@@ -160,7 +160,7 @@ CASES = [
     (shipped_elsewhere, "error", "shipped_kernel", ("is no round's kernel",)),
     (shipped_formatted, "note", "shipped_formatting", ("round 3's kernel in other formatting",)),
     (no_problem, "error", "missing_file", ("missing",)),
-    (gap, "warning", "missing_round", ("no round 2, 5 to 8",)),
+    (gap, "warning", "missing_round", ("no round 2, 5, 6, 7, 8",)),
 ]
 
 
@@ -193,11 +193,8 @@ def test_lint_prints_a_line_a_finding_and_exits_2_on_an_error(columns, tool):
     assert lines[-1] == f"1 error · {sums['warning']} warnings · {sums['note']} notes · in 1 artifact"
 
 
-def test_lint_folds_equal_findings_and_reads_one_artifact_of_another_spelling(tmp_path):
+def test_lint_reads_one_artifact_of_another_spelling(tmp_path):
     root = published(tmp_path / "a")
-    published(root, "04_Matrix")
-    (whole,) = [f.where for f in lint.lint(root).findings if f.code == "warmup_repeat"]
-    assert whole == "{04,36}*/optimization_trace"
     (root / NAME).rename(root / "036___RMS__Norm")
     (found,) = lint.lint(root / "036___RMS__Norm").artifacts
     assert found.number == 36

@@ -233,10 +233,6 @@ def test_float_draws_become_recipes_of_the_problems_dtype(plan_of, expression, k
         ("torch.randint(low=2, high=10, size=(3, 5))", 2, 10),
         ("torch.randint(high=10, size=(3, 5))", 0, 10),
         ("torch.randint(2, high=10, size=(3, 5))", 2, 10),
-        ("torch.randint_like(torch.empty(3, 5, dtype=torch.int64), 10)", 0, 10),
-        ("torch.randint_like(torch.empty(3, 5, dtype=torch.int64), 2, 10)", 2, 10),
-        ("torch.randint_like(torch.empty(3, 5, dtype=torch.int64), low=2, high=10)", 2, 10),
-        ("torch.randint_like(torch.empty(3, 5, dtype=torch.int64), high=10)", 0, 10),
     ],
 )
 def test_integer_draws_keep_their_bounds_in_every_spelling(plan_of, expression, low, high):
