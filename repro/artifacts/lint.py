@@ -82,11 +82,8 @@ def _files(artifact: Artifact) -> Iterator[_Found]:
     if not numbers:
         yield "missing_trace", where, "holds no round_N folder" if (artifact.path / TRACE).is_dir() else "is missing"
     elif gaps := set(range(1, max(numbers) + 1)) - numbers:
-        yield (
-            "missing_round",
-            where,
-            f"no round {', '.join(map(str, sorted(gaps)[:_NAMED]))}{', …' * (len(gaps) > _NAMED)}",
-        )
+        shown = ", ".join(map(str, sorted(gaps)[:_NAMED]))
+        yield "missing_round", where, f"no round {shown}" + ", …" * (len(gaps) > _NAMED)
 
 
 def _transcripts(artifact: Artifact) -> Iterator[_Found]:
