@@ -24,37 +24,21 @@ _SIGNS = {OK: ("✓", GOOD), WARN: ("!", OPEN), FAIL: ("✗", BAD), SKIP: ("–"
 Check = Callable[[Setting], Finding]
 
 
-def _cpu(setting: Setting) -> str:
-    return "device cpu" if setting.device == "cpu" else ""
-
-
-def _gpu(setting: Setting) -> str:
-    return setting.no_gpu
-
-
-def _here(setting: Setting) -> str:
-    return "the image has its own" if setting.engine == "docker" else ""
-
-
-def _never(setting: Setting) -> str:
-    return ""
-
-
-# Name -> the check, and what says why it is skipped.
-CHECKS: dict[str, tuple[Check, Callable[[Setting], str]]] = {
-    "python": (machine.python, _never),
-    "engine": (containers.engine, _never),
-    "image": (containers.image, _never),
-    "container toolkit": (containers.toolkit, _never),
-    "driver": (graphics.driver, _cpu),
-    "gpu": (graphics.gpu, _cpu),
-    "gpu state": (graphics.state, _gpu),
-    "lease": (graphics.lease_free, _gpu),
-    "pins": (machine.pins, _here),
-    "separation": (machine.separation, _here),
-    "compiler": (machine.compiler, _here),
-    "results folder": (machine.results, _never),
-    "disk": (machine.disk, _never),
+# Name -> the check, and the attribute of `Setting` that says why it is skipped; "" for none.
+CHECKS: dict[str, tuple[Check, str]] = {
+    "python": (machine.python, ""),
+    "engine": (containers.engine, ""),
+    "image": (containers.image, ""),
+    "container toolkit": (containers.toolkit, ""),
+    "driver": (graphics.driver, "on_cpu"),
+    "gpu": (graphics.gpu, "on_cpu"),
+    "gpu state": (graphics.state, "no_gpu"),
+    "lease": (graphics.lease_free, "no_gpu"),
+    "pins": (machine.pins, "in_image"),
+    "separation": (machine.separation, "in_image"),
+    "compiler": (machine.compiler, "in_image"),
+    "results folder": (machine.results, ""),
+    "disk": (machine.disk, ""),
 }
 
 
@@ -67,7 +51,7 @@ def examine(setting: Setting) -> Json:
     checks = []
     for name, (check, skipped) in CHECKS.items():
         try:
-            reason = skipped(setting)
+            reason = skipped and getattr(setting, skipped)
             finding = skip(reason) if reason else check(setting)
         except Exception as error:  # an error in one check must not hide the others
             finding = warn(f"the check itself failed: {type(error).__name__}: {error}", "Report this.")

@@ -92,8 +92,16 @@ class Setting:
         return [handle for handle in handles if handle is not None]
 
     @property
+    def on_cpu(self) -> str:
+        """Return why checks of the driver are skipped, or the empty string."""
+        return "device cpu" if self.device == "cpu" else ""
+
+    @property
     def no_gpu(self) -> str:
         """Return why checks of a GPU are skipped, or the empty string."""
-        if self.device == "cpu":
-            return "device cpu"
-        return "" if self.handles else "no GPU here"
+        return self.on_cpu or ("" if self.handles else "no GPU here")
+
+    @property
+    def in_image(self) -> str:
+        """Return why checks of this Python's surroundings are skipped, or the empty string."""
+        return "the image has its own" if self.engine == "docker" else ""

@@ -134,16 +134,19 @@ def _missing(name: str, status: str) -> dict[str, Value]:
     return {name: query.value(None, status)}
 
 
+def _asked(name: str, queries: tuple[Query, ...], device_kind: str, uuid: str = "") -> dict[str, Value]:
+    """Return the answers about one GPU, or the field `name` with the reason why NVML does not answer."""
+    if device_kind != "cuda":
+        return _missing(name, "absent: the run used the CPU")
+    reason = start()
+    handle, reason = (None, reason) if reason else device(uuid)
+    return _missing(name, reason) if handle is None else answers(queries, handle)
+
+
 def values(device_kind: str) -> dict[str, Value]:
     """Return everything that NVML reports, or a `gpu_name` with the reason why it does not answer."""
-    if device_kind != "cuda":
-        return _missing("gpu_name", "absent: the run used the CPU")
-    if reason := start():
-        return _missing("gpu_name", reason)
-    handle, reason = device()
-    if handle is None:
-        return answers(SYSTEM) | _missing("gpu_name", reason)
-    return answers(SYSTEM) | answers(FIELDS, handle) | answers(STATE, handle)
+    system = answers(SYSTEM) if device_kind == "cuda" and not start() else {}
+    return system | _asked("gpu_name", (*FIELDS, *STATE), device_kind)
 
 
 def reasons(mask: int) -> list[str]:
@@ -163,12 +166,7 @@ class Snapshot:
 
 def snapshot(device_kind: str, uuid: str = "") -> Snapshot:
     """Return the state now. Without a GPU the values say why."""
-    now = time.monotonic()
-    if device_kind != "cuda":
-        return Snapshot(now, _missing("sm_mhz", "absent: the run used the CPU"))
-    reason = start()
-    handle, reason = (None, reason) if reason else device(uuid)
-    return Snapshot(now, _missing("sm_mhz", reason) if handle is None else answers(STATE, handle))
+    return Snapshot(time.monotonic(), _asked("sm_mhz", STATE, device_kind, uuid))
 
 
 def deltas(before: Snapshot, after: Snapshot) -> Json:

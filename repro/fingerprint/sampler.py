@@ -20,8 +20,6 @@ import pynvml
 from repro.fingerprint import gpu
 from repro.fingerprint.query import why
 
-# Samples after which the period doubles, so that hours of samples take only some MB.
-_THIN_AFTER = 20_000
 # Fewest processors for which this process keeps to one.
 _SPARE_CPUS = 4
 _MISSING = -1
@@ -75,13 +73,10 @@ def _run(uuid: str, period_s: float, parent: int) -> None:
         except pynvml.NVMLError as error:
             missing[name] = why(error)
     _say(json.dumps({"columns": ["t_us", *queries], "missing": missing}))
-    taken, due = 0, time.monotonic()
+    due = time.monotonic()
     while os.getppid() == parent:
         now = time.monotonic()
         _say(",".join(map(str, (int(now * 1e6), *map(_value, queries.values())))))
-        taken += 1
-        if taken % _THIN_AFTER == 0:
-            period_s *= 2
         due = max(due + period_s, time.monotonic())  # late samples are not caught up
         time.sleep(max(0.0, due - time.monotonic()))
 
