@@ -381,11 +381,6 @@ def serve_below(connection: socket.socket, judge: int) -> None:
     _serve(connection, Launcher(judge=judge))
 
 
-def apart() -> bool:
-    """Return whether the launcher gives every worker a user of its own."""
-    return _apart
-
-
 def may_administer() -> bool:
     """Return whether workers have users of their own, and the launcher's user has a right of administrators beside."""
     return _apart and bool(capabilities(os.getppid()) & 1 << CAP_SYS_ADMIN)
