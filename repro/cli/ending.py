@@ -69,6 +69,9 @@ def _exit_code(run: Callable[[argparse.Namespace], int]) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except ModuleNotFoundError as error:
+        complain(f"{error.name} is not installed here. Run `make setup ENGINE=local` or `pip install .` in a checkout.")
+        return 1
     except Exception as error:  # a fault of ours: Python's own exit code would be 1, which blames the user
         traceback.print_exc()
         complain(f"internal error: {type(error).__name__}: {error}")

@@ -93,9 +93,11 @@ def exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
     missing = [bundle.record(name) for name in bundle.manifest["plan"] if not bundle.done(name)]
     if not missing:
         return 3 if any(each.verdict != "correct" and not wording.not_judged(each) for each in judged) else 0
+    reason = missing[0].error.rstrip(".")
     unmet = all(row.status == "unmet" for row in missing)
     advice = "" if unmet else "Mend that and repeat with --resume."
+    if "signal" in reason and bundle.manifest["parameters"].get("options", {}).get("trust") == "dev":
+        advice = "With --explain the solution runs in that process: without it a crash is a verdict."
     count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
-    reason = missing[0].error.rstrip(".")
     ending.complain(f"{count}, first {missing[0].row}: {reason}. {advice}".rstrip())
     return 1 if unmet else 2

@@ -205,8 +205,8 @@ class Search:
         yield from self._divisible(sizes)
 
     def _divisible(self, sizes: Sizes) -> Iterator[Sizes]:
-        """Sizes that the powers of two up to _BLOCK divide as they divide the file's: a kernel that needs whole blocks
-        is right at both or wrong at both. Smaller powers where these cost too much; of a batch only up to 16."""
+        """Sizes that the powers of two up to _BLOCK divide as they divide the file's, and that are powers of two where
+        those are: a kernel that needs whole blocks is right at both or wrong at both. Smaller powers where these cost too much; of a batch only up to 16."""
         most = max(self.budget.excess(sizes), 0.0)
         for constant in sorted(self.constants, key=lambda c: -self.now[c] * self.weight[c]):
             powers = (16,) if self.weight[constant] == _LEADING_WEIGHT else (_BLOCK, 64, 32, 16)
@@ -256,11 +256,12 @@ class Search:
 
 
 def _nearest(published: int, reduced: int, power: int, most: int) -> int:
-    """The value nearest to a reduced one that has the published one's greatest common divisor with a power of two; of
-    those up to `most`, or the least one."""
+    """The value nearest to a reduced one that has the published one's greatest common divisor with a power of two, and
+    like it is a power of two or none; of those up to `most`, or the least one."""
     shared = math.gcd(published, power)
     able = range(shared, max(most, shared) + 1, shared if shared == power else 2 * shared)
-    return min(able, key=lambda value: (abs(value - reduced), value))
+    alike = [value for value in able if (value.bit_count() == 1) == (published.bit_count() == 1)]
+    return min(alike or able, key=lambda value: (abs(value - reduced), value))
 
 
 def _fault(problem: Problem) -> tuple[str, str]:

@@ -112,7 +112,7 @@ def _distance(guard: str, remedy: str) -> Reason:
 
 _SYNTAX = "Mend the file; `python FILE` shows the same error."
 _OUTPUT = "Return what the problem's Model returns: type, dtype, shape, device, dense memory."
-_CRASH = "Run the file alone under compute-sanitizer or faulthandler."
+_CRASH = "Look for a load or store outside a tensor, such as one without a mask; on a GPU compute-sanitizer names it."
 _MEMORY = "Use less memory, or a smaller size."
 _CALL = "All work of a call must be done, on the current stream, when the call returns."
 _WIRE = "Leave the judge's pipe, its processes and signals alone."
@@ -247,7 +247,7 @@ def located(where: Where) -> list[str]:
         count = f"{where.wrong:,} of {where.elements:,} elements ({100 * where.wrong / where.elements:.3g} %)"
         count = f"all {where.elements:,} elements" if where.wrong == where.elements else count
         span = f"the first at {where.first}, the last at {where.last}" if where.wrong > 1 else f"at {where.first}"
-        told.append(f"{of}{count} of {shape} are wrong, {span}")
+        told.append(f"{of}{count} of {shape} are far off, {span}")
     if (one := where.example) is not None and where.wrong:
         told.append(f"at {where.first}: expected {one.expected:.6g}, got {one.got:.6g}")
     told += where.patterns

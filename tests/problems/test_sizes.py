@@ -279,7 +279,8 @@ def test_too_large_a_size_ends_with_code_1(judged, capsys):
 @pytest.mark.parametrize(
     ("published", "reduced", "power", "most", "kept"),
     [(4095, 128, 128, 4095, 127), (65535, 1024, 128, 65535, 1023), (4096, 60, 128, 4096, 128), (4096, 60, 64, 60, 64),
-     (1000, 125, 128, 1000, 120), (96, 24, 128, 96, 32), (300, 75, 16, 300, 76), (64, 8, 16, 64, 16)],
+     (1000, 125, 128, 1000, 120), (96, 24, 128, 96, 96), (1536, 96, 128, 1536, 384), (300, 75, 16, 300, 76),
+     (64, 8, 16, 64, 16)],
 )  # fmt: skip
 def test_reduced_sizes_keep_remainders_and_their_absence(published, reduced, power, most, kept):
     """A kernel without a mask for the last block is wrong at both or right at both."""
@@ -287,7 +288,8 @@ def test_reduced_sizes_keep_remainders_and_their_absence(published, reduced, pow
 
 
 def test_an_irregular_size_stays_irregular_and_a_whole_one_whole(tmp_path):
-    for name, divided in (("8191", False), ("8192", True)):
+    for name, divided, power in (("8191", False, False), ("8192", True, True), ("1536", True, False)):
         file = tmp_path / f"rows_{name}.py"
         file.write_text((FRAMES / "softmax_rows.py").read_text().replace("1000", name))
-        assert (sizes.derive(unknown(file)).overrides["columns"] % 128 == 0) == divided
+        columns = sizes.derive(unknown(file)).overrides["columns"]
+        assert (columns % 128 == 0) == divided and (columns.bit_count() == 1) == power, name
