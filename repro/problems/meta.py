@@ -200,11 +200,15 @@ def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...],
 
 @dataclass
 class Tally(TorchDispatchMode):
-    """What a run computes: operations, elements that it writes, and the most elements that lived at once."""
+    """What a run computes: operations, elements that it writes, and the most elements that lived at once.
+
+    casts: whether it makes integers of floats. Of a NaN they are any number, which as an index ends a process on a GPU.
+    """
 
     flop: int = 0
     written: int = 0
     peak: int = 0
+    casts: bool = False
     live: dict[int, tuple[int, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -226,6 +230,8 @@ class Tally(TorchDispatchMode):
             self.flop += int(count(*args, **kwargs, out_val=out))
         for tensor in tensors(out):
             self._note(tensor)
+        if func is torch.ops.aten._to_copy.default and args[0].is_floating_point():
+            self.casts |= not (out.is_floating_point() or out.is_complex() or out.dtype == torch.bool)
         return out
 
     def _note(self, tensor: torch.Tensor, *, written: bool = True) -> None:

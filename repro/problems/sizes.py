@@ -206,7 +206,8 @@ class Search:
 
     def _divisible(self, sizes: Sizes) -> Iterator[Sizes]:
         """Sizes that the powers of two up to _BLOCK divide as they divide the file's, and that are powers of two where
-        those are: a kernel that needs whole blocks is right at both or wrong at both. Smaller powers where these cost too much; of a batch only up to 16."""
+        those are: a kernel that needs whole blocks is right at both or wrong at both. Smaller powers where these cost
+        too much; of a batch only up to 16."""
         most = max(self.budget.excess(sizes), 0.0)
         for constant in sorted(self.constants, key=lambda c: -self.now[c] * self.weight[c]):
             powers = (16,) if self.weight[constant] == _LEADING_WEIGHT else (_BLOCK, 64, 32, 16)

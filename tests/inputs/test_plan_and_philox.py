@@ -13,7 +13,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -557,6 +558,16 @@ def test_a_neighbour_is_planned_last_and_a_warm_up_first_and_neither_decides():
             assert not first.perturbed and not first.judged and not first.decides and first.stress is None
     elsewhere = catalogue.load_file(catalogue.load("L1_36").path)
     assert not any(t.neighbour for t in input_cases.make(inputs.plan(elsewhere))), "a file from elsewhere has none"
+
+
+def test_a_model_that_makes_integers_of_floats_is_given_no_nan():
+    """As an index such an integer may be out of range, and on a GPU that ends the process."""
+    for path, nan in (
+        (Path(__file__).parents[1] / "frames" / "problems" / "counts.py", []),
+        (catalogue.load("L1_36").path, ["nonfinite"]),
+    ):
+        plan = inputs.plan(catalogue.load_file(path))
+        assert [trial.kind for trial in input_cases._probes(plan, cast(Any, SimpleNamespace(trials={})), False)] == nan
 
 
 CONSTRUCTORS = {

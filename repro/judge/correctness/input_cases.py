@@ -184,7 +184,8 @@ def _probes(plan: Plan, fixture: Fixture, perturbed: bool) -> list[Trial]:
             turns = turns[:1] + ([secrets.choice(turns[1:])] if small and turns[1:] else [])
         drawn = [stresses.drawn(stress, turn, plan.tensors) for turn in turns]
         trials += [Trial(kind, secret_seed(), one, perturbed or kind == "scaled") for one in drawn]
-    if some := floating(plan):
+    meta.run(plan, plan.problem.init_inputs(plan.module), tally := meta.Tally())
+    if (some := floating(plan)) and not tally.casts:
         trials.append(Trial(NONFINITE, secret_seed(), f"special {secrets.choice(some)}", perturbed, judged=False))
     return trials
 
