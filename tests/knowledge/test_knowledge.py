@@ -67,7 +67,7 @@ def ranks():
 
 # --- what the tool itself says
 
-CODES = ("rel_l2", "max", "row", "zero_region", "bias", "stale", "nonfinite", "not_finite", "nondeterministic_wrong",
+CODES = ("rel_l2", "max", "row", "zero_region", "bias", "stale", "not_finite", "nondeterministic_wrong",
          "timed_output_wrong", "input_modified", "aliases_input", "deferred_write", "wrong_shape",
          "wrong_structure")  # fmt: skip
 

@@ -292,8 +292,8 @@ def test_doctor_shows_the_remedy_under_what_fails(monkeypatch, capsys):
         doctor,
         "CHECKS",
         {
-            "gpu": (lambda _: finding.fail("no GPU here", "Use DEVICE=cpu."), lambda _: ""),
-            "disk": (lambda _: finding.ok("71 GiB free"), lambda _: ""),
+            "gpu": (lambda _: finding.fail("no GPU here", "Use DEVICE=cpu."), ""),
+            "disk": (lambda _: finding.ok("71 GiB free"), ""),
         },
     )
     assert main.main(["doctor", "--engine", "local"]) == 1
