@@ -50,6 +50,7 @@ EXTRA_CALLS: dict[str, list[tuple[Shapes, dict[str, Any]]]] = {
 }
 # ModelNew: constructor arguments, shapes of the inputs. Small ones, for which sm_90 has no kernel in Gluon.
 EXTRA_MODELS: dict[str, list[tuple[list[Any], Shapes]]] = {
+    "L1_97_ScaledDotProductAttention": [([], [(1, 2, 48, 64)] * 3)],
     "L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling": [([8, 16, 4, 2, 1], [(2, 8, 2, 4, 8)])],
     "L2_37_Matmul_Swish_Sum_GroupNorm": [([96, 256, 8, (256,)], [(24, 96)])],
     "L3_43_MinGPTCausalAttention": [([96, 4, 0.0, 0.0, 64], [(3, 40, 96)])],
