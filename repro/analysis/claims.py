@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from repro.analysis import compare
 from repro.analysis.records import Implementation, Interval, Source, grouped, interval, medians, together
 from repro.artifacts import layout
 from repro.judge.timing import intervals
+from repro.judge.timing.speedups import SAME
 from repro.records import wording
 from repro.records.benchmark import Round
 from repro.records.claim import (
@@ -276,7 +276,7 @@ def _decided(of: list[tuple[str, ClaimVerdict]]) -> ClaimVerdict:
 
 def _once(value: float) -> Interval:
     """Return a figure that was measured once: what differs by less is the same."""
-    return Interval(value, value * (1 - compare.SAME), value * (1 + compare.SAME))
+    return Interval(value, value * (1 - SAME), value * (1 + SAME))
 
 
 def _untried(claim: Claim, source: Source, why: str, row: Row | None = None) -> ClaimOutcome:

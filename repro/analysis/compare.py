@@ -9,6 +9,7 @@ from repro import fingerprint
 from repro.analysis.records import Implementation, Interval, Source, grouped
 from repro.errors import UsageError
 from repro.fingerprint.difference import Difference, differences, same_unit
+from repro.judge.timing.speedups import SAME
 from repro.records.comparison import (
     ComparedBundle,
     ComparedMachines,
@@ -22,8 +23,6 @@ from repro.records.comparison import (
     VerdictChange,
 )
 
-# A ratio within this share of 1 counts as SAME, also in the judge's words.
-SAME = 0.01
 # How far the same kernel differed on three GPUs of one model and part number; an interval of one run does not cover it.
 OTHER_GPU = 0.07
 ABSENT = "not among its rows"

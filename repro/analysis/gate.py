@@ -1,7 +1,7 @@
-"""`repro evaluate NEW --against OLD`: how solutions compare with one that was timed in turns with them, in one session.
+"""`repro evaluate NEW --against OLD`: how solutions compare with one that was timed in turns with them.
 
-Both sides of a ratio are of the same blocks, so what slows the GPU for a while slows both. The interval is that of the
-judge's speedups, with what two processes of the same code differ by.
+Both sides of a ratio are of the same blocks, so what slows the GPU for a while slows both. The interval of one load is
+that of the judge's speedups; over several loads it also holds what these differ by.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from repro.analysis.compare import word
-from repro.analysis.records import interval
+from repro.analysis.records import Interval
 from repro.judge.timing import speedups
-from repro.judge.timing.sampling import Sample, Series
 from repro.records import result, wording
 from repro.records.row import Row
 from repro.records.verdict import Against, Verdict
@@ -43,13 +42,12 @@ def slower(verdict: Verdict, allowed: float) -> bool:
 def _against(of: result.JudgeResult, old: Verdict, new: Verdict) -> Against:
     if why := _why_not(of, old, new):
         return Against(solution=old.solution, why=why)
-    base, ours = (_series(of, verdict.solution) for verdict in (old, new))
-    terms = [speedups.host_term(series, trusted=False) for series in (base, ours)]
-    ratio = speedups.speedup(base.device_ms, ours.device_ms, terms, trusted=False)
-    noise, found = speedups.noise(of.timing.aa), interval(ratio)
-    assert found is not None
+    loads = [*of.loads, of]
+    ratio = speedups.over_loads([speedups.of_load(load, old.solution, new.solution) for load in loads])
+    noise = max(speedups.noise(load.timing.aa) for load in loads)
     return Against(
-        solution=old.solution, ratio=ratio.ratio, ci95=ratio.ci95, noise=noise, word=word(found, noise)
+        solution=old.solution, ratio=ratio.ratio, ci95=ratio.ci95, noise=noise,
+        word=word(Interval(ratio.ratio, *ratio.ci95), noise),
     )  # fmt: skip
 
 
@@ -63,10 +61,3 @@ def _why_not(of: result.JudgeResult, old: Verdict, new: Verdict) -> str:
         if verdict.time_ms is None or verdict.solution not in of.samples_ms:
             return f"{verdict.solution} was not timed"
     return ""
-
-
-def _series(of: result.JudgeResult, name: str) -> Series:
-    """Return a solution's samples as the judge had them, as far as a ratio needs them."""
-    hidden = name not in of.timing.launches_not_hidden
-    gated = of.samples_ms[name].gated
-    return Series(gated=[Sample(ms, 0.0, 0.0, 0.0, hidden=hidden) for ms in gated.device_ms])

@@ -58,6 +58,9 @@ class Options(Record):
     """also judge and time as KernelBench does: five draws, allclose, the mean of 100 calls; decides nothing"""
     alone: bool = True
     """whether baselines are timed again without the solutions, which may have slowed them"""
+    reloads: bool = False
+    """whether solutions that differ from the first one are loaded anew and timed again, so that their ratios to it hold
+    across loads"""
     shared: bool = False
     """whether one worker screens one solution after another: for solutions that do not lie about each other"""
     screening: bool = False
@@ -96,7 +99,7 @@ class Options(Record):
         solutions: how many the job judges.
         """
         parity_s = _PARITY_S * self.parity + _KERNELBENCH_S * solutions * self.kernelbench
-        return 600.0 + 6 * self.timeout_s * solutions + self.timing_budget_s + parity_s
+        return 600.0 + 6 * self.timeout_s * solutions + self.timing_budget_s * (1 + 8 * self.reloads) + parity_s
 
     def to_json(self) -> dict[str, Any]:
         """Return every option, also those with their defaults."""

@@ -261,6 +261,8 @@ class JudgeResult(Observed):
     """Implementation -> its samples, ms."""
     timing: Timing = Timing()
     """Facts about the timing."""
+    loads: list[JudgeResult] = []
+    """With `--against`: earlier timings of the same solutions, in other processes."""
     ceilings: Ceilings | None = None
     """What this GPU was measured to reach; null on the CPU."""
     trials: list[Trial] = []

@@ -92,14 +92,14 @@ class Speedup(Ratio):
 
 
 class Against(Record):
-    """How a solution compares with that of `--against`, both timed in turns in one session."""
+    """How a solution compares with that of `--against`, both timed in turns, in one load or several."""
 
     solution: str
     """The solution that it is compared with."""
     ratio: Number | None = None
     """Its time over this solution's: above 1, this one is faster."""
     ci95: Pair | None = None
-    """95 % interval of the ratio."""
+    """95 % interval of the ratio, over all loads."""
     noise: float | None = None
     """How far from 1 the A/A control reaches, as a log."""
     word: ComparedWord | None = None

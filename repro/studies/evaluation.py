@@ -28,7 +28,7 @@ from repro.system import foreign
 _ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1
 # How a gate times: beside eager alone, with an A/A control.
-_GATED: dict[str, Any] = {"modes": ["eager"], "passes": ["control"]}
+_GATED: dict[str, Any] = {"modes": ["eager"], "passes": ["control"], "reloads": True}
 # Bound of one request to a session, seconds.
 _REQUEST_S = 600.0
 

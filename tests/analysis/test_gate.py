@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from test_report import bundle_of, result
 from repro import config
 from repro.analysis import gate
 from repro.bundle.write import Bundle
+from repro.judge import session
 from repro.judge.timing import speedups
+from repro.records.options import Options
 from repro.records.result import JudgeResult
 from repro.records.verdict import Summary, Verdict
 from repro.report import against
@@ -26,19 +29,18 @@ Random = np.random.Generator
 TIMES = {"eager": 40.0, "old": 10.0}
 
 
-def drawn(random: Random, ms: float, drift: np.ndarray[Any, Any]) -> list[float]:
-    """Times of one process, as blocks on a GPU give them: an offset of its own that no block averages out (0.05 %, and
-    0.35 us), the drift that all processes of a block share, and noise of 0.4 %."""
-    offset = random.normal(0, 0.0005) + random.normal(0, 0.00035 / ms)
+def drawn(random: Random, ms: float, drift: np.ndarray[Any, Any], scatter: float = 0.0005) -> list[float]:
+    """Times of one process, as blocks on a GPU give them: an offset of its own that no block averages out (`scatter`,
+    and 0.35 us), the drift that all processes of a block share, and noise of 0.4 %."""
+    offset = random.normal(0, scatter) + random.normal(0, 0.00035 / ms)
     return [float(one) for one in ms * np.exp(offset + drift + random.normal(0, 0.004, len(drift)))]
 
 
-def judged(random: Random, old_ms: float, slower: float = 0.0, blocks: int = 60) -> JudgeResult:
+def judged(random: Random, old_ms: float, slower: float = 0.0, scatter: float = 0.0005) -> JudgeResult:
     """What a job returns of an old and a new solution, the new one slower by a share."""
-    drift = np.cumsum(random.normal(0, 0.001, blocks))
-    eager, control, old, new = (
-        drawn(random, ms, drift) for ms in (2 * old_ms, 2 * old_ms, old_ms, old_ms * (1 + slower))
-    )
+    drift = np.cumsum(random.normal(0, 0.001, 60))
+    eager, control = (drawn(random, 2 * old_ms, drift) for _ in range(2))
+    old, new = (drawn(random, ms, drift, scatter) for ms in (old_ms, old_ms * (1 + slower)))
     aa = speedups.gated(samples(eager), samples(control))
     found = result("L1_36", TIMES | {"new": 10.0}, aa=aa)
     found["samples_ms"] |= {"old": samples(old).record().to_json(), "new": samples(new).record().to_json()}
@@ -61,6 +63,56 @@ def test_the_same_kernel_is_never_faster_or_slower(ms):
 def test_a_kernel_that_is_two_percent_slower_is_called_slower(ms):
     assert words(ms, 30, slower=0.02).count("SLOWER") >= 28
     assert {*words(ms, 20, slower=-0.03)} == {"FASTER"}
+
+
+class Simulated:
+    """A session whose loads scatter. steps: the first solution of each load, and "" where workers ended."""
+
+    options, candidates = Options(reloads=True), dict[str, Any]()
+
+    def __init__(self, slower: float, scatter: float) -> None:
+        self.random, self.slower, self.scatter = np.random.default_rng(7), slower, scatter
+        self.steps: list[str] = []
+        self.evaluation = Mock()
+        self.evaluation.workers.end = lambda *_: self.steps.append("")
+
+    def time(self, names: list[str]) -> JudgeResult:
+        self.steps.append(names[0])
+        return judged(self.random, 3.0, self.slower, self.scatter)
+
+
+@pytest.mark.parametrize(
+    ("scatter", "slower", "due"),
+    [
+        (0.0005, 0.0, {"SAME"}),
+        (0.001, 0.02, {"SLOWER"}),  # loads agree within 0.2 %
+        (0.0005, -0.03, {"FASTER"}),
+        (0.005, 0.0, {"SAME", "AMBIGUOUS"}),
+        (0.014, 0.0, {"SAME", "AMBIGUOUS"}),  # of one side: the ratio's deviation is 2 %
+    ],
+)
+def test_a_word_holds_across_loads(scatter, slower, due):
+    simulated: Any = Simulated(slower, scatter)
+    results = [session.over_loads(simulated, ["old", "new"]) for _ in range(20)]
+    assert {gate._against(of, *of.results).word for of in results} <= due
+
+
+@pytest.mark.parametrize(("slower", "steps"), [(0.0, "old"), (0.05, "old  new  old  new  old")])
+def test_solutions_are_loaded_anew_unless_the_first_load_shows_them_the_same(slower, steps):
+    simulated: Any = Simulated(slower, 0.0005)
+    found = session.over_loads(simulated, ["old", "new"])
+    assert " ".join(simulated.steps) == steps and len(found.loads) == simulated.steps.count("")
+
+
+def test_the_interval_covers_how_loads_differ():
+    """Where loads agree it is no narrower than that of one load."""
+    random = np.random.default_rng(7)
+    for scatter in (0.0, 0.01):
+        one, *more = (judged(random, 3.0, 0.03, scatter) for _ in range(5))
+        alone, across = (gate._against(of, *of.results).ci95 for of in (one, one.model_copy(update={"loads": more})))
+        assert alone and across
+        widths = [math.log(high / low) for low, high in (alone, across)]
+        assert 0.9 < widths[1] / widths[0] < 2 if not scatter else widths[1] > 3 * widths[0]
 
 
 def recorded() -> Iterator[JudgeResult]:

@@ -103,6 +103,22 @@ def outcome(entry: Any) -> tuple[str, str]:
 CORRECT = ("correct", "")
 
 
+@pytest.mark.slow
+def test_each_further_load_has_new_workers_in_the_opposite_order(judged, monkeypatch):
+    starts: list[list[str]] = []
+    start = worker_processes.Workers.start
+    monkeypatch.setattr(
+        worker_processes.Workers, "start",
+        lambda of, *all_: (starts.append([each.name for each in all_]), start(of, *all_)),
+    )  # fmt: skip
+    monkeypatch.setattr(session, "_differ", lambda _: True)
+    _, found = judged({"old": HONEST, "new": HONEST}, BRIEF.but(reloads=True))
+    assert [outcome(entry) for entry in found.results] == [CORRECT] * 2
+    begun = [names for started in starts if (names := [name for name in started if name in ("old", "new")])]
+    assert begun == [["old", "new"], ["new", "old"]] * 2 + [["old", "new"]]
+    assert all({"old", "new"} <= load.samples_ms.keys() for load in [*found.loads, found]) and len(found.loads) == 4
+
+
 @pytest.mark.alike
 @pytest.mark.parametrize("key", [key if key == "L1_36" else pytest.param(key, marks=pytest.mark.slow) for key in ONCE])
 def test_answers_without_work_are_incorrect_on_every_problem(key, tmp_path, smoke_fixture):

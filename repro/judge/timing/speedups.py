@@ -10,10 +10,15 @@ import math
 import statistics
 from collections.abc import Sequence
 
+import numpy as np
+
 from repro.judge.timing import intervals
-from repro.judge.timing.sampling import SYSTEMATIC, Series, slack_ms
+from repro.judge.timing.sampling import SYSTEMATIC, Sample, Series, slack_ms
+from repro.records.result import JudgeResult
 from repro.records.verdict import Ratio, Speedup, SpeedWord
 
+# A ratio within this share of 1 counts as SAME.
+SAME = 0.01
 # If a speedup falls by more than this with inputs other than the published ones, that lower speedup counts.
 _INPUT_DEPENDENT = 0.05
 # A time's absolute uncertainty beside SYSTEMATIC, ms, which matters for short kernels only. 23 A/A controls of 5 to
@@ -72,6 +77,28 @@ def gated(base: Series, ours: Series, *, trusted: bool = True) -> Ratio:
     return speedup(base.device_ms, ours.device_ms, terms, trusted=trusted)
 
 
+def of_load(load: JudgeResult, old: str, new: str) -> Ratio:
+    """Return how many times as fast as `old` a solution was in one load, from the recorded samples."""
+    late = load.timing.launches_not_hidden
+    base, ours = (
+        Series([Sample(ms, 0.0, 0.0, 0.0, hidden=name not in late) for ms in load.samples_ms[name].gated.device_ms])
+        for name in (old, new)
+    )
+    terms = [host_term(series, trusted=False) for series in (base, ours)]
+    return speedup(base.device_ms, ours.device_ms, terms, trusted=False)
+
+
+def over_loads(ratios: Sequence[Ratio]) -> Ratio:
+    """Return the geometric mean of the ratios of several loads.
+
+    Two processes of the same code differ by up to 2 % for as long as they live, which no interval of one load shows.
+    So each side takes the wider of Student's interval over the loads and the mean of their own.
+    """
+    logs = np.log([[each.ratio, *each.ci95] for each in ratios])
+    edges = [*logs.mean(axis=0), *intervals.mean_interval(logs[:, 0])]
+    return Ratio(ratio=math.exp(edges[0]), ci95=[math.exp(min(edges)), math.exp(max(edges))])
+
+
 def compare(base: Series, ours: Series) -> Speedup:
     """Return `speedup` over the gated blocks, with `other_inputs`, the speedup over the blocks with other inputs.
 
@@ -95,14 +122,14 @@ def word(ratio: Ratio, noise: float) -> SpeedWord:
     """Return FAST, SLOW, SAME, AMBIGUOUS or UNCONFIRMED, from a speedup's interval and the noise of the A/A control.
 
     UNCONFIRMED: it would be FAST, but the judge's clock confirms less than 1. SAME: the whole interval lies within the
-    noise, or within 1 % if that is larger.
+    noise, or within SAME if that is larger.
     """
     low, high = ratio.ci95
     if low > 1 + noise:
         return "FAST" if ratio.at_least is not None and ratio.at_least > 1 else "UNCONFIRMED"
     if high < 1 - noise:
         return "SLOW"
-    edge = max(noise, 0.01)
+    edge = max(noise, SAME)
     return "SAME" if 1 - edge <= low and high <= 1 + edge else "AMBIGUOUS"
 
 
