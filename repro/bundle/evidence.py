@@ -32,6 +32,7 @@ class Evidence:
     lines: list[Json] = field(default_factory=list)
     fingerprints: dict[str, Json] = field(default_factory=dict)
     statement: Json | None = None
+    report: Json | None = None
     damage: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -134,4 +135,6 @@ def read(path: Path) -> Evidence:
             found.fingerprints[Path(name).stem] = found._object(name)
     if STATEMENT in names:
         found.statement = found._object(STATEMENT)
+    if "report.json" in names:
+        found.report = found._object("report.json")
     return found

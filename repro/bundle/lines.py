@@ -1,37 +1,100 @@
-"""The rows of a bundle.
+"""The rows of a bundle that is a folder, read from its file when they are asked for.
 
-`settled` decides from a row's evidence whether its times are measurements. A file of rows holds observations, not
-rules, so that a new rule also holds for bundles that were measured before it.
+A row of a timed solution takes 100 kB in memory, so a run of 100,000 rows would need 10 GB. Kept are the place of each
+row, its status and the hash of its texts. `settled` decides from a row's evidence whether its times are measurements: a
+file of rows holds observations, not rules, so that a new rule also holds for bundles that were measured before it.
 """
 
 from __future__ import annotations
 
-from typing import BinaryIO
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from repro.fingerprint import series
 from repro.system import foreign
 from repro.system.jsonio import Json
 
-# A row of a timed solution has 30 kB.
-_MOST_LINE = 8 << 20
+# Rows that were read last and are kept whole.
+_KEPT = 64
+# A row of a timed solution has 30 kB, and 100,000 of them have 2.4 GB.
+_MOST_LINE, _MOST_BYTES = 8 << 20, 1 << 33
 
 
-def read(stream: BinaryIO) -> dict[str, Json]:
-    """Return the last row of each id, as `settled` leaves it. Raises ValueError for a line that is no row.
+@dataclass(frozen=True)
+class _Place:
+    """Where a row stands: byte and length in the file; and what decides whether it is measured again."""
 
-    An incomplete last line is left out: a killed process may leave one.
-    """
-    rows = {}
-    while line := stream.readline(_MOST_LINE):
-        if line.strip():
-            try:
-                row = settled(row_of(line))
-            except ValueError:
-                if line.endswith(b"\n") or len(line) == _MOST_LINE:
-                    raise
-                break
-            rows[row["row"]] = row
-    return rows
+    at: int
+    length: int
+    status: Any
+    content: Any
+
+
+class Lines(Mapping[str, Json]):
+    """Row id -> the last row of that id, as `settled` leaves it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._places: dict[str, _Place] = {}
+        self._kept: OrderedDict[str, Json] = OrderedDict()
+        self._end = 0
+        self._lock = threading.Lock()
+        self.read()
+
+    def read(self) -> None:
+        """Take the lines that were appended since.
+
+        Raises Unreadable, ValueError for a line that is no row. An incomplete last line is left.
+        """
+        if not os.path.lexists(self._file):
+            return
+        with self._lock, self._opened() as stream:
+            stream.seek(self._end)
+            while line := stream.readline(_MOST_LINE):
+                whole = line.endswith(b"\n") or len(line) == _MOST_LINE
+                if line.strip():
+                    try:
+                        self._put(row_of(line), self._end, len(line))
+                    except ValueError:
+                        if whole:
+                            raise
+                        return
+                self._end += len(line)
+
+    def _put(self, row: Json, at: int, length: int) -> None:
+        self._kept.pop(row["row"], None)
+        self._places[row["row"]] = _Place(at, length, row.get("status"), row.get("content"))
+
+    def _opened(self) -> BinaryIO:
+        return foreign.opened(self._file, _MOST_BYTES)
+
+    def place(self, name: str) -> _Place | None:
+        """Return where a row stands; None if there is none."""
+        return self._places.get(name)
+
+    def __getitem__(self, name: str) -> Json:
+        with self._lock:
+            place = self._places[name]
+            row = self._kept.pop(name, None)
+            if row is None:
+                with self._opened() as stream:
+                    stream.seek(place.at)
+                    row = settled(row_of(stream.read(place.length)))
+            self._kept[name] = row
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+            return row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def row_of(line: bytes) -> Json:

@@ -1,4 +1,4 @@
-"""Whether every row agrees with itself: verdicts, reasons, times and their samples."""
+"""Whether every row agrees with itself, and the report with the rows: verdicts, reasons, times and their samples."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from repro.records.verdict import Verdict
 
 # Samples are stored with six decimals of a millisecond.
 _ROUNDED_MS = 1e-6
+# The layout of report.json that `report` reads: a document, whose `verdicts` are those of the rows.
+_REPORT_SCHEMA = 3
 
 
 def _statuses(bundle: Evidence) -> list[str]:
@@ -86,8 +88,30 @@ def _times(bundle: Evidence) -> list[str]:
     return list(dict.fromkeys(wrong))
 
 
+def _report(bundle: Evidence) -> list[str]:
+    """`report.json` has the verdicts and times of the rows."""
+    if bundle.report is None:
+        raise Skip("no report was drawn")
+    version = bundle.report.get("schema_version")
+    if version != _REPORT_SCHEMA:
+        raise Skip(f"a report of schema {version}, this check knows {_REPORT_SCHEMA}")
+    rows = [bundle.records[name] for name in bundle.plan if name in bundle.records]
+    counts = {"planned": len(bundle.plan), "finished": sum(row.status == "done" for row in rows)}
+    drawn = bundle.report["headline"]
+    wrong = [f"{name} is {drawn[name]} in the report and {count} in the rows"
+             for name, count in counts.items() if drawn[name] != count]  # fmt: skip
+    judged = sorted((name, entry.solution, entry.verdict, str(entry.time_ms.median if entry.time_ms else None))
+                    for name, entry, _ in _judged(bundle))  # fmt: skip
+    shown = sorted((each["row"], each["solution"], each["verdict"], str(each["time_ms"] and float(each["time_ms"])))
+                   for each in bundle.report["verdicts"])  # fmt: skip
+    if judged != shown:
+        wrong.append("verdicts or times are not those of the rows")
+    return wrong
+
+
 ABOUT_RECORDS: dict[str, Check] = {
     "status of rows": _statuses,
     "verdicts": _verdicts,
     "times and samples": _times,
+    "report": _report,
 }

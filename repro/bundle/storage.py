@@ -22,7 +22,6 @@ import tarfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from repro.errors import BundleError, PrerequisiteError, Unreadable, UsageError
 from repro.system import foreign, stopwatch
@@ -32,7 +31,6 @@ _MAGIC = b"\xfd7zXZ\x00"
 # The largest published bundle holds 361 files and 3.4 MB; a run of all of KernelBench by an agent some hundred MB.
 _MAX_BYTES = 192 << 20  # unpacking takes four times as much memory
 _MAX_FILES = 50_000
-_MOST_ROWS = 1 << 33  # of a file of rows that is read line by line
 # Decompression of what `pack` writes takes a dictionary of 16 MiB and little else.
 _MAX_MEMORY = 128 << 20
 FILTERS = [  # lc and pb suit text
@@ -57,11 +55,6 @@ class Folder:
             return foreign.read(file, _MAX_BYTES, within=self.path) if inside and not file.is_symlink() else None
         except Unreadable:
             return None
-
-    def stream(self, name: str) -> BinaryIO:
-        """Open one file, empty where it is missing. Raises Unreadable where it is no plain file."""
-        file = self.path / name
-        return foreign.opened(file, _MOST_ROWS) if os.path.lexists(file) else io.BytesIO()
 
     def entries(self) -> list[str]:
         """Returns the names of everything below the folder but folders, links included, sorted."""
@@ -113,10 +106,6 @@ class Archive:
     def read(self, name: str) -> bytes | None:
         """Returns one file's bytes, or None where it is missing."""
         return self._files.get(name)
-
-    def stream(self, name: str) -> BinaryIO:
-        """Open one file, empty where it is missing."""
-        return io.BytesIO(self._files.get(name, b""))
 
     def entries(self) -> list[str]:
         """Returns the names of all files, sorted."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from repro.bundle import lines, seal, storage
+from repro.bundle import seal, storage
+from repro.bundle.lines import Lines, row_of, settled
 from repro.bundle.origin import COMMAND, origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
@@ -44,7 +44,7 @@ class Bundle:
         files = files or storage.Folder(path)
         self.path, self.name, self.packed = files.path, files.name, files.packed
         self._files, self.manifest = files, manifest
-        self.rows: dict[str, Json] = {}
+        self.rows: Mapping[str, Json] = {} if self.packed else Lines(self.path / ROWS)
         self._records: dict[str, Row] = {}
         self._touched: set[str] = set()
         self._kept: dict[str, str] = {}
@@ -98,8 +98,9 @@ class Bundle:
             raise UsageError(f"{path} is not a bundle", f"its {MANIFEST}: {'; '.join(wrong)}")
         try:
             bundle = Bundle(path, manifest, files)
-            with files.stream(ROWS) as stream:
-                bundle.rows = lines.read(stream)
+            if files.packed:
+                rows = map(row_of, filter(None, (files.read(ROWS) or b"").split(b"\n")))
+                bundle.rows = {row["row"]: settled(row) for row in rows}
         except (Unreadable, ValueError) as error:
             raise BundleError(f"{path / ROWS} is damaged", str(error), "Measure again without --resume.") from error
         return bundle
@@ -199,6 +200,9 @@ class Bundle:
 
     def done(self, row: str, content: str | None = None) -> bool:
         """Returns whether a row was measured. content: the hash of the inputs that it must be the result of."""
+        if isinstance(self.rows, Lines):
+            place = self.rows.place(row)
+            return place is not None and place.status == "done" and content in (None, place.content)
         found = self.rows.get(row, {})
         return found.get("status") == "done" and content in (None, found.get("content"))
 
@@ -209,9 +213,10 @@ class Bundle:
     def add(self, row: Json) -> None:
         """Appends one row and syncs it. Raises BundleError where it cannot be written."""
         with self.lock:
+            assert isinstance(self.rows, Lines), "a packed bundle is only read"
             self._guard(lambda: jsonio.append(self.path / ROWS, row))
             self._touched.add(ROWS)
-            self.rows |= lines.read(io.BytesIO(jsonio.dumps(row).encode()))
+            self.rows.read()
             self._records.pop(row["row"], None)
 
     def declare(self, claims: bytes) -> None:
