@@ -16,6 +16,7 @@ import io
 import json
 import lzma
 import math
+import queue
 import shutil
 import subprocess
 import sys
@@ -85,7 +86,8 @@ def run(case: Case, args: argparse.Namespace) -> str:
     runs = sorted(folder.glob(f"*/{journal.FILE}"))
     command = [sys.executable, "-m", "repro", "optimize", case.problem, "--from", str(case.kernel)]
     command += ["--seed", str(case.seed), "--minutes", str(args.minutes), "--results", str(folder)]
-    command += ["--engine", "local", "--json", str(args.out / f"{case.name}.json"), *args.more]
+    gpu = args.free.get()  # of its own, since a search takes every free one
+    command += ["--engine", "local", "--json", str(args.out / f"{case.name}.json"), "--gpus", gpu, *args.more]
     command += ["--resume"] if runs else []
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "fixtures").exists():  # one measurement of a problem's fixture serves all of its searches
@@ -97,6 +99,7 @@ def run(case: Case, args: argparse.Namespace) -> str:
         timer = threading.Timer(60 * args.minutes * DESIGNED, shutil.copy, (case.design, inbox / LABEL))
         timer.start()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    args.free.put(gpu)
     if timer is not None:
         timer.cancel()
     (args.out / f"{case.name}.log").write_text(done.stdout + done.stderr)
@@ -207,7 +210,9 @@ def main() -> None:
     if "--" in ours:  # argparse would end the positional arguments at the first option
         ours, more = ours[: ours.index("--")], ours[ours.index("--") + 1 :]
     args = parser.parse_args(ours)
-    args.more = more
+    args.more, args.free = more, queue.SimpleQueue()
+    for gpu in range(args.at_once) if args.at_once > 1 else ["all"]:
+        args.free.put(str(gpu))
     args.out = args.out.resolve()
     (args.out / "fixtures").mkdir(parents=True, exist_ok=True)
     if not args.ship:

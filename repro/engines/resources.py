@@ -21,6 +21,8 @@ from repro import config
 from repro.errors import EngineError, PrerequisiteError
 
 _POLL_S = 0.5
+# Said once before a wait; a caller that raises at this line does not wait.
+WAITING = "waiting for a GPU: other jobs or runs hold them all"
 _PROCESSORS = Path("/sys/devices/system/cpu")
 
 
@@ -148,7 +150,7 @@ def hold(
                 yield lease
                 return
         if not waited:
-            progress("waiting for a GPU: other jobs or runs hold them all")
+            progress(WAITING)
             waited = True
         time.sleep(_POLL_S)
     raise EngineError("the run was stopped", "the job had not begun")

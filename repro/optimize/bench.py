@@ -1,16 +1,20 @@
-"""The judge behind a run: an engine's warm session, opened when it is first needed, and the final confirmation."""
+"""The judge behind a run: an engine's warm sessions, opened when first needed, and the final confirmation."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from repro.engines import resources
 from repro.engines.base import Engine
 from repro.engines.session import Session
-from repro.errors import EngineError
+from repro.errors import EngineError, ReproError
+from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import sha256
 from repro.problems.catalogue import Problem
 from repro.records.options import Options, Trust
@@ -41,7 +45,7 @@ T = TypeVar("T")
 class EngineJudge:
     """One problem's judge on an engine. A session that ended, as after a candidate that broke it, is opened again.
 
-    alone, shared: as in the judge's options.
+    alone, shared: as in the judge's options. Where the engine has further GPUs, `all` uses a judge on each of them.
     """
 
     def __init__(
@@ -58,12 +62,14 @@ class EngineJudge:
         self._session: Session | None = None
         self._checked: dict[str, str] = {}
         self._tier = ""
-        self._sessions = 0
+        self._sessions, self._waits = 0, True
+        self._further: list[_Further] = []
 
     @property
     def opened(self) -> Opened:
         """See judging.Judge. Raises EngineError, PrerequisiteError."""
-        return self._warm().opened
+        found, more = self._warm().opened, len(self._further)
+        return found.model_copy(update={"sessions": 1 + more}) if more else found
 
     @property
     def spent_s(self) -> dict[str, float]:
@@ -88,6 +94,17 @@ class EngineJudge:
             return session.time(submissions, tier)
 
         return self._asked(timed)
+
+    def all(self, works: Sequence[Callable[[Judge], T]]) -> Iterator[T]:
+        """See judging.Judge. A work whose session on a further GPU ended is done here."""
+        ready = [each for each in self._further if each.ready]
+        begun = dict(zip(works[1:], map(_Further.ask, ready, works[1:]), strict=False))
+        for work in works:
+            future = begun.get(work)
+            if future is None or isinstance(future.exception(), EngineError):
+                yield work(self)
+            else:
+                yield future.result()
 
     def profile(self, source: bytes, entry: str) -> Profiled:
         """Return the hardware counters of one kernel in the problem's dtype, or the state and reason of their absence.
@@ -137,17 +154,30 @@ class EngineJudge:
         return Confirmation.model_validate(found | {"baselines_ms": medians})
 
     def close(self) -> None:
-        """End the session, which gives the GPU back."""
+        """End all sessions, which gives the GPUs back."""
+        closing = [each.close() for each in self._further]
+        self._end()
+        wait(closing)
+
+    def _end(self) -> None:
         self._stack.close()
         self._session, self._checked, self._tier = None, {}, ""
 
     def _warm(self) -> Session:
         if self._session is None:
             self._sessions += 1
-            self.progress.step("opening a session of the judge")
+            self._step("opening a session of the judge")
             job = evaluation.session_job(self._run, self.problem)
-            self._session = self._stack.enter_context(self.engine.session(job, self.progress.step))
+            self._session = self._stack.enter_context(self.engine.session(job, self._step))
+            if self._waits and not self._further:
+                self._further = [_Further(self) for _ in range(1, len(self.engine.capacity().gpus))]
         return self._session
+
+    def _step(self, line: str) -> None:
+        if self._waits:
+            self.progress.step(line)
+        elif line == resources.WAITING:
+            raise EngineError("no further GPU is free")
 
     def _asked(self, request: Callable[[Session], T]) -> T:
         while True:
@@ -155,10 +185,42 @@ class EngineJudge:
                 return request(self._warm())
             except EngineError as error:
                 with contextlib.suppress(EngineError):
-                    self.close()
-                if self._sessions >= SESSIONS:
+                    self._end()
+                self.progress.say(f"a session of the judge ended: {error}")
+                if not self._waits or self._sessions >= SESSIONS:
                     raise
-                self.progress.say(f"the judge's session ended and is opened again: {error}")
+
+
+class _Further:
+    """The judge on a further GPU, which must be free, in a thread of its own: a session ends with its thread."""
+
+    def __init__(self, first: EngineJudge) -> None:
+        self.judge, self._thread = copy.copy(first), ThreadPoolExecutor(1, "judge")
+        self.judge._stack, self.judge._waits, self.judge._sessions = contextlib.ExitStack(), False, 0
+        self.judge._end()
+        self._opening = self._thread.submit(self._open)
+
+    def _open(self) -> None:
+        try:
+            self.judge._warm()
+        except ReproError as error:
+            self.judge._sessions = SESSIONS
+            self.judge.progress.say(f"the search has a GPU less: {error}")
+
+    @property
+    def ready(self) -> bool:
+        """Return whether it takes work: its session was opened, and not too many have ended."""
+        return self._opening.done() and self.judge._sessions < SESSIONS
+
+    def ask(self, work: Callable[[Judge], T]) -> Future[T]:
+        """Begin a work. One whose session ends raises EngineError; the next one gets a new session."""
+        return self._thread.submit(work, self.judge)
+
+    def close(self) -> Future[None]:
+        """Begin to end the session, after what it does."""
+        closing = self._thread.submit(self.judge.close)
+        self._thread.shutdown(wait=False)
+        return closing
 
 
 def _digests(submissions: Sequence[Submission]) -> dict[str, str]:

@@ -77,6 +77,16 @@ class Journal:
         """Return whether the next line comes from a recording."""
         return self._at < len(self._recorded)
 
+    @property
+    def asks(self) -> bool:
+        """Return whether the next answer is asked for."""
+        return self._live and not self.replays
+
+    def join(self, branch: Branch) -> None:
+        """Write what a branch holds."""
+        for line in branch.lines:
+            self._write(line.model_copy(update={"n": self._lines + 1}))
+
     def effect(
         self,
         kind: str,
@@ -151,6 +161,17 @@ class Journal:
             jsonio.append(self.folder / FILE, line.to_json())
         except OSError as error:
             raise BundleError("the journal cannot be written", error.strerror or str(error)) from error
+
+
+class Branch(Journal):
+    """The lines of work beside other work, until `Journal.join` takes them in their turn."""
+
+    def __init__(self, of: Journal) -> None:
+        super().__init__(of.folder, [], live=True, on_disk=0)
+        self.clock, self.lines = of.clock, list[Line]()
+
+    def _write(self, line: Line) -> None:
+        self.lines.append(line)
 
 
 def _set(facts: Any) -> Any:

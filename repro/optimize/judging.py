@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 from repro.judge.correctness.distance import BIAS
 from repro.judge.timing import speedups
@@ -15,13 +15,12 @@ from repro.records.verdict import Distances, Reason
 from repro.studies.evaluation import Submission
 from repro.system import jsonio
 
-# Programs that have workers at once, where the judge does not say how many have room.
-BATCH = 8
 REASONS = 3
 # Hexadecimal digits of a digest of outputs.
 DIGITS = 16
 # A ratio needs this many samples of both.
 LEAST_SAMPLES = 3
+T = TypeVar("T")
 
 
 class Judge(Protocol):
@@ -38,6 +37,9 @@ class Judge(Protocol):
 
     def time(self, submissions: Sequence[Submission], tier: CheckTier) -> JudgeResult:
         """Return times beside each other and the baselines."""
+
+    def all(self, works: Sequence[Callable[[Judge], T]]) -> Iterator[T]:
+        """Do works side by side, each with a judge on one GPU; yield what they return, in their order."""
 
 
 def check(judge: Judge, submissions: list[Submission], tier: CheckTier, keep: Sequence[str] = ()) -> dict[str, Judged]:

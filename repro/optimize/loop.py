@@ -5,12 +5,14 @@ Every decision follows from the options and from what the journal holds, so a re
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from repro.optimize import judging, rewrites, roofline
-from repro.optimize.journal import SCHEMA_VERSION, Journal
+from repro.optimize.journal import SCHEMA_VERSION, Branch, Journal
 from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import KernelSource, ast_hash, refusal, sha256
 from repro.optimize.proposers.base import Proposer
@@ -25,7 +27,7 @@ from repro.studies.evaluation import Submission
 
 # How often a folder is looked at while nothing else is left to do.
 POLL_S = 1.0
-# A bound on one request for candidates: between two, screening results reach the proposers.
+# A bound on one request for candidates, for each GPU: between two, screening results reach the proposers.
 ASKED = 10
 # Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.
 FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
@@ -61,7 +63,6 @@ class Search:
         self._source, self._entry, self._without_gain = source, entry, 0
         self._latest = Contest(programs={}, baselines_ms={}, clock="")
         self._foreign: set[str] = set()
-        self._room = judging.BATCH
         self._exhausted, self.stopped, self._failed = False, "", ""
 
     # -- the run
@@ -72,7 +73,6 @@ class Search:
         self.journal.note("start", {"schema_version": SCHEMA_VERSION} | vars(options) | {"entry": self._entry})
         self.journal.keep(self._source)
         self.opened = self.journal.effect("opened", {}, search.OPENED, lambda: self._judge().opened)
-        self._room = self.opened.room or judging.BATCH
         self._add(Proposal(self._source, self._entry, "", "input kernel", why="the kernel to start from"), "", INPUT)
         self.stopped = self._begin()
         while not self.stopped:
@@ -116,7 +116,7 @@ class Search:
         self._choose_beam()
         pool: list[Program] = []
         while len(pool) < state.options.screen and not self._late():
-            batch = self._propose(min(ASKED, state.options.screen - len(pool)))
+            batch = self._propose(min(ASKED * self.opened.sessions, state.options.screen - len(pool)))
             if not batch:
                 break
             pool += batch
@@ -248,13 +248,11 @@ class Search:
 
     def _time(self, programs: list[Program], tier: CheckTier) -> Contest:
         request = {"tier": tier, "programs": {p.id: p.address for p in programs}}
-        told = self.journal.effect(
+        return self.journal.effect(
             "timed", request, search.CONTEST,
             lambda: judging.time(self._judge(), [self._submission(p) for p in programs], tier),
             lambda: self._judge().spent_s,
         )  # fmt: skip
-        self.measured = all(each.measurement for each in told.programs.values())
-        return told
 
     def _verdict(self, program: Program, told: dict[str, Judged], right: str = "correct") -> None:
         """Take a program's verdict; one that is correct becomes `right`."""
@@ -268,19 +266,37 @@ class Search:
             program.verdict, program.reason = REFUSED, f"it is no kernel of the input's kind: {', '.join(more)}"
 
     def _screen(self, batch: list[Program]) -> None:
+        """Screen candidates: on several GPUs an equal share each, whose lines of the journal stand together."""
+        new = [p for p in batch if p.verdict not in (DUPLICATE, REFUSED)]
+        room, sessions = self.opened.room - len({p.parent for p in new}), self.opened.sessions
+        size = max(1, min(room, -(-len(new) // sessions)))
+        shares = [new[start : start + size] for start in range(0, len(new), size)]
+        while shares:
+            at_once = sessions if self.journal.asks else 1
+            some, shares = shares[:at_once], shares[at_once:]
+            if len(some) == 1:
+                self._share(*some)
+            else:
+                for branch in self._judge().all([partial(self._aside, share) for share in some]):
+                    self.journal.join(branch)
+
+    def _aside(self, share: list[Program], judge: Judge) -> Branch:
+        """Screen a share by one judge, beside others; return the lines of the journal."""
+        aside, branch = copy.copy(self), Branch(self.journal)
+        aside.journal, aside._judge = branch, lambda: judge
+        aside._share(share)
+        return branch
+
+    def _share(self, share: list[Program]) -> None:
         """Check candidates, compare exact ones with their parents, and time the rest beside their parents, quickly."""
         state = self.state
-        new = [p for p in batch if p.verdict not in (DUPLICATE, REFUSED)]
-        size = max(1, self._room - len({p.parent for p in new}))
-        for start in range(0, len(new), size):
-            some = new[start : start + size]
-            parents = [state.programs[name] for name in dict.fromkeys(p.parent_id for p in some)]
-            of = ", ".join(p.id for p in parents)
-            self.view.step(f"round {state.round}: screening {len(some)} candidates of {of}")
-            judged = self._check([*parents, *some], "screen")
-            self._equal_bits(some, judged)
-            right = [p for p in parents if p.id in judged and judged[p.id].verdict == "correct"]
-            self._quick(right, [p for p in some if p.passed and state.programs[p.parent_id] in right])
+        parents = [state.programs[name] for name in dict.fromkeys(p.parent_id for p in share)]
+        of = ", ".join(p.id for p in parents)
+        self.view.step(f"round {state.round}: screening {len(share)} candidates of {of}")
+        judged = self._check([*parents, *share], "screen")
+        self._equal_bits(share, judged)
+        right = [p for p in parents if p.id in judged and judged[p.id].verdict == "correct"]
+        self._quick(right, [p for p in share if p.passed and state.programs[p.parent_id] in right])
 
     def _equal_bits(self, programs: list[Program], judged: dict[str, Judged]) -> None:
         """Take verdicts of a screening. A candidate of an exact rewrite must have its parent's outputs."""
@@ -358,6 +374,7 @@ class Search:
         """Time programs in full beside each other."""
         contest = self._time(programs, "full")
         self._latest, self.baselines_ms = contest, contest.baselines_ms or self.baselines_ms
+        self.measured = all(each.measurement for each in contest.programs.values())
         base = self._base()
         for program in programs:
             known = program.id == base and program.time_ms is not None

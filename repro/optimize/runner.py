@@ -101,6 +101,10 @@ def optimize(
             counters=counters.totals if counters.state == "profiled" else None,
         )  # fmt: skip
         state = run.run()
+    except BaseException:
+        if engine is not None:  # sessions of further GPUs may be at work
+            engine.close()
+        raise
     finally:
         if judge is not None:
             judge.close()

@@ -75,14 +75,17 @@ class PackedMachine(Record):
 
 
 class Opened(Record):
-    """The first answer. ceilings: None on the CPU. room: how many solutions may be checked at once."""
+    """The first answer. ceilings: None on the CPU. room: how many solutions may be checked at once, in
+    each of a search's sessions."""
 
     fingerprint: Fingerprint | PackedMachine | None = None
     """Of the machine."""
     ceilings: Ceilings | None = None
     """Of the GPU; null on the CPU."""
-    room: int | None = None
+    room: int = 8
     """Solutions checked at once."""
+    sessions: int = 1
+    """Of a search: one for each GPU."""
 
 
 class Checked(Verdict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import re
 import shutil
 import socket
@@ -12,14 +11,12 @@ import tarfile
 import documents
 import pytest
 import searches
-from test_loop import ToldJudge, ended, options, search
+from test_loop import options
 
 from repro import config
 from repro.artifacts import lint
 from repro.errors import UsageError
 from repro.optimize import journal, runner
-from repro.optimize.journal import Journal
-from repro.optimize.proposers.search import Search
 from repro.optimize.state import INPUT, Program, State
 from repro.problems import catalogue
 from repro.records.search import Selected
@@ -98,22 +95,6 @@ def test_a_replay_draws_its_tree(tool):
     again = tool("optimize", "L1_43", "--replay", archive, "--output", "tree.svg")
     assert again.code == 0, again.err
     assert (tool.folder / "tree.svg").read_text().startswith("<svg ")
-
-
-@pytest.mark.slow
-def test_a_run_killed_at_twenty_random_points_resumes_to_the_same_state(tmp_path):
-    state, _ = ended(tmp_path / "whole", rounds=3)
-    whole = (tmp_path / "whole" / journal.FILE).read_bytes()
-    draw = random.Random(20)
-    for number, cut in enumerate(sorted(draw.sample(range(whole.index(b"\n") + 1, len(whole)), 20))):
-        folder = tmp_path / str(number)
-        (folder / journal.KERNELS).mkdir(parents=True)
-        for file in (tmp_path / "whole" / journal.KERNELS).glob("*.py"):
-            (folder / journal.KERNELS / file.name).write_bytes(file.read_bytes())
-        (folder / journal.FILE).write_bytes(whole[:cut])
-        loop = search(Journal.resume(folder), ToldJudge, Search(), chosen=options(rounds=3))
-        assert loop.run().best == state.best
-        assert (folder / journal.FILE).read_bytes() == whole, cut
 
 
 def test_a_search_whose_input_kernel_is_incorrect_has_a_page_without_a_tree(tmp_path):

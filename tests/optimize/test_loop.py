@@ -17,7 +17,7 @@ from repro.artifacts import layout, lint, trace
 from repro.errors import BundleError, EngineError, UsageError
 from repro.judge.timing import sampling
 from repro.optimize import bench, export, journal, runner
-from repro.optimize.journal import Journal, ReplayEnded
+from repro.optimize.journal import Journal
 from repro.optimize.kernel_source import ast_hash, sha256
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.base import Proposer
@@ -201,13 +201,6 @@ def test_the_same_seed_gives_the_same_journal_and_another_does_not(tmp_path):
     assert texts[0] == texts[1] != texts[2].replace(b'"seed": 1', b'"seed": 0')
 
 
-def test_a_replay_asks_for_nothing_and_writes_the_same_bytes(tmp_path):
-    state, _ = ended(tmp_path / "run")
-    again = search(Journal.replay(tmp_path / "run", tmp_path / "again"), unasked, Recorded("search"))
-    assert again.run().best == state.best
-    assert (tmp_path / "again" / journal.FILE).read_bytes() == (tmp_path / "run" / journal.FILE).read_bytes()
-
-
 def test_a_replay_with_other_times_or_kernels_is_refused(tmp_path):
     ended(tmp_path / "run", rounds=1)
     file = tmp_path / "run" / journal.FILE
@@ -241,16 +234,6 @@ def test_a_kernel_that_is_not_python_begins_no_search(tmp_path):
     file.write_text("def kernel_function(:")
     with pytest.raises(UsageError, match=r"mine.py is not Python"):
         runner.read_kernel(file)
-
-
-def test_a_judge_that_fails_leaves_a_journal_that_resumes(tmp_path):
-    broken = ToldJudge(dies_after=7)
-    with pytest.raises(EngineError):
-        search(Journal.new(tmp_path / "run"), lambda: broken, Search()).run()
-    with pytest.raises(ReplayEnded):
-        search(Journal.replay(tmp_path / "run", tmp_path / "x"), unasked, Recorded("search")).run()
-    state = search(Journal.resume(tmp_path / "run"), ToldJudge, Search()).run()
-    assert state.best == ended(tmp_path / "other")[0].best
 
 
 def test_the_exported_folder_has_no_error_of_lint(tmp_path):

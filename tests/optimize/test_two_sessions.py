@@ -1,0 +1,130 @@
+"""A search on two GPUs, whose sessions judge by the source: its journal must be that of one session."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from test_loop import KERNEL, ToldJudge, options, search, unasked
+
+from repro.engines import resources
+from repro.engines.base import Engine, Slots
+from repro.errors import EngineError
+from repro.optimize import bench, journal, runner
+from repro.optimize.journal import Journal, ReplayEnded
+from repro.optimize.proposers.replay import Recorded
+from repro.optimize.proposers.search import Search
+from repro.problems import catalogue
+from repro.records.search import Confirmation
+from repro.runs.progress import Progress
+from repro.studies.evaluation import Submission
+
+PROBLEM = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
+CHOSEN = options(rounds=1)
+
+
+class TwoGpus(Engine):
+    """dies: the sessions that end at their first request, by the order of opening. free: how many GPUs others leave."""
+
+    device = "cpu"
+
+    def __init__(self, dies: tuple[int, ...] = (), free: int = 2) -> None:
+        self.dies, self.free, self.opened, self.open, self.working, self.most = dies, free, 0, 0, 0, 0
+        self.stopped = threading.Event()
+
+    def capacity(self) -> Slots:
+        return Slots({"GPU-a": "", "GPU-b": ""})
+
+    @contextlib.contextmanager
+    def session(self, job: object, progress: Callable[[str], None]) -> Iterator[Any]:
+        if self.open == self.free:
+            progress(resources.WAITING)
+        session = ToldJudge(dies_after=0 if self.opened in self.dies else None)
+        told, session._count = session._count, lambda: (self.works(), told())  # type: ignore[method-assign]
+        self.opened, self.open = self.opened + 1, self.open + 1
+        yield session
+        self.open -= 1
+
+    def works(self) -> None:
+        self.working += 1
+        self.most = max(self.most, self.working)
+        time.sleep(0.05)  # the other session begins meanwhile
+        self.working -= 1
+
+    def close(self, *, now: bool = False) -> None:
+        self.stopped.set()
+
+
+@pytest.fixture(autouse=True)
+def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions need no fixture, and further ones are waited for."""
+    monkeypatch.setattr(bench.evaluation, "session_job", lambda *_: None)
+    monkeypatch.setattr(bench.EngineJudge, "ensure_fixture", lambda _: None)
+    ready: Any = bench._Further.ready
+    monkeypatch.setattr(bench._Further, "ready", property(lambda each: each._opening.result() or ready.fget(each)))
+
+
+def run(record: Journal, engine: TwoGpus) -> bytes:
+    judge = bench.EngineJudge(PROBLEM, record.folder, engine, Progress(quiet=True), trust="audited")
+    search(record, lambda: judge, Search(), chosen=CHOSEN).run()
+    judge.close()
+    assert engine.open == 0
+    return (record.folder / journal.FILE).read_bytes()
+
+
+def test_two_sessions_at_once_write_the_journal_of_one_which_replays(tmp_path):
+    """Also where one of them ends."""
+    one = TwoGpus(free=1)
+    whole = run(Journal.new(tmp_path / "one"), one)
+    assert (one.opened, one.most) == (1, 1)
+    for dies in (), (0,), (1,):
+        two = TwoGpus(dies)
+        assert run(Journal.new(tmp_path / f"two{dies}"), two) == whole
+        assert two.most == 2 and two.opened >= 2
+    for part in whole, whole[: whole.rindex(b"\n", 0, whole.index(b'"tier": "screen"')) + 1]:
+        (tmp_path / "one" / journal.FILE).write_bytes(part)
+        again = Journal.replay(tmp_path / "one", tmp_path / str(len(part)))
+        with pytest.raises(ReplayEnded) if part != whole else contextlib.nullcontext():
+            search(again, unasked, Recorded("search"), chosen=CHOSEN).run()
+        assert (again.folder / journal.FILE).read_bytes() == part
+
+
+@pytest.mark.parametrize("points", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_search_killed_at_random_points_resumes_to_the_same_journal(points, tmp_path):
+    whole = run(Journal.new(tmp_path), TwoGpus())
+    for cut in random.Random(20).sample(range(whole.index(b"\n") + 1, len(whole)), points):
+        (tmp_path / journal.FILE).write_bytes(whole[:cut])
+        assert run(Journal.resume(tmp_path), TwoGpus()) == whole, cut
+
+
+def test_ctrl_c_ends_every_session_and_a_search_resumes(tmp_path, monkeypatch):
+    class Interrupted(TwoGpus):
+        def works(self) -> None:
+            super().works()
+            if threading.current_thread() is not threading.main_thread():
+                assert self.stopped.wait(60)
+                raise EngineError("killed")
+            if self.most > 1:
+                raise KeyboardInterrupt
+
+    def confirm(*_: object) -> Confirmation:
+        assert engine.open == 0, "every session ended before, which frees its GPU"
+        return Confirmation()
+
+    monkeypatch.setattr(bench.EngineJudge, "confirm", confirm)
+    kernel = Submission("input", KERNEL.encode(), "kernel_function")
+    view, made = Progress(quiet=True), [Search()]
+    engine: TwoGpus = Interrupted()
+    with contextlib.suppress(KeyboardInterrupt):
+        runner.optimize(PROBLEM, kernel, CHOSEN, lambda _: made, tmp_path, engine, view)
+    (file,) = tmp_path.glob(f"*/{journal.FILE}")
+    before = file.read_bytes()
+    assert engine.open == 0 and engine.stopped.is_set() and b'"proposed"' in before
+    engine = TwoGpus()
+    finished = runner.optimize(PROBLEM, kernel, CHOSEN, lambda _: made, tmp_path, engine, view, resume=True)
+    assert finished.confirmed is not None and file.read_bytes().startswith(before)
