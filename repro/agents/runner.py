@@ -19,7 +19,7 @@ from repro.problems import catalogue
 from repro.records.row import Planned
 from repro.runs import fixtures
 from repro.runs.loop import Run
-from repro.runs.rows import Row
+from repro.runs.rows import Row, ended
 from repro.runs.schedule import Schedule
 from repro.studies import evaluation
 from repro.studies.agent import design, study
@@ -54,7 +54,7 @@ def run(run: Run, plan: Design, only: list[str], pace: Pace, *, controls: Sequen
     bundle.manifest["engine"]["jobs"] = pace.jobs
     found = Study(plan, run, pace, {unit.id: unit for unit in order}, schedule)
     found.spent_usd = sum(_paid(bundle, unit, plan) for unit in order)
-    late = [row for row in more if not bundle.done(row.id, row.content)]
+    late = [row for row in more if not ended(bundle, row)]
     schedule.run([*_left(found, bundle, model), *(partial(schedule.measure, [row]) for row in late)], 1)
     progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
     return bundle

@@ -30,7 +30,7 @@ from repro.records.row import Planned
 from repro.records.row import Sitting as SittingOfRow
 from repro.records.verdict import Reason
 from repro.runs.loop import Run
-from repro.runs.rows import Row
+from repro.runs.rows import Row, ended
 from repro.runs.schedule import Schedule
 from repro.studies import evaluation
 from repro.studies.agent.design import Design, Pace, Unit
@@ -165,7 +165,7 @@ class Study:
         """Return whether a unit's agent has finished and each of its rows was judged from its submission."""
         assert self.schedule is not None
         bundle = self.schedule.bundle
-        return finished(bundle, unit) is not None and all(bundle.done(row.id, row.content) for row in self.rows(unit))
+        return finished(bundle, unit) is not None and all(ended(bundle, row) for row in self.rows(unit))
 
     def judge(self, unit: Unit) -> dict[str, str]:
         """Judge what a finished sitting left; return the verdict of each problem in words."""
@@ -177,7 +177,7 @@ class Study:
                 results = getattr(outcome.result, "results", [])
                 found[row.id] = "; ".join(map(wording.word, results)) or outcome.error
                 continue
-            if not self.schedule.bundle.done(row.id, row.content):
+            if not ended(self.schedule.bundle, row):
                 self.schedule.measure([row])
             kept = self.schedule.bundle.records().get(row.id)
             if kept is not None and kept.judged is not None:

@@ -49,12 +49,12 @@ _STRINGS = frozenset("""
     agent argv arm arms baseline baseline_classes best_cheat bundle_id cases class clock clock_control code
     code_sha256 compile_s confined content cut declared detail device dtype ended engine evidence exhausted file
     files fingerprint_id finished floor_reason folder generator git_commit git_dirty inconsistent inputs job kb kept
-    kernel kind knowledge labels launched_late launches_not_hidden left_out measured_at missing mode model models
-    name ncu no_measurement not_kept not_run off_pin order order_of_cells original_bundle_id other_inputs
-    own_kernel_share_reason plan plan_digest precision_class price_as_of problem problem_sha256 problems proof
-    record refused refused_classes region repeat requirements rewritten row script_sha256 separation sha256 size
-    sku_id solution solutions source stamp started state status stop stopped taken time_reason timed_again tool
-    trial trials_left_out trust unused_files upstream usage verb verdict weights_sha256 word
+    kernel kind knowledge labels launched_late launches_not_hidden left_out measured_again measured_at missing mode
+    model models name ncu no_measurement not_kept not_run off_pin order order_of_cells original_bundle_id
+    other_inputs own_kernel_share_reason plan plan_digest precision_class price_as_of problem problem_sha256
+    problems proof record refused refused_classes region repeat requirements rewritten row script_sha256 separation
+    sha256 size sku_id solution solutions source stamp started state status stop stopped taken time_reason
+    timed_again tool trial trials_left_out trust unused_files upstream usage verb verdict weights_sha256 word
     """.split())  # fmt: skip
 # Keys of free-form values, and those of their strings that are kept. A key below one of `_NAMED` is a name.
 _KEYS = frozenset("""

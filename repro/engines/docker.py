@@ -251,7 +251,8 @@ class DockerEngine(Engine):
 
     @contextlib.contextmanager
     def _process(self, verb: str, jobs: list[Job], progress: Progress) -> Iterator[Process]:
-        with resources.hold(self.gpus, progress, self.stopping) as lease, guard():
+        avoid = max(job.avoid for job in jobs)
+        with resources.hold(self.gpus, progress, self.stopping, avoid) as lease, guard():
             self._clear(lease)
             # its standard input ends with this process, and so does the session
             serves = verb == "session"

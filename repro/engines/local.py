@@ -93,7 +93,7 @@ class LocalEngine(Engine):
                 "cannot write temporary files", error.strerror or str(error), "Free disk space."
             ) from error
         try:
-            with resources.hold(self.gpus, progress, self.stopping) as lease:
+            with resources.hold(self.gpus, progress, self.stopping, max(job.avoid for job in jobs)) as lease:
                 yield folder, lease
         finally:
             removal.remove(root)

@@ -23,6 +23,8 @@ from repro.errors import EngineError, PrerequisiteError
 _POLL_S = 0.5
 # Said once before a wait; a caller that raises at this line does not wait.
 WAITING = "waiting for a GPU: other jobs or runs hold them all"
+# How long a job waits for another GPU than a throttled one, or for the only one to cool.
+_COOL_S = 60.0
 _PROCESSORS = Path("/sys/devices/system/cpu")
 
 
@@ -128,20 +130,31 @@ def _opened(name: str) -> BinaryIO:
         raise EngineError("the GPU cannot be locked", f"{error.filename}: {error.strerror}", remedy) from error
 
 
+def _throttled(lease: Lease, candidates: list[Lease], avoid: str) -> bool:
+    """Return whether a GPU is the one to avoid; of an only one, whether it is not yet cool."""
+    from repro.fingerprint import gpu, query
+
+    uuid = str(lease.gpu)
+    return not gpu.cool(uuid) if len(candidates) == 1 else query.hashed(uuid) == avoid
+
+
 @contextlib.contextmanager
 def hold(
-    candidates: list[Lease], progress: Callable[[str], None], stopping: threading.Event | None = None
+    candidates: list[Lease], progress: Callable[[str], None], stopping: threading.Event | None = None, avoid: str = ""
 ) -> Iterator[Lease]:
     """Hold the first of `candidates` whose GPU is free while the block runs; wait if all are taken.
 
-    Yields an empty lease without candidates. Raises EngineError if `stopping` is set before it holds one.
+    avoid: hash of the UUID of a GPU that was throttled. For _COOL_S it is left alone; if it is the only one, until it
+    is cool. Yields an empty lease without candidates. Raises EngineError if `stopping` is set before it holds one.
     """
-    waited = False
+    waited, patience = False, time.monotonic() + _COOL_S
     while stopping is None or not stopping.is_set():
         if not candidates:
             yield Lease()
             return
         for lease in candidates:
+            if avoid and time.monotonic() < patience and _throttled(lease, candidates, avoid):
+                continue
             with _opened(f"gpu-{lease.gpu}.lock") as stream:
                 try:
                     fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,7 +163,7 @@ def hold(
                 yield lease
                 return
         if not waited:
-            progress(WAITING)
+            progress(f"waiting for a GPU: at most {_COOL_S:.0f} s, for one that is not throttled" if avoid else WAITING)
             waited = True
         time.sleep(_POLL_S)
     raise EngineError("the run was stopped", "the job had not begun")

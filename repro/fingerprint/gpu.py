@@ -23,6 +23,11 @@ REASONS = {
     0x1: "idle", 0x2: "clocks_setting", 0x4: "sw_power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost",
     0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake", 0x100: "display_setting",
 }  # fmt: skip
+# Reasons by which a GPU protects itself from heat or a failing supply: times meanwhile are not a measurement. A power
+# cap alone is normal for a large GPU.
+THROTTLED = ("sw_thermal", "hw_thermal", "hw_power_brake")
+# A throttled GPU counts as cooled down below it.
+_COOL_C = 60
 SM, MEMORY = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
 _ARCHITECTURES = {7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell", 13: "Rubin", 5: "Volta", 6: "Turing"}
 
@@ -167,6 +172,13 @@ class Snapshot:
 def snapshot(device_kind: str, uuid: str = "") -> Snapshot:
     """Return the state now. Without a GPU the values say why."""
     return Snapshot(time.monotonic(), _asked("sm_mhz", STATE, device_kind, uuid))
+
+
+def cool(uuid: str) -> bool:
+    """Return whether a GPU has at most _COOL_C and is not throttled now; False if NVML does not say so."""
+    now = snapshot("cuda", uuid).values
+    heat, mask = (now[name].value if name in now else None for name in ("temperature_c", "clock_event_reasons"))
+    return heat is not None and mask is not None and heat <= _COOL_C and not {*THROTTLED} & {*reasons(mask)}
 
 
 def deltas(before: Snapshot, after: Snapshot) -> Json:

@@ -11,10 +11,6 @@ from typing import Any
 from repro.fingerprint import gpu
 from repro.system.jsonio import Json
 
-# Reasons by which a GPU protects itself from heat or a failing supply: times meanwhile are not a measurement. A power
-# cap alone is normal for a large GPU.
-_THROTTLED = ("sw_thermal", "hw_thermal", "hw_power_brake")
-
 
 @dataclass
 class Series:
@@ -87,7 +83,7 @@ def throttled(telemetry: Any) -> str:
     for name in ("windows", "timing", "reasons"):
         shares = shares.get(name) if isinstance(shares, dict) else None
     shares = shares if isinstance(shares, dict) else {}
-    seen = {name: shares[name] for name in _THROTTLED if isinstance(shares.get(name), float | int)}
+    seen = {name: shares[name] for name in gpu.THROTTLED if isinstance(shares.get(name), float | int)}
     if not seen:
         return ""
     told = ", ".join(f"{name} in {share:.1%} of samples" for name, share in seen.items())

@@ -29,7 +29,8 @@ class Job:
     verb: fixture, evaluate, session, profile or fingerprint. problem: an id, or a file name in the job's folder;
     called: the name of such a file in results. overrides: constants of the problem file set by `--set`. solutions:
     (name, file name in the folder, entry). dtypes: those of a profile, both by default. files: file name -> content,
-    placed in the folder by the engine. timeout_s: the engine kills the job after it.
+    placed in the folder by the engine. timeout_s: the engine kills the job after it. avoid: hash of the UUID of the GPU
+    that was throttled when it measured the same.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Job:
     dtypes: tuple[str, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     timeout_s: float = 900.0
+    avoid: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the job without its files' contents."""

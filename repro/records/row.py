@@ -12,6 +12,8 @@ from repro.records.profile import ProfileResult
 from repro.records.result import JudgeResult, Observed
 
 Status = Literal["done", "failed", "unmet", "lost", "interrupted"]
+# How often a row is measured again.
+_MOST_AGAIN = 2
 
 
 class Input(Record):
@@ -117,6 +119,8 @@ class Row(Planned):
     """Names the file in fingerprints/; null if the job ended before it had one."""
     gpu_uuid_hash: Text | None = None
     """Hash of the UUID of the GPU that the job used."""
+    measured_again: list[str] = []
+    """Why earlier measurements, in earlier lines, do not count: a reason for each."""
     result: Result | None
     """What the judge measured: results, baselines, samples, trials, timing."""
 
@@ -124,6 +128,14 @@ class Row(Planned):
     def judged(self) -> JudgeResult | None:
         """Return the result of a row that judged solutions; None for any other row."""
         return self.result if self.status == "done" and isinstance(self.result, JudgeResult) else None
+
+    @property
+    def due(self) -> str:
+        """Return why it is to be measured again, empty if it is not: it is correct, but its GPU was throttled."""
+        found = self.judged
+        if found is None or len(self.measured_again) >= _MOST_AGAIN:
+            return ""
+        return found.no_measurement if any(each.verdict == "correct" for each in found.results) else ""
 
     @property
     def profiled(self) -> ProfileResult | None:

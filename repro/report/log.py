@@ -72,6 +72,7 @@ def _notes(row: Row) -> list[str]:
     notes += [f"trials {', '.join(names)} left out: {why}" for why, names in reasons.items()]
     if row.judged and row.judged.timing.status == "not_converged":
         notes.append("a median was not known to ±0.5 % when the time budget ended")
+    notes += [f"measured again: {why}" for why in row.measured_again]
     if row.judged and row.judged.no_measurement:
         notes.append(f"its times are no measurement: {row.judged.no_measurement}")
     return notes

@@ -214,6 +214,8 @@ def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
     if slowed:
         rows = elements.count(slowed, "row")
         yield "warning", f"Times of {rows} are left out: the GPU was throttled while they were measured."
+    if again := [row.row for row in source.done if row.measured_again]:
+        yield "note", f"Measured again, because the GPU was throttled: {wording.listed(again)}."
     if any(each.verdict and each.verdict.trust == "dev" for each in source.solutions):
         yield "warning", "Judged with --trust dev, in one process with the solution: not for publication."
     if parameters.get("quick"):

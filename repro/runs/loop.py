@@ -16,7 +16,7 @@ from repro.engines.base import Engine
 from repro.records import row as record
 from repro.records.options import Options
 from repro.runs.progress import Progress
-from repro.runs.rows import Row
+from repro.runs.rows import Row, ended
 from repro.runs.schedule import Schedule
 
 # Rows of shipped solutions that share a process: starting one with its judge takes 4 to 8 s.
@@ -74,7 +74,7 @@ class Run:
         together: how many rows may share a process or container. summarise: returns one line for a finished row.
         Raises Interrupted, EngineError (the engine is gone) or BundleError; the bundle then says so and keeps its rows.
         """
-        done = {row.id for row in rows if bundle.done(row.id, row.content)}
+        done = {row.id for row in rows if ended(bundle, row)}
         schedule = Schedule(self.engine, bundle, self.progress, summarise, done, jobs=self.jobs)
         batches = divided([row for row in rows if row.id not in done], together, schedule.at_once)
         if schedule.at_once > 1:  # a long one at the end would keep the other GPUs waiting

@@ -68,25 +68,35 @@ class Row:
         return texts
 
 
+def ended(bundle: Bundle, row: Row) -> bool:
+    """Return whether nothing of a row is left to measure."""
+    return bundle.done(row.id, row.content) and not bundle.record(row.id).due
+
+
 def keep(bundle: Bundle, row: Row, outcome: Outcome) -> record.Row:
     """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it.
 
-    A row that is done stays as it is, if its job was run twice.
+    A row that is done stays as it is, if its job was run twice or could not be measured again.
     """
     with bundle.lock:
+        again = []
         if bundle.done(row.id, row.content):
-            return bundle.record(row.id)
+            last = bundle.record(row.id)
+            if outcome.status != "done" or not last.due:
+                return last
+            again = [*last.measured_again, last.due]
         gpu = outcome.fingerprint.value("gpu_uuid_hash") if outcome.fingerprint else None
         known = {
             **{name: getattr(row.plan, name) for name in row.plan.model_fields_set},
             # Two GPUs of one kind have the same fingerprint id, which leaves identities out.
             **({"gpu_uuid_hash": gpu} if gpu else {}),
             **({"node": outcome.node} if outcome.node else {}),
+            **({"measured_again": again} if again else {}),
         }
         done = record.Row(
             **known, content=row.content, inputs=row.inputs(bundle.keep), status=outcome.status, error=outcome.error,
             wall_s=outcome.wall_s, ended=stopwatch.utc(), fingerprint_id=bundle.fingerprint(outcome.fingerprint),
-            result=_result(bundle, row, outcome),
+            result=_result(bundle, f"{row.id} {len(again)}" if again else row.id, outcome),
         )  # fmt: skip
         bundle.add(done.to_json())
         return bundle.record(row.id)
@@ -98,12 +108,12 @@ def _name(folder: str, row: str) -> str:
     return f"{folder}/{re.sub(r'[^A-Za-z0-9._-]+', '_', row)[-80:]}-{digest}.json"
 
 
-def _result(bundle: Bundle, row: Row, outcome: Outcome) -> record.Result | None:
+def _result(bundle: Bundle, row: str, outcome: Outcome) -> record.Result | None:
     """Return the outcome's result, with the sampler's series moved to a file that the row names."""
     result = outcome.result
     if result is None or not result.telemetry or "series" not in result.telemetry:
         return result
-    name = _name(_TELEMETRY, row.id)
+    name = _name(_TELEMETRY, row)
     bundle.file(name, (jsonio.dumps(result.telemetry["series"]) + "\n").encode())
     kept = {key: value for key, value in result.telemetry.items() if key != "series"} | {"file": name}
     return result.model_copy(update={"telemetry": kept})

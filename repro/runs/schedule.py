@@ -13,6 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from functools import partial
 
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
@@ -67,9 +69,10 @@ class Schedule:
         self._board = Board(bundle.path, progress)
         self._plan: list[str] = bundle.manifest["plan"]
         self._ended = set(done)
+        self._todo: deque[_Work] = deque()
         bundle.manifest["engine"] = engine.description | {"device": engine.device}
         if (changed := sum(map(bundle.done, self._plan)) - len(self._ended)) > 0:
-            progress.say(f"judged again, since their files changed: {changed} of the rows that are measured")
+            progress.say(f"judged again, since files changed or the GPU was throttled: {changed} of the measured rows")
 
     def run(self, work: Sequence[_Work], workers: int) -> None:
         """Do all work, `workers` pieces at once, and close the bundle. Call it in the main thread.
@@ -78,7 +81,8 @@ class Schedule:
         """
         with signals.held() as heard:
             with self.progress.live(), contextlib.closing(self._board):
-                failure = self._work(deque(work), min(workers, len(work)), heard)
+                self._todo.extend(work)
+                failure = self._work(min(workers, len(work)), heard)
             if heard():
                 self._interrupted()
             if failure is not None:
@@ -88,16 +92,16 @@ class Schedule:
                 raise failure
             self.bundle.finish("complete" if all(map(self.bundle.done, self._plan)) else "incomplete")
 
-    def _work(self, todo: deque[_Work], workers: int, heard: Callable[[], int]) -> BaseException | None:
+    def _work(self, workers: int, heard: Callable[[], int]) -> BaseException | None:
         """Run worker threads until the work is done or they have stopped; return the first error.
 
         heard: returns how many signals have come.
         """
-        if not todo:
+        if not self._todo:
             return None
         self._at_next()
         pool = ThreadPoolExecutor(workers, "run")
-        pending = {pool.submit(self._take, todo) for _ in range(workers)}
+        pending = {pool.submit(self._take) for _ in range(workers)}
         failure: BaseException | None = None
         late = float("inf")
         while pending and time.monotonic() < late:
@@ -116,18 +120,18 @@ class Schedule:
         pool.shutdown(wait=False)
         return failure
 
-    def _take(self, todo: deque[_Work]) -> None:
+    def _take(self) -> None:
         """Do piece after piece until none is left or the run stops. Runs in a worker thread."""
         while not self.stopping.is_set():
             try:
-                piece = todo.popleft()
+                piece = self._todo.popleft()
             except IndexError:
                 return
             piece()
 
     def _interrupted(self) -> None:
         self.bundle.finish("interrupted")
-        left = [name for name in self._plan if not self.bundle.done(name)]
+        left = [name for name in self._plan if not self.bundle.done(name) or name not in self._ended]
         kept = f"{len(self._plan) - len(left)} of {len(self._plan)} rows are in {self.bundle.path}"
         if left:
             kept += f"; unfinished: {wording.listed(left)}"
@@ -136,9 +140,10 @@ class Schedule:
     def measure(self, rows: Sequence[Row]) -> None:
         """Run the jobs of rows together in one process or container, when a slot is free, and keep their outcomes.
 
-        A row without a job is kept as `unmet`. Outcomes that stopping the run has caused are not kept. Raises Lost.
+        A row without a job is kept as `unmet`. Outcomes that stopping the run has caused are not kept. Rows that are to
+        be measured again become the last piece of work. Raises Lost.
         """
-        by_job = {}
+        by_job, again = {}, []
         for row in rows:
             if row.job is None:
                 self.keep(row, Outcome(row.id, "unmet", error=row.error))
@@ -146,25 +151,37 @@ class Schedule:
                 by_job[row.job.id] = row
         gone = ""
         with self._slots, self.progress.lane([row.id for row in rows]) as step:
-            jobs = [row.job for row in rows if row.job is not None and not self.stopping.is_set()]
+            jobs = [self._job(row, row.job) for row in rows if row.job is not None and not self.stopping.is_set()]
             with contextlib.closing(_outcomes(self.engine, jobs, step)) as outcomes:
                 for outcome in outcomes:
                     if outcome.status != "done" and self.stopping.is_set():
                         return
-                    self.keep(by_job[outcome.job], outcome)
+                    if self.keep(by_job[outcome.job], outcome):
+                        again.append(by_job[outcome.job])
                     gone = gone or (outcome.error if outcome.status == "lost" else "")
+        if again:
+            self._todo.append(partial(self.measure, again))
         if gone:
             raise Lost(gone.rstrip("."), f"the rows measured before are in {self.bundle.path}")
 
-    def keep(self, row: Row, outcome: Outcome) -> None:
-        """Write a row's outcome into the bundle and report it."""
+    def _job(self, row: Row, job: Job) -> Job:
+        """Return the job of a row. If it is measured again, the job avoids the GPU that was throttled."""
+        last = self.bundle.record(row.id) if self.bundle.done(row.id, row.content) else None
+        return replace(job, avoid=last.gpu_uuid_hash or "") if last and last.due else job
+
+    def keep(self, row: Row, outcome: Outcome) -> bool:
+        """Write a row's outcome into the bundle and report it; return whether the row is to be measured again."""
         with self.bundle.lock:
             kept = keep(self.bundle, row, outcome)
+            if outcome.status == "done" and kept.due:
+                self.progress.say(f"{row.id}: to be measured again, {kept.due}")
+                return True
             self._ended.add(row.id)
             self.progress.at(len(self._ended), len(self._plan))
             why = wording.reason(Reason(code=outcome.status, detail=outcome.error))
             self.progress.done(f"{row.id}: {self.summarise(kept) if outcome.status == 'done' else why}")
             self._at_next()
+        return False
 
     def _at_next(self) -> None:
         self.progress.at(min(len(self._ended) + 1, len(self._plan)), len(self._plan))

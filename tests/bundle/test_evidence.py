@@ -23,8 +23,8 @@ from repro.fingerprint import digest
 from repro.records import reading
 from repro.records.fingerprint import Fingerprint
 from repro.records.job import Outcome
-from repro.records.row import Input, Planned
-from repro.runs.rows import Row, _result
+from repro.records.row import Input
+from repro.runs.rows import _result
 from repro.system import jsonio
 
 
@@ -59,7 +59,7 @@ def written(results: Path, verb: str = "run") -> Path:
         inputs = [{"name": "solution_0.py", "sha256": seal.sha256(text), "kept": bundle.keep("mine.py", text)}]
         content = seal.sha256(b"solution_0.py" + bytes.fromhex(inputs[0]["sha256"]))[:16]
         result = {"results": [entry], "samples_ms": samples} | seen(throttled, seconds=5.0, timed=(2.0, 4.5))
-        kept = _result(bundle, Row(Planned(row=name), None), Outcome(name, "done", result))
+        kept = _result(bundle, name, Outcome(name, "done", result))
         assert kept is not None
         bundle.add({"row": name, "content": content, "inputs": inputs, "status": "done", "error": "", "wall_s": 1.5,
                     "ended": "2999-01-01T00:00:00Z", "fingerprint_id": found, "result": kept.to_json()})  # fmt: skip

@@ -7,8 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -17,9 +15,7 @@ from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.fingerprint import series
 from repro.records.job import Job, Outcome
-from repro.records.result import Observed
 from repro.records.row import Planned
-from repro.report import machines
 from repro.runs.rows import Row, keep
 
 OBSERVE = """
@@ -87,6 +83,15 @@ def test_a_window_has_its_clocks_reasons_and_counters(fake_gpu):
     columns = telemetry["series"]["columns"]
     assert set(map(len, columns.values())) == {telemetry["sampler"]["samples"]}
     assert columns["t_ms"] == sorted(columns["t_ms"]) and columns["t_ms"][-1] < telemetry["marks"][-1]["t_ms"] + 5
+
+
+@pytest.mark.parametrize("setting", ["REASONS=4", "REASONS=0x24", "TEMPERATURE=61", "DRIVER=none"])
+def test_only_a_gpu_that_is_neither_warm_nor_throttled_is_cool(fake_gpu, setting):
+    look = "from repro.fingerprint import gpu; print(gpu.cool(''))"
+    command = ["env", f"FAKE_NVML_{setting}", sys.executable, "-c", look]
+    assert subprocess.check_output(command, env=os.environ | fake_gpu, cwd=config.ROOT) == b"%a\n" % (
+        setting == "REASONS=4"
+    )
 
 
 @pytest.mark.clock
@@ -178,22 +183,3 @@ def test_the_series_is_a_file_of_the_bundle_and_the_row_names_it(tmp_path):
     assert json.loads((bundle.path / told["file"]).read_text()) == columns
     assert told["file"] in bundle.manifest["files"] and "series" in result["telemetry"]
     assert not {"hashes", "no foreign files", "bundle id"} & verify.verify(bundle.path).failed.keys()
-
-
-def test_the_report_tells_what_was_sampled(tmp_path):
-    timing = {"samples": 40, "sm_mhz": {"min": 1400, "median": 1500.0, "max": 1980}, "deltas": {"energy_mj": 21000},
-              "reasons": {"sw_power_cap": 0.5}}  # fmt: skip
-    slowed = timing | {"reasons": {"hw_thermal": 0.25}}
-    windows = {"job": slowed, "timing": timing}
-    done = [SimpleNamespace(row="r", result=Observed(telemetry={"windows": windows}))]
-    source = SimpleNamespace(letter="A", done=done, bundle=SimpleNamespace(path=tmp_path))
-
-    def cells() -> dict[str, Any]:
-        (table,) = machines.clocks([source]).tables
-        return dict(zip([head.title for head in table.columns], *table.rows, strict=True))
-
-    assert (cells()["samples"], cells()["times"], cells()["J"]) == (40, "not throttled", 21)
-    done[0].result.telemetry["windows"]["timing"] = slowed
-    assert cells()["times"] == "throttled" and "hw_thermal 25%" in cells().values()
-    done[0].result = Observed()
-    assert not machines.clocks([source]).holds

@@ -4,6 +4,7 @@
    here are missing in drivers older than the binding. The environment changes the answers:
      FAKE_NVML_DRIVER=none   no driver is loaded          FAKE_NVML_REASONS=0x48   clock event reasons
      FAKE_NVML_USED=N        bytes of memory in use       FAKE_NVML_PROCESSES=N    processes that compute
+     FAKE_NVML_TEMPERATURE=N  degrees Celsius
    Power, energy, violations and the SM clock follow the clock of the machine. */
 
 #define _GNU_SOURCE
@@ -81,7 +82,7 @@ int nvmlDeviceGetMemoryInfo(void *d, struct memory *to) {
 int nvmlDeviceGetClockInfo(void *d, uint kind, uint *to) {
   return number(to, kind == 2 ? 3201 : 1500 + now_ms() / 10 % 400);
 }
-int nvmlDeviceGetTemperature(void *d, uint sensor, uint *to) { return number(to, 41); }
+int nvmlDeviceGetTemperature(void *d, uint sensor, uint *to) { return number(to, setting("FAKE_NVML_TEMPERATURE", 41)); }
 int nvmlDeviceGetPowerUsage(void *d, uint *to) { return number(to, 300000 + now_ms() % 1000 * 100); }
 int nvmlDeviceGetTotalEnergyConsumption(void *d, ull *to) { *to = 350 * now_ms(); return OK; }
 /* not known by its newer name: a driver before 535 */

@@ -67,6 +67,18 @@ def test_times_of_a_throttled_row_are_no_measurement_and_its_verdict_stays(reaso
     assert not found.why_not, "of the row, not of the bundle"
 
 
+@pytest.mark.parametrize(("verdict", "lines"), [("correct", 3), ("incorrect", 1)])
+def test_a_bundle_keeps_each_measurement_of_a_throttled_row(verdict, lines, tmp_path):
+    """A row is measured again at most twice, and only where it is correct."""
+    found = observed({"hw_thermal": DURING})
+    for entry in found["results"]:
+        entry["verdict"] = verdict
+    file = folder_of(tmp_path, {"36_RMSNorm": found}) / "rows.jsonl"
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [len(line.get("measured_again", [])) for line in told] == list(range(lines))
+    assert len({line["result"]["telemetry"]["file"] for line in told}) == lines
+
+
 @pytest.mark.parametrize(
     "reasons",
     [{"sw_power_cap": (0, 10)}, {"idle": (0, 10)}, {"clocks_setting": (0, 10)}, {"hw_slowdown": DURING},
@@ -89,7 +101,7 @@ def test_one_sample_is_enough_whatever_its_share_is_rounded_to():
 def test_rows_keep_what_was_seen_and_readers_apply_the_rule(tmp_path):
     """The rule is in no file: rows of disk and of memory are read alike, and a bundle from before the rule too."""
     path = theirs(tmp_path, {"hw_thermal": DURING})
-    (line,) = (path / "rows.jsonl").read_text().splitlines()
+    *_, line = (path / "rows.jsonl").read_text().splitlines()
     assert "no_measurement" not in line and json.loads(line)["result"]["results"][0]["measurement"] is True
     bundle = Bundle.open(path)
     (row,) = bundle.rows.values()
@@ -118,6 +130,8 @@ def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path):
     whole = built(bundle)
     notes = {row["row"]: row["notes, skips and reasons"] for row in table(whole, "log", "log")}
     assert "its times are no measurement: throttled: " in notes["L2_99/oracle/1"]
+    assert notes["L2_99/oracle/1"].count("measured again: throttled: ") == 2
+    assert "Measured again, because the GPU was throttled: L2_99/oracle/1." in str(whole)
     assert "hw_thermal in 25.0% of samples" in notes["L2_99/oracle/1"]
     (card,) = [card for card in whole["cards"] if card["label"] == "Speedup over eager"]
     assert card["detail"].endswith("geometric mean of 1 of 5")
@@ -153,6 +167,7 @@ def test_the_table_has_every_row_that_was_sampled(tmp_path):
     assert (first["row"], first["window"], first["samples"]) == ("L2_99/oracle/0", "timed", 120)
     clock = {"median": pytest.approx(1753), "min": 1725, "max": 1785}
     assert first["SM MHz"] == first["SM MHz"] | clock and first["times"] == "not throttled"
+    assert first["J"] == 1800
     assert second["SM MHz"]["min"] == 1100 and second["times"] == "throttled" and second["W"]["max"] == 650
     assert second["event reasons, share of samples"] == "hw_thermal 25%, sw_power_cap 75%"
     assert (third["window"], third["times"]) == ("whole row", None)

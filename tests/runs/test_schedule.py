@@ -5,6 +5,7 @@ The GPUs are simulated: the leases are real, and the jobs sleep or are real ones
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -18,14 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLEAN_ENV, ROOT, manifest, rows, small_fingerprint
+from conftest import CLEAN_ENV, CPU, ROOT, manifest, rows, small_fingerprint
+from sampled import seen
+from test_report import result
 
 from repro.bundle.write import Bundle
+from repro.cli import main
 from repro.engines import choose, registry, resources
 from repro.engines.base import Attempt, Engine, Slots
 from repro.engines.local import LocalEngine
 from repro.engines.resources import Lease
 from repro.errors import BundleError, EngineError, EngineGone, JobLost, UsageError
+from repro.fingerprint import gpu
 from repro.fingerprint.query import hashed
 from repro.records.job import Job, Outcome
 from repro.records.row import Planned
@@ -48,6 +53,7 @@ class Simulated(Engine):
         self.stopping = threading.Event()
         self.description = {"engine": "local", "isolation": "none"}
         self.failing: Callable[[str], Any] = lambda job: None
+        self.result: Callable[[str, str], Any] = lambda gpu, job: {"telemetry": {"of": job}}
 
     def capacity(self) -> Slots:
         return Slots(dict.fromkeys(self.names, ""), 4, 32 << 30)
@@ -56,7 +62,8 @@ class Simulated(Engine):
         self.stopping.set()
 
     def _attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
-        with resources.hold([Lease(gpu) for gpu in self.names], progress, self.stopping) as lease:
+        avoid = max(job.avoid for job in jobs)
+        with resources.hold([Lease(gpu) for gpu in self.names], progress, self.stopping, avoid) as lease:
             for job in jobs:
                 begin = time.monotonic()
                 self.failing(job.id)
@@ -64,7 +71,7 @@ class Simulated(Engine):
                     return "the job was killed"
                 self.held.append((str(lease.gpu), job.id, begin, time.monotonic()))
                 machine = small_fingerprint(gpu_uuid_hash=hashed(str(lease.gpu)))
-                yield Outcome(job.id, "done", {"telemetry": {"of": job.id}}, fingerprint=machine)
+                yield Outcome(job.id, "done", self.result(str(lease.gpu), job.id), fingerprint=machine)
         return ""
 
 
@@ -258,6 +265,57 @@ def test_a_job_that_ran_twice_is_one_row(tmp_path):
     assert len(lines_) == 2 and all(line["result"]["telemetry"]["of"] == line["row"] for line in lines_)
 
 
+# -- throttled
+
+
+def heated(monkeypatch: pytest.MonkeyPatch, *gpus: str) -> Simulated:
+    """An engine whose first GPU is always throttled, and cool as soon as it idles."""
+    monkeypatch.setattr(gpu, "cool", lambda uuid: True)
+    engine, judged = Simulated(gpus), result("L1_36@bf16", {"mine": 4.0})
+    engine.result = lambda gpu, job: judged | seen({"hw_thermal": (4.0, 4.2)} if gpu == "GPU-a" else {})
+    return engine
+
+
+def test_a_throttled_row_is_measured_again_on_another_gpu(tmp_path, monkeypatch):
+    engine = heated(monkeypatch, *GPUS)
+    _, found = go(tmp_path, engine, 4)
+    assert {row.judged.no_measurement for row in found} == {""} and len(of(engine, "GPU-b")) == 4
+    assert {row.row for row in found if row.measured_again} == {job for _, job, _, _ in of(engine, "GPU-a")} != set()
+
+
+def test_a_row_that_could_not_be_measured_again_stays_and_resume_goes_on(tmp_path, monkeypatch):
+    signals = [signal.SIGINT]
+
+    def start(job: str) -> None:
+        if engine.held:
+            if signals:
+                os.kill(os.getpid(), signals.pop())
+                engine.stopping.wait()
+            raise EngineError("it broke")
+
+    for ends in (Interrupted, ()):
+        engine = heated(monkeypatch, "GPU-a")
+        engine.failing = start
+        with contextlib.suppress(ends):
+            bundle, (row,) = go(tmp_path, engine, 1, resume=True)
+    assert row.status == "done" and len(row.measured_again) == 1 and bundle.manifest["status"] == "complete"
+
+
+def test_a_gpu_that_stays_hot_is_waited_for_with_a_bound(monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(resources, "_COOL_S", 0.1)
+    with resources.hold([Lease("GPU-a")], said.append, None, "a hash"):
+        assert said == ["waiting for a GPU: at most 0 s, for one that is not throttled"]
+
+
+@pytest.mark.slow
+def test_the_command_line_says_that_a_row_was_measured_again(judge_tool, monkeypatch, capsys):
+    monkeypatch.setattr("repro.fingerprint.series.throttled", lambda telemetry: "throttled: a stand-in")
+    solution = f"{ROOT}/artifacts/oracle/L1_36_RMSNorm.py"
+    main.main(["evaluate", solution, "--problem=L1_36", *CPU, "--no-timing", f"--results={judge_tool.results}"])
+    assert "Measured again, because the GPU was throttled: L1_36/L1_36_RMSNorm." in capsys.readouterr().out
+
+
 # -- failures
 
 
@@ -375,7 +433,7 @@ def test_a_measured_row_whose_files_changed_is_announced(tmp_path, capsys):
     for row in ("row0", "row1"):
         bundle.add({"row": row, "status": "done", "content": row, "error": "", "result": {}})
     Schedule(Simulated(), bundle, Progress(), lambda row: "", {"row0"})
-    assert "judged again, since their files changed: 1 of the rows" in capsys.readouterr().err
+    assert "judged again, since files changed or the GPU was throttled: 1 of" in capsys.readouterr().err
     Schedule(Simulated(), bundle, Progress(), lambda row: "", {"row0", "row1"})
     assert "again" not in capsys.readouterr().err
 
