@@ -23,7 +23,7 @@ _SPIKE_STREAM = 16
 _EDIT_STREAM = 17
 # From an input's index to those of the draws that choose the signs and the tails of its elements.
 _SIGNS, _TAILS = 1 << 20, 1 << 21
-# Regions of a tensor of mixed signs, and how many deviations the last one lies away from zero.
+# Regions of a tensor of mixed signs, and how many times narrower those that lie away from zero are.
 _REGIONS, _AWAY = 4, 4.0
 # The largest elements of heavy tails lie below 2**_TOP: operands in fp16 must stay finite.
 _TOP = 15
@@ -68,18 +68,19 @@ def touched(seed: int, index: int, total: int, count: int) -> list[int]:
 
 
 def move(
-    out: torch.Tensor, stress: str, deviation: float, seed: int, index: int, total: int, start: int = 0
+    out: torch.Tensor, stress: str, deviation: float, seed: int, index: int, shape: tuple[int, ...], start: int = 0
 ) -> torch.Tensor:
     """Change drawn elements as a stress says; return `out`.
 
-    out: elements [start, start + out.numel()) of tensor `index`, which has `total` elements; contiguous. deviation: of
-    the draw.
+    out: elements [start, start + out.numel()) of tensor `index`, which has this shape; contiguous. deviation: of the
+    draw.
     """
     word, number = stresses.parts(stress)
+    flat = out.view(-1)
     if word in ("signed", "heavy", "tailed"):
-        flat, change = out.view(-1), _signs if word == "signed" else functools.partial(_tails, reach=int(number))
+        change = _signs if word == "signed" else functools.partial(_tails, reach=int(number))
         for begin in range(0, flat.numel(), _STEP):
-            change(flat[begin : begin + _STEP], deviation, seed, index, total, start + begin)
+            change(flat[begin : begin + _STEP], deviation, seed, index, shape, start + begin)
     if word in ("times", "signed"):
         return out.mul_(number)
     if word == "negative":
@@ -88,29 +89,44 @@ def move(
         return out.mul_(1 / (number * deviation)).add_(1.0)
     if word == "unit":
         return out.copy_(torch.copysign(torch.ones_like(out), out))
-    return out.add_(number * deviation) if word == "shift" else out
+    if word == "shift":
+        turn = min(max(0, math.prod(shape) // 2 - start), flat.numel()) if number < 0 else flat.numel()
+        by = abs(number) * deviation * (-1 if number < 0 and index % 2 else 1)
+        flat[:turn].add_(by)
+        flat[turn:].sub_(by)
+    return out
 
 
-def _signs(part: torch.Tensor, deviation: float, seed: int, index: int, total: int, start: int) -> None:
-    """Change a piece of a tensor region by region: as it is, negated, with random signs, moved away from zero."""
+def _signs(part: torch.Tensor, deviation: float, seed: int, index: int, shape: tuple[int, ...], start: int) -> None:
+    """Change a piece of a tensor region by region: as it is, below zero, with random signs, above zero."""
+    total = math.prod(shape)
     for region in range(start * _REGIONS // total, (start + part.numel() - 1) * _REGIONS // total + 1):
         first, last = (min(max(0, -(-total * r // _REGIONS) - start), part.numel()) for r in (region, region + 1))
         own = part[first:last]
+        if region == 2:
+            own.copy_(torch.where(_word(own, seed, index + _SIGNS, start + first) < 0.5, own, -own))
+        elif region:
+            own.div_(_AWAY).add_(deviation)  # no larger than the others: operands in fp16 must stay finite
         if region == 1:
             own.neg_()
-        elif region == 2:
-            own.copy_(torch.where(_word(own, seed, index + _SIGNS, start + first) < 0.5, own, -own))
-        elif region == 3:
-            own.div_(_AWAY).add_(deviation)  # no larger than the others: operands in fp16 must stay finite
 
 
-def _tails(part: torch.Tensor, deviation: float, seed: int, index: int, total: int, start: int, *, reach: int) -> None:
+def _tails(
+    part: torch.Tensor, deviation: float, seed: int, index: int, shape: tuple[int, ...], start: int, *, reach: int
+) -> None:
     """Replace one element in two by powers of two, one in 2**t by larger ones, up to 2**reach for the rarest of all.
 
-    Equal powers tie in any precision and unlike ones are far apart, so that rounding decides no comparison.
+    Half of the last elements of a dimension are as large as the largest of its others, so that a remainder that is left
+    out shows. Equal powers tie in any precision and unlike ones are far apart, so that rounding decides no comparison.
     """
-    tier = torch.frexp(_word(part, seed, index + _TAILS, start)).exponent.neg_()
-    last, least = min(24, max(1, total.bit_length() - 3)), min(0, _TOP - reach - math.frexp(deviation)[1])
+    mantissa, tier = torch.frexp(_word(part, seed, index + _TAILS, start))
+    tier.neg_()
+    place = torch.arange(start, start + part.numel(), device=part.device)
+    for size in reversed(shape):
+        tier += (size.bit_length() - 1) * ((place % size == size - 1) & (mantissa < 0.75))
+        place //= size
+    last = min(24, max(1, math.prod(shape).bit_length() - 3))
+    least = min(0, _TOP - reach - math.frexp(deviation)[1])
     sizes = [deviation * 2.0 ** (least + round(reach * min(t, last) / last)) for t in range(25)]
     large = torch.tensor(sizes, device=part.device)[tier.clamp_(0, 24).long()]
     own = part.float()
@@ -172,7 +188,7 @@ class Recipe:
         philox.fill(out, self.kind, seed, self.index, start=start, low=self.low, high=self.high, std=self.std)
         if self.amplitude:
             return spike(out, self.amplitude, seed, self.index, self.numel, start)
-        return move(out, self.moved, self.deviation, seed, self.index, self.numel, start) if self.moved else out
+        return move(out, self.moved, self.deviation, seed, self.index, self.shape, start) if self.moved else out
 
     def _edited(self, out: torch.Tensor, seed: int, start: int) -> torch.Tensor:
         flat, sign = out.view(-1), 1

@@ -5,13 +5,15 @@ A stress is the standard deviation of a signed normal draw, or one of these text
 negative    the problem's own draw with its sign turned
 spike       that draw with one element in 8191 far outside it
 times F ... that draw, every floating-point tensor multiplied by F; of several numbers, the seed of a trial chooses one
-signed F    the same in four regions by turns: as published, negated, with random signs, away from zero
+signed F    the same in four regions by turns: as published, below zero, with random signs, above zero
 mixed F     `signed F` for tensors of even index; those of odd index are divided by F
 levels F    `times F` for tensors of even index; those of odd index are divided by F
 heavy R     the problem's signed draw with heavy tails: one element in 2**t is larger by a factor that grows with t,
-            up to 2**R for the largest of the tensor, so that any part of a sum tells little of the whole
+            up to 2**R for the largest of the tensor, so that any part of a sum tells little of the whole; half of the
+            last elements of a dimension are as large as the largest of its others
 tailed R    the problem's own draw with the same tails
-shift F     the problem's own draw moved away from zero by F of its deviations
+shift F     the problem's own draw moved away from zero by F of its deviations; where F is negative half of the tensor
+            each way, that of odd index the other way round
 near F      1 plus a signed normal draw of deviation 1 / F
 unit 1      1 or -1: every power of two, product and prefix product is exact in every precision
 normal F    a signed normal draw of F times the problem's own stress deviation

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
 
 from repro.errors import ProblemError
-from repro.problems.plan import Plan, Weights, build, refuse_fp8, torch_dtype
+from repro.problems.plan import Plan, Weights, build, refuse_dtype, torch_dtype
 
 # What errors say of a Model that reads values, which tensors of the meta device lack.
 _READS = re.compile(r"(?i)meta\b|__format__")
@@ -173,7 +173,7 @@ def liberties(plan: Plan, init: list[Any]) -> tuple[bool, bool]:
 
 def _spec(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        refuse_fp8(value, "the problem's Model")
+        refuse_dtype(value, "the problem's Model")
         leaf = {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
         strides = sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)
         return leaf if value.permute(strides).is_contiguous() else leaf | {"gaps": True}

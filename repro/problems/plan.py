@@ -271,7 +271,7 @@ class Plan:
             return value
         if word:
             dense = value.clone(memory_format=torch.contiguous_format)
-            moved = move(dense, str(stress), deviation, seed, i, value.numel())
+            moved = move(dense, str(stress), deviation, seed, i, value.shape)
         else:
             moved = (value - 0.5) * (math.sqrt(12) * float(stress))
         if kept == "symmetric":
@@ -335,18 +335,18 @@ def plan(problem: Problem) -> Plan:
             recipe = Recipe(drawn.kind, drawn.index, drawn.shape, kept, drawn.low, drawn.high, drawn.std)
         recipes.append(recipe)
         if isinstance(value, torch.Tensor):
-            refuse_fp8(value, f"get_inputs() of {problem.file_name}")
+            refuse_dtype(value, f"get_inputs() of {problem.file_name}")
             spec.append((value.shape, dtype if value.is_floating_point() else value.dtype))
         else:
             spec.append(value)
     return Plan(problem, module, tuple(recipes), tuple(spec), tuple(served.foreign))
 
 
-def refuse_fp8(value: torch.Tensor, source: str) -> None:
-    """Raise ProblemError if a tensor that `source` returns has eight bits a number: no class of precision is for it."""
-    if value.is_floating_point() and value.dtype.itemsize == 1:
+def refuse_dtype(value: torch.Tensor, source: str) -> None:
+    """Raise ProblemError if a tensor that `source` returns is fp8 or complex: no class of precision is for it."""
+    if value.is_complex() or (value.is_floating_point() and value.dtype.itemsize == 1):
         name = str(value.dtype).removeprefix("torch.")
-        raise ProblemError(f"{source} returns {name}", "fp8 tensors are not judged yet",
+        raise ProblemError(f"{source} returns {name}", "fp8 and complex tensors are not judged yet",
                            "Give inputs and outputs in float32, bfloat16 or float16, and convert inside.")  # fmt: skip
 
 

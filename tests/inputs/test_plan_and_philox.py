@@ -245,6 +245,13 @@ def test_integer_draws_keep_their_bounds_in_every_spelling(plan_of, expression, 
     assert torch.equal(plan.make(11, CPU, stress=4.0)[0], value), "indices have no signed form"
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "complex64"])
+def test_dtypes_without_a_class_of_precision_are_refused(plan_of, dtype):
+    """A complex output would be compared by its real part alone."""
+    with pytest.raises(ProblemError, match=f"returns {dtype}"):
+        plan_of(f"return [torch.randn(3, 5).to(torch.{dtype})]")
+
+
 def test_every_draw_has_its_own_number_whether_it_is_returned_or_not(plan_of):
     plan = plan_of("torch.rand(2)\na = torch.rand(3, 5)\nb = torch.randn(3, 5)\nreturn [b, a]")
     assert [r.index for r in plan.recipes] == [2, 1]
@@ -346,6 +353,24 @@ def test_sizes_that_are_drawn_are_named(plan_of):
     plan = plan_of("n = torch.randint(3, 999, (1,)).item()\nreturn [torch.rand(n, 5) + 1]")
     with pytest.raises(ProblemError, match="draws its sizes: .*Let its sizes be constants"):
         plan.make(11, CPU)
+
+
+def of_stress(stress: str, index: int = 0) -> torch.Tensor:
+    recipe = recipes.Recipe("normal", index, (64, 300), torch.float32).stressed(stress)
+    whole = recipe.fill(torch.empty(64, 300), SEED)
+    assert torch.equal(recipe.fill(torch.empty(2000), SEED, 7001), whole.view(-1)[7001:9001])
+    return whole
+
+
+def test_stress_shows_remainders_and_rows_below_zero():
+    """A part that is left out at the end of a dimension, and a maximum or padding that starts at zero."""
+    last = (of_stress("heavy 24").abs().argmax(1) == 299).double().mean()
+    assert 0.2 < last < 0.8
+    assert bool((of_stress("signed 100")[16:32] < 0).all()), "the second of four regions"
+    assert bool((of_stress("shift 100") > 0).all())
+    for index, sign in ((0, 1), (1, -1)):
+        first, second = of_stress("shift -100", index).split(32)
+        assert bool((first * sign > 0).all() and (second * sign < 0).all())
 
 
 def test_stress_turns_signs_or_replaces_the_distribution(plan_of):

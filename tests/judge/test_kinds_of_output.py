@@ -46,7 +46,13 @@ def test_an_index_is_judged_by_the_value_that_it_points_to(function, as_good, wr
 
 
 @pytest.mark.parametrize(
-    "function", [lambda x: x.argmax(-1) + 1, lambda x: x.argmax(-1).mul_(2), lambda x: (x > 1).long()]
+    "function",
+    [
+        lambda x: x.argmax(-1) + 1,
+        lambda x: x.argmax(-1).mul_(2),
+        lambda x: (x > 1).long(),
+        lambda x: x.long().argsort(dim=-1, stable=True),
+    ],
 )
 def test_other_integers_are_compared_as_they_are(function):
     assert pointed(function)[1] is None

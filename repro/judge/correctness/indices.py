@@ -68,6 +68,8 @@ class Pointers(TorchFunctionMode):
         if pair and (pool := _POOL.fullmatch(name)):
             dims = -int(pool[1])
             self._note(result[1], _pointed(source.flatten(dims), result[1].flatten(dims), -1))
+        elif kwargs.get("stable") and not source.is_floating_point():
+            pass  # the order of equal whole numbers is part of the answer
         elif name in _DIM and (pair or name.startswith("arg")):
             dim = kwargs.get("dim", dict(enumerate(args)).get(_DIM[name], -1 if pair or name == "argsort" else None))
             indices = result[1] if pair else result

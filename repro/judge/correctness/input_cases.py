@@ -62,7 +62,7 @@ PROBES: dict[str, tuple[str, ...]] = {
     "large": ("signed 10000 300 30", "signed 100 30 10", "times 10000 300 30", "times 100 30", "times 10"),
     "mixed": ("mixed 10000", "mixed 100", "mixed 10", "levels 10000", "levels 100", "levels 10"),
     "heavy": ("heavy 24", "heavy 14", "heavy 8", "heavy 4", "tailed 24", "tailed 8"),
-    "offset": ("shift 1000", "shift 100", "near 1000", "shift 10"),
+    "offset": ("shift 1000 -1000", "shift 1000", "shift 100 -100", "shift 100", "near 1000", "shift 10"),
     "curved": (),
     "edited": ("edit 16", "edit 256", "edit 4096"),
     "scaled": (),
@@ -180,8 +180,9 @@ def _probes(plan: Plan, fixture: Fixture, perturbed: bool) -> list[Trial]:
         turns = list(range(stresses.forms(stress, plan.tensors)))
         if kind == "edited":
             turns *= EDITED if small else 1
-        else:  # the strongest, and another where inputs are small
-            turns = turns[:1] + ([secrets.choice(turns[1:])] if small and turns[1:] else [])
+        else:  # the strongest, and another where inputs are small or it has the other sign
+            other = turns[1:] and (small or kind == "offset")
+            turns = turns[:1] + ([secrets.choice(turns[1:])] if other else [])
         drawn = [stresses.drawn(stress, turn, plan.tensors) for turn in turns]
         trials += [Trial(kind, secret_seed(), one, perturbed or kind == "scaled") for one in drawn]
     meta.run(plan, plan.problem.init_inputs(plan.module), tally := meta.Tally())
@@ -284,7 +285,7 @@ def _calibrate(model: nn.Module, plan: Plan, device: torch.device) -> None:
         mean = _draw(module.running_mean.shape, "normal", 1000 + order[module], deviation)
         module.running_mean.copy_(mean.to(module.running_mean.device))
 
-    norms = [m for m in model.modules() if isinstance(m, _BATCH_NORMS)]
+    norms = [m for m in model.modules() if isinstance(m, _BATCH_NORMS) and m.running_var is not None]
     order = {module: position for position, module in enumerate(norms)}
     hooks = [module.register_forward_pre_hook(before) for module in norms]
     _run(model, plan, device)
