@@ -185,6 +185,8 @@ def _in_folder(folder: Path, only: list[str]) -> list[tuple[Path, str]]:
 def _of_file(file: Path, only: list[str]) -> list[tuple[Path, str]]:
     if not file.exists():
         raise UsageError(f"no such file or folder: {file}")
+    if file.suffix == ".ipynb":
+        raise UsageError(f"{file} is a notebook", "a solution is a Python file", "Save its code as one.")
     specs = only or [spec for spec in [_named_after(file)] if spec is not None]
     if not specs:
         raise UsageError(f"no problem is named for {file.name}", "its name begins with no problem id",

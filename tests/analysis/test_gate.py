@@ -229,10 +229,12 @@ def test_the_command_judges_both_and_times_need_a_gpu(judge_tool):
         ("--suite agent --against k.py", "--against compares solutions"),
         ("k.py --against k.py --allow much", "--allow"),
         ("k.py --against nowhere.py --no-timing", "no such file or folder: nowhere.py"),
+        ("k.ipynb --no-timing", "k.ipynb is a notebook"),
     ],
 )
 def test_wrong_use_is_refused(words, told, tool):
-    (tool.folder / "k.py").write_text(KERNEL)
+    for name in ("k.py", "k.ipynb"):
+        (tool.folder / name).write_text(KERNEL)
     more = () if "--suite" in words else ("--problem", "L1_36")
     done = tool.within("evaluate", *words.split(), *more, *CPU)
     assert done.code == 1 and told in done.complaint
