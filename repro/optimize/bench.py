@@ -101,10 +101,13 @@ class EngineJudge:
         begun = dict(zip(works[1:], map(_Further.ask, ready, works[1:]), strict=False))
         for work in works:
             future = begun.get(work)
-            if future is None or isinstance(future.exception(), EngineError):
+            try:
+                yield future.result() if future else work(self)
+            except EngineError as error:
+                if future is None:
+                    raise
+                self.progress.say(f"a further session ended, and the first does its work: {error}")
                 yield work(self)
-            else:
-                yield future.result()
 
     def profile(self, source: bytes, entry: str) -> Profiled:
         """Return the hardware counters of one kernel in the problem's dtype, or the state and reason of their absence.
@@ -186,9 +189,9 @@ class EngineJudge:
             except EngineError as error:
                 with contextlib.suppress(EngineError):
                     self._end()
-                self.progress.say(f"a session of the judge ended: {error}")
                 if not self._waits or self._sessions >= SESSIONS:
                     raise
+                self.progress.say(f"the judge's session ended and is opened again: {error}")
 
 
 class _Further:

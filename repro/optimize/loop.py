@@ -59,7 +59,7 @@ class Search:
         self.opened = Opened()
         self.baselines_ms: dict[str, float] = {}
         self.measured = False
-        self._began, self._before_s = clock(), 0.0
+        self._began = clock()
         self._source, self._entry, self._without_gain = source, entry, 0
         self._latest = Contest(programs={}, baselines_ms={}, clock="")
         self._foreign: set[str] = set()
@@ -172,14 +172,10 @@ class Search:
         if minutes is None:
             return False
         replays = self.journal.replays
-        elapsed = self.journal.effect("clock", {}, search.CLOCK, self.elapsed_s)
+        elapsed = self.journal.effect("clock", {}, search.CLOCK, lambda: round(self._clock() - self._began, 3))
         if replays:  # a resumed run goes on from there
-            self._before_s, self._began = elapsed, self._clock()
+            self._began = self._clock() - elapsed
         return elapsed >= 60 * minutes
-
-    def elapsed_s(self) -> float:
-        """Return the seconds of this run, with those before it was killed and resumed."""
-        return round(self._before_s + self._clock() - self._began, 3)
 
     # -- candidates
 
