@@ -28,11 +28,11 @@ RUN if [ -n "${CLAUDE_CODE}" ]; then \
         /opt/venv/bin/python /opt/repro/requirements/install_claude_code.py "${CLAUDE_CODE}" /usr/local/bin; \
     fi
 
-# A volume mounted at /job takes this folder's owner and mode: the judge's alone, workers are of other users.
+# A volume mounted at /job or /state takes the folder's owner and mode: the judge's alone, workers are of other users.
 # /results is where a plain `docker run repro benchmark` leaves its bundle.
 RUN groupadd --gid 10001 repro \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin repro \
-    && install --directory --owner 10001 --group 10001 --mode 0700 /job \
+    && install --directory --owner 10001 --group 10001 --mode 0700 /job /state \
     && install --directory --owner 10001 --group 10001 --mode 0777 /results
 
 # USER: torch asks for a user name, and a uid without an account has none.

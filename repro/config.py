@@ -125,7 +125,7 @@ def git_env(stalled_s: int) -> dict[str, str]:
 
 
 def state_dir() -> Path:
-    """Machine-wide locks (GPU leases); shared by all users of this machine."""
+    """Machine-wide locks (GPU leases) and compiled baselines; shared by all users of this machine."""
     return Path(os.environ.get("REPRO_STATE", Path(tempfile.gettempdir()) / "repro-state"))
 
 
@@ -136,6 +136,11 @@ def shared_state() -> Path:
     with contextlib.suppress(PermissionError):  # another user's
         folder.chmod(0o1777)
     return folder
+
+
+def compiled_dir() -> Path:
+    """Where the judge keeps what torch.compile made of its baselines, for each user that judges a folder of its own."""
+    return state_dir() / f"baselines-{os.geteuid()}"
 
 
 def ray_inner() -> str:

@@ -20,7 +20,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     arguments.place(parser)
     arguments.results_option(parser)
     parser.add_argument(
-        "--clean", action="store_true", help="remove folders, containers and volumes that a dead run left behind"
+        "--clean",
+        action="store_true",
+        help="remove compiled baselines, and folders, containers and volumes that a dead run left behind",
     )
     arguments.json_option(parser, "write every check, and the fingerprint of GPU, driver, software and container")
 
@@ -44,9 +46,10 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _clean(screen: Screen) -> int:
+    from repro import config
     from repro.engines import docker, local
 
-    removed = [f"folder {path}" for path in local.sweep()]
+    removed = [f"folder {path}" for path in local.sweep(config.compiled_dir())]
     for name in removed:
         screen.line(f"removed {name}")
     containers = docker.collect_garbage()

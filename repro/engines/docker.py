@@ -44,6 +44,8 @@ LABEL_RUN, LABEL_OWNER = f"{config.LABEL}.run", f"{config.LABEL}.owner"
 LABEL_ROLE, LABEL_GPU = f"{config.LABEL}.role", f"{config.LABEL}.gpu"
 
 _JOB_FOLDER = "/job"
+# A volume outlives jobs: the judge's compiled baselines. In the image the folder is its user's alone.
+_STATE_FOLDER, _STATE_VOLUME = "/state", f"{config.LABEL}-baselines"
 _PIDS_LIMIT = 4096
 TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 _SHM_BYTES = 1 << 30
@@ -272,13 +274,13 @@ class DockerEngine(Engine):
         name = f"repro-{self.run_id}-{uuid.uuid4().hex[:8]}"
         labels = {LABEL_RUN: self.run_id, LABEL_OWNER: owner()}
         gpus = [DeviceRequest(device_ids=[lease.gpu], capabilities=[["gpu"]])] if lease.gpu is not None else []
-        volume = self.client.volumes.create(name, labels=labels)
+        volume, kept = self.client.volumes.create(name, labels=labels), options.pop("mounts", [])
         container = None
         try:
             container = self.client.containers.create(
                 self.image.id, name=name, labels=labels | {LABEL_ROLE: role, LABEL_GPU: lease.gpu or ""},
                 network_mode="none", read_only=True, cap_drop=["ALL"], security_opt=["no-new-privileges"],
-                mounts=[Mount(folder, name, type="volume")], cpuset_cpus=lease.cpuset, shm_size=_SHM_BYTES,
+                mounts=[Mount(folder, name, type="volume"), *kept], cpuset_cpus=lease.cpuset, shm_size=_SHM_BYTES,
                 ipc_mode="private", device_requests=gpus, **options,
             )  # fmt: skip
             yield container
@@ -296,6 +298,7 @@ class DockerEngine(Engine):
                 "REPRO_RUNTIME": self._runtime,
                 "REPRO_CONTAINER": jsonio.dumps(self._facts),
                 "REPRO_SAMPLE_MS": config.sample_text(),
+                "REPRO_STATE": _STATE_FOLDER,
             },
             # root with only the rights to change users, which the job drops for the judge and the workers
             "user": "0:0",
@@ -304,6 +307,8 @@ class DockerEngine(Engine):
             "pids_limit": _PIDS_LIMIT,
             "mem_limit": int(self.memory * MEMORY_SHARE / self._shares) or None,
             "init": True,
+            # no process owns this volume, so that `collect_garbage` removes it
+            "mounts": [Mount(_STATE_FOLDER, _STATE_VOLUME, type="volume", labels={LABEL_RUN: "", LABEL_OWNER: ""})],
         }
 
 
@@ -396,7 +401,7 @@ def _removes(call: Callable[[], Any]) -> bool:
 
 
 def collect_garbage() -> list[str]:
-    """Remove containers and volumes of runs whose process has ended.
+    """Remove containers and volumes of runs whose process has ended, and the volume of compiled baselines.
 
     A running container of another machine stays. Return the names of what was removed. Raises PrerequisiteError if no
     engine answers.

@@ -136,10 +136,13 @@ class LocalEngine(Engine):
         return child
 
 
-def sweep() -> list[str]:
-    """Remove folders of jobs whose engine was killed, on this machine. Return their paths."""
+def sweep(*more: Path) -> list[str]:
+    """Remove folders of jobs whose engine was killed, on this machine, and `more` folders. Return their paths."""
     found = Path(tempfile.gettempdir()).glob(f"{_FOLDER}{place()}-*")
-    left = [folder for folder in found if not alive(folder.name.removeprefix(_FOLDER).rpartition("-")[0])]
+    left = [
+        *filter(Path.is_dir, more),
+        *(folder for folder in found if not alive(folder.name.removeprefix(_FOLDER).rpartition("-")[0])),
+    ]
     for folder in left:
         removal.remove(folder)
     return [str(folder) for folder in left]

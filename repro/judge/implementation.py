@@ -29,7 +29,8 @@ class Implementation:
 
     bits: digests of the whole output of a screening's one call; equal outputs of one screening have equal ones.
     trace, said: of its first error, and what it had printed. where: where a wrong output is wrong.
-    classes: precision classes of a baseline's variants, as the worker that runs now computed them.
+    classes: precision classes of a baseline's variants, as the worker that runs now computed them. made: for each
+    variant that this worker compiled, how many graphs it did not take from an earlier compilation.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Implementation:
     profile: Json = field(default_factory=dict)
     modes: list[Json] = field(default_factory=list)
     classes: dict[str, str] = field(default_factory=dict)
+    made: dict[str, int] = field(default_factory=dict)
     trace: str = ""
     said: str = ""
     where: Where | None = None

@@ -84,6 +84,8 @@ class Timing(Record):
     """Baseline -> its precision class."""
     compile_s: dict[str, float] = {}
     """Baseline -> seconds of its first calls."""
+    compiled_anew: dict[str, int] = {}
+    """Baseline -> graphs that torch.compile made for it; 0 where it took all from earlier compilations."""
     compile_ahead_s: dict[str, float] = {}
     """Baseline -> seconds of its compilation beside the trials, in older bundles."""
     inputs: str = ""

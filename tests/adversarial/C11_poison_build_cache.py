@@ -3,10 +3,10 @@
 #: timing = true
 #: expect = { verdict = ["correct", "rejected", "error"], reasons = ["baseline_disturbed", "worker_died"] }
 #: max_speedup = 1.3
-"""Overwrites every compiled kernel in the caches that its environment names.
+"""Overwrites every compiled kernel in the caches that its environment names, and the baselines that the judge keeps.
 
-Buys: a baseline that is built from the same cache is slow or fails. It may die itself: libraries that it has loaded
-are emptied too.
+Buys: a baseline that is built from the same cache is slow or fails, also in later runs. It may die itself: libraries
+that it has loaded are emptied too.
 """
 
 import os
@@ -28,4 +28,6 @@ def poison():
 class ModelNew(Frame):
     def forward(self, x):
         poison()
+        for path in Path("/tmp/repro-state").glob("baselines-*/*"):
+            path.write_bytes(b"")
         return self.conv2d(x)

@@ -790,7 +790,8 @@ def test_container_of_a_solution_is_hardened(docker_run):
     assert config["User"] == "0:0", (
         "the launcher: it may become others, and gives that up for the judge and the workers"
     )
-    assert [(m["Type"], m["Destination"]) for m in docker_run.inspected["Mounts"]] == [("volume", "/job")]
+    mounts = sorted((m["Type"], m["Destination"]) for m in docker_run.inspected["Mounts"])
+    assert mounts == [("volume", "/job"), ("volume", "/state")]
     assert not host["Binds"] and not host["Devices"]
     assert {"repro.run", "repro.owner"} <= config["Labels"].keys()
     assert not [line for line in config["Env"] if "KEY" in line or "TOKEN" in line]

@@ -195,7 +195,7 @@ class Comparison:
         """
         shape = self.expected.shape
         for position, ((path, leaf), size) in enumerate(zip(leaves(shape.spec), shape.sizes(part), strict=True)):
-            elements = functools.partial(self._elements, implementation, path, getattr(torch, leaf["dtype"]))
+            elements = functools.partial(self.elements, implementation, path, getattr(torch, leaf["dtype"]))
             if bound is not None:
                 yield bound.rows(position, part, elements).reshape(size)
                 continue
@@ -206,7 +206,7 @@ class Comparison:
                 digests.append(self._digest(output))
             yield output
 
-    def _elements(
+    def elements(
         self, implementation: Implementation, path: tuple[int, ...], dtype: torch.dtype, start: int, count: int,
         order: list[int] | None = None,
     ) -> torch.Tensor:  # fmt: skip

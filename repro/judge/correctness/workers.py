@@ -99,6 +99,7 @@ class Workers:
                 self._forget(implementation)
             for buffer in (implementation.staging, implementation.gate):
                 if buffer is not None:
+                    buffer.poison()  # its memory may serve another worker
                     buffer.close()
             implementation.staging = implementation.gate = None
 
@@ -139,7 +140,7 @@ class Workers:
         those of this name. timeout_s bounds the loading."""
         if self._loaded.get(implementation.name) == name:
             return
-        self._send(implementation, state)
+        self.send(implementation, state)
         message = {"op": "load", "init": state.init, "variants": implementation.variants}
         self.ask(implementation, message, timeout_s)
         self._loaded[implementation.name] = name
@@ -151,8 +152,10 @@ class Workers:
     def _forget(self, implementation: Implementation) -> None:
         self.rebind(implementation)
         implementation.classes.clear()
+        implementation.made.clear()
 
-    def _send(self, implementation: Implementation, state: Weights) -> None:
+    def send(self, implementation: Implementation, state: Weights) -> None:
+        """Send tensors to a worker in pieces through the staging buffer."""
         staging = implementation.staging
         assert staging is not None
         for key, value in state.state.items():

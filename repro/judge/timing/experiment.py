@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.implementation import Implementation, Options, Restless, moved
 from repro.judge.processes.wire import Json
-from repro.judge.timing import sampling, speedups
+from repro.judge.timing import compiled, sampling, speedups
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, Idle
 from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
 from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
@@ -183,7 +184,8 @@ class Experiment:
             return False
         timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
         try:
-            klass = self.evaluation.comparison.class_of_call(implementation, variant, self.kind, timeout_s)
+            with compiled.kept(self.evaluation, implementation, variant):
+                klass = self.evaluation.comparison.class_of_call(implementation, variant, self.kind, timeout_s)
             self.classes[variant] = implementation.classes[variant] = klass
         except SolutionError as error:
             self.left_out[variant] = f"{error.code}: {error.detail}"
@@ -384,6 +386,7 @@ class Experiment:
             left_out=self.left_out | self._skipped(),
             baseline_classes=self.classes,
             compile_s=self.spent_s,
+            compiled_anew=dict(ChainMap(*(each.made for each in self.baselines))),
             inputs=f"{self.kind}, new for every call",
             other_inputs=sorted(self.others),
             launch_ms=launch_ms,

@@ -16,6 +16,7 @@ from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.tolerances import class_of
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
+from repro.judge.timing import compiled
 
 COMPILE_TIMEOUT_S = 600.0
 # Baselines compile ahead if the GPU has room for _ROOM times inputs and outputs, and for _WORKER_BYTES a worker.
@@ -80,7 +81,8 @@ class Ahead:
         self.implementation.variants = sorted({*self.implementation.variants, variant})
         self.evaluation.workers.rebind(self.implementation)
         self.evaluation.workers.load(self.implementation, name, state, self._left_s())
-        self.implementation.ask({"op": "run", "variant": variant, "inputs": self.inputs}, self._left_s())
+        with compiled.kept(self.evaluation, self.implementation, variant):
+            self.implementation.ask({"op": "run", "variant": variant, "inputs": self.inputs}, self._left_s())
         self.implementation.ask({"op": "release"}, self.timeout_s)
 
     def _left_s(self) -> float:

@@ -20,11 +20,13 @@ import sys
 import tempfile
 import time
 import traceback
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.compiler._cache import CacheArtifactManager
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from repro import config
@@ -231,6 +233,27 @@ class Worker:
         except ValueError:
             pass  # it has no signature that Python can read
         return made(*init)
+
+    def take(self) -> Json:
+        """Give torch.compile what it made in an earlier job, which was sent as a piece."""
+        with contextlib.suppress(zlib.error):  # a damaged file
+            torch.compiler.load_cache_artifacts(zlib.decompress(self.state.pop("compiled").cpu().numpy().tobytes()))
+        return {}
+
+    def compiled(self) -> Json:
+        """Put what torch.compile made or took since the last such request in the output's place, as `size` bytes.
+
+        graphs: how many it made.
+        """
+        from torch._dynamo.utils import counters
+
+        found, saved = counters["inductor"], torch.compiler.save_cache_artifacts()
+        graphs = found["fxgraph_cache_miss"] + found["fxgraph_cache_bypass"]
+        CacheArtifactManager.clear()
+        found.clear()
+        data = zlib.compress(saved[0] if saved else b"", 1)
+        self.output = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(self.device)
+        return {"size": len(data), "graphs": graphs}
 
     def bind(self, variants: list[str]) -> None:
         """Make a callable for each variant."""

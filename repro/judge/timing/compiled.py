@@ -1,0 +1,99 @@
+"""What torch.compile made of the baselines, kept from one job to the next on a machine.
+
+A worker of a baseline receives what an earlier job kept through its staging buffer, and compiles only what is missing.
+The judge never interprets these bytes, and no worker reaches the folder: it is the judge's user's alone. It is used
+only if every worker has a user of its own. The name of a file is the hash of everything that a compilation depends on,
+with the problem's whole source, so that no problem can change another one's baselines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from repro import config
+from repro.judge import baselines
+from repro.judge.correctness.verification import Evaluation
+from repro.judge.implementation import Implementation
+from repro.problems.plan import Weights
+
+# All files together. Beyond that, those go that were used longest ago.
+MOST_BYTES = 2 << 30
+
+
+@contextlib.contextmanager
+def kept(evaluation: Evaluation, implementation: Implementation, variant: str) -> Iterator[None]:
+    """Hand a baseline's worker what an earlier job kept, and keep what its first call, made meanwhile, adds to it."""
+    us, workers = os.geteuid(), evaluation.workers
+    if variant.startswith("eager") or variant in implementation.made or implementation.hello.get("uid", us) == us:
+        yield
+        return
+    name = _name(evaluation, variant)
+    if found := _read(name):
+        data = torch.frombuffer(bytearray(found), dtype=torch.uint8)
+        workers.send(implementation, Weights([], {"compiled": data}))
+        workers.ask(implementation, {"op": "take"})
+    yield
+    made = workers.ask(implementation, {"op": "compiled"})
+    size, graphs = made["size"], made["graphs"]
+    assert isinstance(size, int) and isinstance(graphs, int)
+    implementation.made[variant] = graphs
+    if graphs and size <= evaluation.slots.staging_bytes:
+        _write(name, bytes(evaluation.comparison.elements(implementation, (), torch.uint8, 0, size).cpu().numpy()))
+    workers.release(implementation)
+
+
+def _name(evaluation: Evaluation, variant: str) -> str:
+    """Return the hash of all that a compilation depends on: stack, GPU, flags, problem, weights' shapes."""
+    facts = (
+        (torch.__version__, torch.version.cuda, metadata.version("triton")),
+        evaluation.slots.device.type == "cuda" and torch.cuda.get_device_name(),
+        Path(baselines.__file__).read_bytes(),
+        evaluation.problem.message(),
+        evaluation.fixture.weights_sha256,
+        variant,
+    )
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+# -- the folder --------------------------------------------------------------------------------------------------------
+
+
+def _folder() -> Path:
+    """Return the folder, made if it is missing. Raises OSError if another user could write to it or exchange it."""
+    folder = config.compiled_dir()
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    owners = {path.lstat().st_uid for path in (folder, folder.parent)}
+    if folder.lstat().st_mode != stat.S_IFDIR | 0o700 or not owners <= {0, os.geteuid()}:
+        raise PermissionError(f"other users may change {folder}")
+    return folder
+
+
+def _read(name: str) -> bytes:
+    """Return a file's bytes, and note that it was used; none if there is no such file or the folder is not ours."""
+    with contextlib.suppress(OSError):
+        file = _folder() / name
+        os.utime(file)
+        return file.read_bytes()
+    return b""
+
+
+def _write(name: str, data: bytes) -> None:
+    """Write a file whole or not at all, and remove those used longest ago while all are larger than MOST_BYTES."""
+    with contextlib.suppress(OSError):
+        folder, total = _folder(), 0
+        new = folder / secrets.token_hex()
+        new.write_bytes(data)
+        new.replace(folder / name)
+        for file in sorted(folder.iterdir(), key=os.path.getmtime, reverse=True):
+            total += file.stat().st_size
+            if total > MOST_BYTES:
+                file.unlink()

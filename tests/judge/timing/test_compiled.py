@@ -1,0 +1,88 @@
+"""What torch.compile made of the baselines is kept between jobs, out of reach of every solution."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace as Named
+from typing import Any
+
+import pytest
+import torch
+
+from repro import config
+from repro.engines import local
+from repro.judge.correctness.workers import Workers
+from repro.judge.isolation import uids
+from repro.judge.session import JudgeSession
+from repro.judge.timing import compiled
+from repro.problems import catalogue
+from repro.records.options import Options
+
+PROBLEM = catalogue.load("L1_36", size="smoke")
+ROOT_ALONE = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+
+
+@pytest.fixture
+def folder(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of compiled baselines, with one file."""
+    monkeypatch.setenv("REPRO_STATE", str(open_folder / "state"))
+    config.shared_state()
+    compiled._write("name", b"kept")
+    return config.compiled_dir()
+
+
+@ROOT_ALONE
+@pytest.mark.parametrize("command", ["chmod g+x {}", "chown 61000 {}", "chown 61000 {}/.."])
+def test_a_folder_that_another_user_may_have_written_to_is_not_used(folder, command):
+    assert compiled._read("name") == b"kept"
+    subprocess.run(command.format(folder).split(), check=True)
+    assert not compiled._read("name")
+
+
+@ROOT_ALONE
+@pytest.mark.parametrize("command", ["ls {}", "cat {}/name", "touch {}/new", "rm -f {}/name", "mv {} {}-other"])
+def test_a_workers_user_reaches_nothing_in_the_folder(folder, command):
+    assert subprocess.run(command.format(folder, folder).split(), user=uids.LAST_UID).returncode
+    assert [path.name for path in folder.iterdir()] == ["name"]
+
+
+def test_the_files_used_longest_ago_go_first_and_clean_removes_all(folder, monkeypatch):
+    monkeypatch.setattr(compiled, "MOST_BYTES", 8)
+    compiled._write("second", b"also")
+    os.utime(folder / "second", (0, 0))
+    compiled._write("third", b"more")
+    assert {path.name for path in folder.iterdir()} == {"name", "third"}
+    assert str(folder) in local.sweep(folder) and not folder.exists()
+
+
+def test_every_variant_and_problem_has_a_file_of_its_own():
+    def named(variant: str, source: str, weights: str) -> str:
+        problem, fixture = Named(message=lambda: source), Named(weights_sha256=weights)
+        judged: Any = Named(slots=Named(device=torch.device("cpu")), problem=problem, fixture=fixture)
+        return compiled._name(judged, variant)
+
+    assert len({named(*facts) for facts in ("aaa", "baa", "aba", "aab", "aaa")}) == 4
+
+
+@pytest.mark.slow
+def test_the_second_session_takes_what_the_first_one_compiled(folder, tmp_path, smoke_fixture, monkeypatch):
+    """And a damaged file is compiled anew. Baselines count as those of another user, whether they are or not."""
+    options = Options(device="cpu", timeout_s=180, timing_budget_s=0.3, max_blocks=12, modes=("eager", "compile"))
+    file, define = tmp_path / "mine.py", Workers._define
+    peeks = f"import os\ntry:\n    os.listdir({str(folder)!r})\nexcept OSError:\n    pass\nelse:\n    raise SystemError"
+    file.write_text(f"{PROBLEM.path.read_text()}\n{peeks}\n\nclass ModelNew(Model):\n    pass\n")
+
+    def defined(self: Workers, implementation: Any) -> Any:
+        error = define(self, implementation)
+        implementation.hello["uid"] = uids.FIRST_UID
+        return error
+
+    monkeypatch.setattr(Workers, "_define", defined)
+    for graphs in (1, 0, 1):
+        with JudgeSession(PROBLEM, smoke_fixture("L1_36"), options) as judge:
+            assert judge.check([("mine", file, "ModelNew")])[0].verdict == "correct"
+            assert judge.time(["mine"]).timing.compiled_anew["compile"] == graphs
+        for path in folder.iterdir() if not graphs else ():
+            path.write_bytes(path.read_bytes()[:-99])
