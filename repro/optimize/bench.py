@@ -199,7 +199,7 @@ class _Further:
 
     def __init__(self, first: EngineJudge) -> None:
         self.judge, self._thread = copy.copy(first), ThreadPoolExecutor(1, "judge")
-        self.judge._stack, self.judge._waits, self.judge._sessions = contextlib.ExitStack(), False, 0
+        self.judge._stack, self.judge._waits = contextlib.ExitStack(), False
         self.judge._end()
         self._opening = self._thread.submit(self._open)
 
