@@ -371,7 +371,7 @@ def test_a_worker_says_how_it_is_confined(judged):
 
 
 # Right for as long as it is verified.
-LAZY = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 49:\n    y = torch.zeros_like(y)")
+LAZY = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 52:\n    y = torch.zeros_like(y)")
 
 
 def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_others_keep_theirs(judged):
