@@ -23,7 +23,7 @@ _SPIKE_STREAM = 16
 _EDIT_STREAM = 17
 # From an input's index to those of the draws that choose the signs and the tails of its elements.
 _SIGNS, _TAILS = 1 << 20, 1 << 21
-# Regions of a tensor of mixed signs, and how many times narrower those that lie away from zero are.
+# Regions of a tensor of mixed signs, and how many deviations the last one lies away from zero.
 _REGIONS, _AWAY = 4, 4.0
 # The largest elements of heavy tails lie below 2**_TOP: operands in fp16 must stay finite.
 _TOP = 15
@@ -103,12 +103,12 @@ def _signs(part: torch.Tensor, deviation: float, seed: int, index: int, shape: t
     for region in range(start * _REGIONS // total, (start + part.numel() - 1) * _REGIONS // total + 1):
         first, last = (min(max(0, -(-total * r // _REGIONS) - start), part.numel()) for r in (region, region + 1))
         own = part[first:last]
-        if region == 2:
-            own.copy_(torch.where(_word(own, seed, index + _SIGNS, start + first) < 0.5, own, -own))
-        elif region:
-            own.div_(_AWAY).add_(deviation)  # no larger than the others: operands in fp16 must stay finite
         if region == 1:
-            own.neg_()
+            own.abs_().neg_()
+        elif region == 2:
+            own.copy_(torch.where(_word(own, seed, index + _SIGNS, start + first) < 0.5, own, -own))
+        elif region == 3:
+            own.div_(_AWAY).add_(deviation)  # no larger than the others: operands in fp16 must stay finite
 
 
 def _tails(
