@@ -190,6 +190,8 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
 
 
 def _distances(values: dict[str, float]) -> Distances:
+    """Return the distances as they are kept: with six digits, for they are most of a bundle."""
+    values = {name: float(f"{value:.6g}") for name, value in values.items()}
     each = [Distances.model_validate(one) for one in split(values)]
     largest = {name: values[name] for name in Distances.model_fields.keys() & values.keys()}
     return Distances.model_validate(largest | ({"outputs": each} if len(each) > 1 else {}))
