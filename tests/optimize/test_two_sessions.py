@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from conftest import WHOLE
 from test_loop import KERNEL, ToldJudge, options, search, unasked
 
 from repro.engines import resources
@@ -94,7 +95,7 @@ def test_two_sessions_at_once_write_the_journal_of_one_which_replays(tmp_path):
         assert (again.folder / journal.FILE).read_bytes() == part
 
 
-@pytest.mark.parametrize("points", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("points", [3] + [pytest.param(20, marks=pytest.mark.slow)] * WHOLE)
 def test_a_search_killed_at_random_points_resumes_to_the_same_journal(points, tmp_path):
     whole = run(Journal.new(tmp_path), TwoGpus())
     for cut in random.Random(20).sample(range(whole.index(b"\n") + 1, len(whole)), points):
