@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import CLEAN_ENV, ROOT, strict_json
+from conftest import CLEAN_ENV, ROOT, WHOLE, strict_json
 
 from repro import config
 
@@ -103,6 +103,7 @@ def test_an_installed_command_works_from_any_folder(installed, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not WHOLE, reason="make test-all runs it; test_agent_task.py has the same from a checkout")
 def test_inspects_command_finds_the_study_of_an_installed_package(installed, tmp_path):
     """The task, its sandbox and the provider of scripted replies, from any folder."""
     arguments = [word for pair in (f"script={ROOT / 'tests' / 'agent_scripts'}", "problems=L1_36", "arms=baseline",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from conftest import WHOLE
 
 from repro.errors import JudgeError, UsageError
 from repro.judge import session
@@ -290,11 +291,11 @@ def shared_files() -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_memory_of_the_judge_does_not_grow_over_50_solutions(judge, tmp_path):
+def test_memory_of_the_judge_does_not_grow_with_solutions(judge, tmp_path):
     """Right and wrong ones, crashes, and every tenth one timed."""
     bodies = [HONEST, "return torch.zeros_like(inputs[0])", "import ctypes\n        ctypes.string_at(0)", HONEST]
     seen = []
-    for number in range(60):
+    for number in range(60 if WHOLE else 24):
         name = f"solution {number}"
         (entry,) = judge.check([solution(tmp_path, name, bodies[number % len(bodies)])])
         if number % 10 == 0 and entry.verdict == "correct":
