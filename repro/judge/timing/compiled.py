@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from repro import config
+from repro.errors import SolutionError
 from repro.judge import baselines
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
@@ -40,8 +41,16 @@ def kept(evaluation: Evaluation, implementation: Implementation, variant: str) -
     if found := _read(name):
         data = torch.frombuffer(bytearray(found), dtype=torch.uint8)
         workers.send(implementation, Weights([], {"compiled": data}))
-        workers.ask(implementation, {"op": "take"})
+        with contextlib.suppress(SolutionError):
+            workers.ask(implementation, {"op": "take"})
     yield
+    with contextlib.suppress(SolutionError):  # what cannot be kept costs no baseline
+        _keep(evaluation, implementation, variant, name)
+
+
+def _keep(evaluation: Evaluation, implementation: Implementation, variant: str, name: str) -> None:
+    """Note how many graphs a worker made anew, and keep them. Raises SolutionError if it does not give them."""
+    workers = evaluation.workers
     made = workers.ask(implementation, {"op": "compiled"})
     size, graphs = made["size"], made["graphs"]
     assert isinstance(size, int) and isinstance(graphs, int)

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.compiler._cache import CacheArtifactManager
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from repro import config
@@ -246,6 +245,7 @@ class Worker:
         graphs: how many it made.
         """
         from torch._dynamo.utils import counters
+        from torch.compiler._cache import CacheArtifactManager
 
         found, saved = counters["inductor"], torch.compiler.save_cache_artifacts()
         graphs = found["fxgraph_cache_miss"] + found["fxgraph_cache_bypass"]

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace as Named
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ from conftest import WHOLE
 
 from repro import config
 from repro.engines import local
+from repro.errors import SolutionError
 from repro.judge.correctness.workers import Workers
 from repro.judge.isolation import uids
 from repro.judge.session import JudgeSession
@@ -65,6 +66,17 @@ def test_every_variant_and_problem_has_a_file_of_its_own():
         return compiled._name(judged, variant)
 
     assert len({named(*facts) for facts in ("aaa", "baa", "aba", "aab", "aaa")}) == 4
+
+
+def test_a_result_that_cannot_be_kept_costs_no_baseline(monkeypatch):
+    def ask(*_: object) -> None:
+        raise SolutionError("error", "this torch keeps nothing")
+
+    monkeypatch.setattr(compiled, "_name", lambda *_: "none")
+    baseline: Any = Named(hello={"uid": uids.FIRST_UID}, made={})
+    with compiled.kept(cast("Any", Named(workers=Named(ask=ask))), baseline, "compile"):
+        pass
+    assert not baseline.made
 
 
 @pytest.mark.slow
