@@ -302,11 +302,6 @@ def take_environment(environment: dict[str, str]) -> None:
     os.environ.update(environment)
 
 
-def allocator() -> str:
-    """How torch's allocator of GPU memory is configured, or the empty string."""
-    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
-
-
 def compile_alone() -> None:
     """Has torch compile in this process, not in children of it."""
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"

@@ -36,7 +36,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from repro.optimize.runner import Finished
 
 Size = Literal["auto", "full", "smoke"]
-_Dtype = Literal["float32", "bfloat16"]
+_Dtype = Literal["float32", "bfloat16", "float16"]
 T = TypeVar("T")
 
 
@@ -92,6 +92,7 @@ def evaluate(
     *,
     size: Size = "auto",
     dtype: _Dtype = "float32",
+    shapes: str | Path | Sequence[dict[str, Any]] = (),
     against: str | Path | None = None,
     options: Options | None = None,
     engine: str = "auto",
@@ -112,7 +113,9 @@ def evaluate(
 
     On a GPU, `verdict.time_ms.median` is its time in ms and `verdict.speedup["eager"].ratio` its speedup. With
     `against`, an older solution, both are timed in turns beside eager alone, and `verdict.against` has `ratio`, `ci95`
-    and `word`. A solution that is wrong says why:
+    and `word`. With `shapes`, rows such as `{"batch_size": 16, "weight": 0.5}` or a file of them, it must be right at
+    all; `verdict.workloads` has the verdict at each, and speedups are weighted means. A solution that is wrong says
+    why:
 
     >>> zeros = "import torch\\nclass ModelNew(torch.nn.Module):\\n    def __init__(self, *sizes):\\n        super().__init__()\\n    def forward(self, x):\\n        return torch.zeros_like(x)\\n"
     >>> verdict = repro.evaluate(zeros, problem="L1_36", size="smoke", device="cpu", engine="local")
@@ -123,7 +126,8 @@ def evaluate(
     folder = _folder(results)
     run = Run(chosen, folder, Progress(quiet=True), options or Options(), _size(size, chosen))
     with _file(solution) as file, _file(against) if against is not None else contextlib.nullcontext() as old:
-        _, rows = evaluation.evaluate(run, [file], [str(problem)], dtype, against=old)
+        given = [str(shapes)] if isinstance(shapes, str | Path) else shapes
+        _, rows = evaluation.evaluate(run, [file], [str(problem)], dtype, given, old)
     return gate.judged(rows)[-1]
 
 
@@ -272,13 +276,19 @@ class Problem:
         return outputs[0] if len(outputs) == 1 else outputs
 
 
-def problem(id_or_path: str | Path, *, size: Literal["full", "smoke"] = "full", dtype: _Dtype = "float32") -> Problem:
+def problem(
+    id_or_path: str | Path, *, size: Literal["full", "smoke"] = "full", dtype: _Dtype = "float32", **constants: Any
+) -> Problem:
     """Return a problem: a shipped id, one of the fetched KernelBench, or a KernelBench file.
 
-    >>> repro.problem("L1_36", size="smoke")
+    Constants of its file may be others:
+
+    >>> repro.problem("L1_36", size="smoke", batch_size=1)
     Problem('L1_36', 'RMSNorm', size='smoke', dtype='float32')
     """
-    return Problem(catalogue.resolve(str(id_or_path), size=size, dtype=dtype))
+    known = catalogue.resolve(str(id_or_path), size=size, dtype=dtype)
+    known.check_names(constants)
+    return Problem(known.at(constants))
 
 
 def suite(name: str, *, size: Literal["full", "smoke"] = "full") -> list[Problem]:

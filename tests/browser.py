@@ -121,11 +121,6 @@ class Browser:
         assert "exceptionDetails" not in told, told["exceptionDetails"]
         return told["result"].get("value")
 
-    def screenshot(self, file: Path, *, whole: bool = False) -> None:
-        """The view, or the whole page, as PNG."""
-        told = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        file.write_bytes(base64.b64decode(told["data"]))
-
     def pdf(self, file: Path) -> None:
         """The page as it is printed."""
         told = self.call("Page.printToPDF", printBackground=False, preferCSSPageSize=True)

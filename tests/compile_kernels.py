@@ -110,8 +110,9 @@ def call_function(path: Path, solution: ModuleType, dtype: torch.dtype) -> None:
     """kernel_function as the artifact study calls it, then (bf16 only, to save minutes) the extra calls."""
     problem = load(path.parent / "problem.py")
     inputs = [t.to(dtype) for t in problem.get_inputs()]
-    model = problem.Model(*problem.get_init_inputs()).to(dtype)
-    bind(solution.kernel_function, model, len(inputs))(*inputs)
+    init = problem.get_init_inputs()
+    model = problem.Model(*init).to(dtype)
+    bind(solution.kernel_function, model, len(inputs), init)(*inputs)
     if dtype is not torch.bfloat16:
         return
     for shapes, keywords in EXTRA_CALLS.get(path.parent.name, []):

@@ -47,13 +47,13 @@ CLEAN_ENV = {k: v for k, v in os.environ.items() if not k.startswith(("REPRO_", 
 CLEAN_ENV |= {"OMP_NUM_THREADS": "1"}
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager):
     """A GPU machine may lack pytest-timeout; its setting in pyproject.toml must not stop the session there."""
     if not pluginmanager.hasplugin("timeout"):
         parser.addini("timeout", "seconds a test may take; ignored without pytest-timeout")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config: pytest.Config):
     """Likewise for the mark of that plug-in. Tests of Ctrl-C need a process that heeds it."""
     config.addinivalue_line("markers", "timeout(seconds): how long this test may take")
     # A shell's background job ignores Ctrl-C, and so would what it starts.
@@ -70,7 +70,7 @@ def no_gpu() -> str:
     return "" if torch.cuda.is_available() else "no NVIDIA GPU: torch.cuda.is_available() is false"
 
 
-def leave_out_alike(config: pytest.Config, items: list[pytest.Item]) -> None:
+def leave_out_alike(config: pytest.Config, items: list[pytest.Item]):
     """Of the slow cases of a test marked `alike`, keep ALIKE, spread over all: they prove one property."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -81,7 +81,7 @@ def leave_out_alike(config: pytest.Config, items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if id(item) not in left_out]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
     """Tests marked gpu are skipped with the reason where there is none."""
     if not WHOLE:
         leave_out_alike(config, items)
@@ -91,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     collecting.close()
 
 
@@ -109,7 +109,7 @@ def missing_image() -> str:
 
 
 @pytest.fixture(scope="session")
-def image() -> None:
+def image():
     """The image in which containers run. A test marked docker fails without it: deselect the mark instead."""
     if missing_image():
         pytest.fail(missing_image())
@@ -122,12 +122,12 @@ def shipped_benchmark(stack: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+def once(tmp_path_factory):
     """Makes a folder once for all processes of pytest-xdist: `once(name, fill)` is the folder that `fill` filled."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
-    def made(name: str, fill: Callable[[Path], None]) -> Path:
+    def made(name, fill):
         folder = shared / f"once-{name}"
         with (shared / f"{folder.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -142,11 +142,11 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 
 
 @pytest.fixture(scope="session")
-def smoke_fixture(once: Callable[[str, Callable[[Path], None]], Path]) -> Callable[[str], Any]:
+def smoke_fixture(once):
     """The fixture of a problem (`L1_36`, `L1_36@bf16`) at smoke size on the CPU: measured once, not to be changed."""
 
     @functools.cache
-    def measured(key: str) -> Any:
+    def measured(key):
         import torch
 
         from repro.fixtures import calibration
@@ -154,7 +154,7 @@ def smoke_fixture(once: Callable[[str, Callable[[Path], None]], Path]) -> Callab
         from repro.records.fixture import Fixture
         from repro.system import jsonio
 
-        def fill(folder: Path) -> None:
+        def fill(folder):
             built = calibration.build(catalogue.load(key, size="smoke"), torch.device("cpu"))
             (folder / "fixture.json").write_text(jsonio.dumps(built.to_json()))
 
@@ -163,7 +163,7 @@ def smoke_fixture(once: Callable[[str, Callable[[Path], None]], Path]) -> Callab
     return measured
 
 
-def attempt(engine: Any, jobs: list[Any], timeout_s: float) -> tuple[list[Any], str]:
+def attempt(engine, jobs: list[Any], timeout_s: float) -> tuple[list[Any], str]:
     """The outcomes of jobs that are run once, and how their process ended."""
     found = []
     running = engine._attempt(jobs, timeout_s, lambda _: None)
@@ -194,7 +194,7 @@ class Done:
 class Tool:
     """`python entrypoint.py` in a folder of its own: working folder, results and temporary files lie below it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.folder, self.results, self.tmp = folder, folder / "results", folder / "tmp"
         self.tmp.mkdir(parents=True, exist_ok=True)
 
@@ -265,7 +265,7 @@ class Tool:
 
 def wait_for(
     what: str, condition: Callable[[], Any], process: subprocess.Popen[str] | None = None, seconds: float = 120.0
-) -> Any:
+):
     """Waits until the condition holds and returns its value; fails where the process ends before."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -276,7 +276,7 @@ def wait_for(
     return value
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0):
     """Waits until the condition holds and returns its value."""
     return wait_for("what the test waits for", condition, seconds=seconds)
 
@@ -315,10 +315,10 @@ def series(device_ms: list[float], latency_ms: list[float] | None = None, *, way
     return Series(gated, [Sample(t, t, t + way_ms, 0.0) for t in latency])
 
 
-def strict_json(text: str) -> Any:
+def strict_json(text: str):
     """A JSON text as the standard knows it: without NaN and Infinity."""
 
-    def refuse(token: str) -> None:
+    def refuse(token):
         raise AssertionError(f"{token} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
@@ -336,10 +336,10 @@ def rows(bundle: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def smoke_results(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+def smoke_results(once):
     """A results folder with what `repro fixtures` leaves for L1_36 and L1_82 at smoke size on the CPU: to be copied."""
 
-    def fill(folder: Path) -> None:
+    def fill(folder):
         done = Tool(folder)("fixtures", *CPU, "--problem", "L1_36", "--problem", "L1_82")
         assert done.code == 0, done.err
 
@@ -354,28 +354,28 @@ def fresh(folder: Path, smoke_results: Path) -> Tool:
 
 
 @pytest.fixture
-def open_folder() -> Iterator[Path]:
+def open_folder():
     """A folder that every user may enter and write to; those of pytest are for one user."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o777)
+        folder.chmod(0o1777)
         yield folder
 
 
 @pytest.fixture
-def tool(tmp_path: Path) -> Tool:
+def tool(tmp_path):
     """The command line in an empty folder."""
     return Tool(tmp_path)
 
 
 @pytest.fixture
-def judge_tool(tool: Tool, smoke_results: Path) -> Tool:
+def judge_tool(tool, smoke_results):
     """The command line with the smoke fixtures in its results folder."""
     return fresh(tool.folder, smoke_results)
 
 
 @pytest.fixture(scope="session")
-def fake_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def fake_gpu(tmp_path_factory):
     """The environment in which NVML's binding finds tests/nvml/fake.c in the place of a driver."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -387,7 +387,7 @@ def fake_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(folder)}
 
 
-def small_fingerprint(**values: Any) -> Fingerprint:
+def small_fingerprint(**values) -> Fingerprint:
     """A fingerprint of these values alone."""
     found = {name: {"value": v, "source": "test", "status": "ok", "class": "I"} for name, v in values.items()}
     return Fingerprint.model_validate({

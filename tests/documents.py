@@ -35,7 +35,7 @@ from repro.report import audit, search
 from repro.runs.progress import Progress
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
-RUN = PUBLISHED / "h100-pinned" / "20261128T000308Z-run"
+RUN = PUBLISHED / "h200-pinned" / "20261128T150001Z-run"
 # The published kernels of the artifact study, by machine and stack: one machine each.
 THEIRS = {
     "H100": [PUBLISHED / "h100-pinned" / "20261124T055615Z-benchmark"],
@@ -116,7 +116,7 @@ def published_and_measured() -> str:
     return table(rows, headers)
 
 
-SIGNS = {claims.REPRODUCED: "✓", claims.DIFFERS: "✗", claims.AMBIGUOUS: "○"}
+SIGNS = {"REPRODUCED": "✓", "DIFFERS": "✗", "AMBIGUOUS": "○"}
 
 
 def signed(side: ClaimVerdict) -> str:
@@ -341,11 +341,8 @@ def command_line() -> str:
 
 
 def record_table() -> str:
-    """Every record: its name, where it stands, what it is."""
-    rows = []
-    for name, (model, title) in RECORDS.items():
-        rows.append([f"`{name}`", title, " ".join((inspect.getdoc(model) or "").split())])
-    return table(rows, ["record", "is", "holds"])
+    """Every record: its name, and where it stands."""
+    return table([[f"`{name}`", title] for name, (_, title) in RECORDS.items()], ["record", "is"])
 
 
 def _cell(text: str) -> str:
@@ -366,11 +363,9 @@ def reason_table() -> str:
 
 
 def result_table() -> str:
-    """The fields of one result of `evaluate --json`."""
-    found = Verdict.model_fields.items()
-    return table(
-        [[f"`{name}`", " ".join(str(field.description).split())] for name, field in found], ["field", "meaning"]
-    )
+    """The fields of one result of `evaluate --json`, without those of older bundles alone."""
+    found = {name: " ".join(str(field.description).split()) for name, field in Verdict.model_fields.items()}
+    return table([[f"`{n}`", told] for n, told in found.items() if "older bundles" not in told], ["field", "meaning"])
 
 
 # -- the picture of a search

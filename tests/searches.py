@@ -113,12 +113,11 @@ def run(case: Case, args: argparse.Namespace) -> str:
 def pack(run: Path, archive: Path) -> None:
     """Write journal and kernels of a run to an archive, the same bytes for the same run.
 
-    Of a machine's fingerprint it keeps SHARED alone. Kernels that lie as files beside the archive are left out.
+    Of a machine's fingerprint it keeps SHARED alone.
     """
-    stream, beside = io.BytesIO(), runner.beside(archive)
+    stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
-        kernels = (file for file in sorted((run / journal.KERNELS).glob("*.py")) if file.stem not in beside)
-        for file in (run / journal.FILE, *kernels):
+        for file in (run / journal.FILE, *sorted((run / journal.KERNELS).glob("*.py"))):
             info = tarfile.TarInfo(str(file.relative_to(run)))
             content = _shared(file) if file.name == journal.FILE else file.read_bytes()
             info.size, info.mode = len(content), 0o644

@@ -5,8 +5,9 @@ has all scores of 64 queries in registers, takes their softmax and writes the we
 by V. fp16 has TF32's ten bits of mantissa at twice its rate. Operands are scaled by powers of two, which is exact, so
 that nothing leaves fp16's range; sums are fp32. Only K is made fp16 in a pass of its own. Q and V are read as they are
 and made fp16 in registers, from where the tensor cores take them; so the second product is that of the transposes.
-The scale of a row of Q follows from its first elements and leaves room for later ones that are up to 64 times as
-large. Where that was not enough, which the sums show, they are made again with the right scales.
+The scale of a row of Q follows from its first elements: the largest comes to 1 to 2, with fp16's whole mantissa down
+to 2^-14 and room for later ones that are 30,000 times as large. Where that was not enough, which the sums show, they
+are made again with the right scales.
 
 On sm_90 the second product is in Gluon: one warp loads both operands by TMA into a ring of stages, also those of the
 next tile, while two groups of four warps multiply and write; each has 64 columns of V. A column's scale follows from
@@ -101,7 +102,7 @@ def weights_kernel(
     first = tl.program_id(0) % blocks * BLOCK_M
     acc = tl.zeros((BLOCK_M, KEYS), dtype=tl.float32)
     tl.assume(depth > 0)  # otherwise ptxas serialises the tensor-core instructions of sm_90
-    exponent = exponent_of(tl.max(tl.abs(tl.reshape(q_desc.load([head, first, 0]), (BLOCK_M, BLOCK_K))), axis=1), 9)
+    exponent = exponent_of(tl.max(tl.abs(tl.reshape(q_desc.load([head, first, 0]), (BLOCK_M, BLOCK_K))), axis=1), 0)
     attempt = 0
     while attempt < 2:
         up = power(exponent)[:, None]
@@ -148,7 +149,7 @@ def values_kernel(
     first_m = tl.program_id(0) % m_blocks * BLOCK_M
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
     tl.assume(keys > 0)
-    exponent = exponent_of(tl.max(tl.abs(tl.reshape(v_desc.load([head, 0, first_n]), (BLOCK_K, BLOCK_N))), axis=0), 9)
+    exponent = exponent_of(tl.max(tl.abs(tl.reshape(v_desc.load([head, 0, first_n]), (BLOCK_K, BLOCK_N))), axis=0), 0)
     attempt = 0
     while attempt < 2:
         up = power(exponent)[None, :]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from repro import config
 from repro.fixtures import store
@@ -19,10 +20,11 @@ DEVICE_NOTE = """ There is no GPU here: Triton kernels run in its interpreter, s
 small, and times are not a measurement. Only correctness can be checked."""
 #: Longest command of an agent, seconds.
 BASH_S = 600
-DOCS = ("judging.md",)
+DOC = config.ROOT / "docs" / "judging.md"
 #: Fields of a fixture that judging reads. Checksums, seeds, cheats and times are withheld.
-FIXTURE_KEYS = (*Fixture.model_fields, "schema_version", "problem", "size", "generator", "device", "output",
-                "best_cheat")  # fmt: skip
+FIXTURE_KEYS: dict[str, Any] = dict.fromkeys(
+    (*Fixture.model_fields, "schema_version", "problem", "size", "generator", "device", "best_cheat"), True
+) | {"trials": {"__all__": {"stress", "limits"}}}
 #: The command `repro` where agents have no search.
 NO_OPTIMIZE = """if [ "$1" = optimize ]; then echo 'repro: optimize is off in this study' >&2; exit 1; fi
 """
@@ -40,28 +42,19 @@ def files(design: Design, unit: Unit, size: str, device: str, results: Path) -> 
     for problem in loaded(unit, size):
         found[f"problems/{problem.path.name}"] = problem.source
         whole = store.load(store.path(results, problem, device), problem)
-        found[f"results/{store.path(Path(), problem, device)}"] = jsonio.render(_slim(whole.to_json()))
-    for name in DOCS:
-        if (file := config.ROOT / "docs" / name).exists():
-            found[f"docs/{name}"] = file.read_bytes()
+        found[f"results/{store.path(Path(), problem, device)}"] = jsonio.render(_slim(whole))
+    if DOC.exists():
+        found[f"docs/{DOC.name}"] = DOC.read_bytes()
     return found
 
 
-def _slim(fixture: dict[str, object]) -> dict[str, object]:
+def _slim(fixture: Fixture) -> dict[str, object]:
     """Return the part of a fixture that an agent receives: limits, sizes, and how inputs are changed.
 
     The final judge draws secret seeds, so a whole fixture would not reveal its inputs. Unneeded fields are withheld
     anyway.
     """
-    kept = {name: fixture[name] for name in FIXTURE_KEYS if name in fixture}
-    trials, neighbour = fixture["trials"], fixture.get("neighbour") or {}
-    assert isinstance(trials, dict) and isinstance(neighbour, dict)
-    kept["trials"] = {
-        kind: {name: trial[name] for name in ("stress", "limits") if name in trial} for kind, trial in trials.items()
-    }
-    kept["neighbour"] = {name: neighbour[name] for name in ("limits", "overrides", "reason")
-                         if neighbour.get(name) is not None}  # fmt: skip
-    return kept
+    return fixture.model_dump(include=FIXTURE_KEYS, exclude_unset=True)
 
 
 def command(design: Design, contained: bool) -> str:

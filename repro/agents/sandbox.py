@@ -11,7 +11,7 @@ import os
 import signal
 import uuid
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 import anyio.to_thread
 from inspect_ai.util import ExecResult, SandboxEnvironment, sandboxenv, subprocess
@@ -109,7 +109,7 @@ class Contained(SandboxEnvironment):
             folder = os.path.join(self.root, "files", cwd or "")
             return self.sealed.exec(cmd, data, folder=folder, environment=env, limit_s=timeout)
 
-        done = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_threads())
+        done = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
         if timeout is not None and done.code == 124:
             raise TimeoutError(f"the command ran longer than {timeout} s")
         out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
@@ -117,16 +117,10 @@ class Contained(SandboxEnvironment):
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         data = contents.encode() if isinstance(contents, str) else contents
-        await anyio.to_thread.run_sync(self.sealed.write, os.path.join("files", file), data, limiter=_threads())
-
-    @overload
-    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
-
-    @overload
-    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+        await anyio.to_thread.run_sync(self.sealed.write, os.path.join("files", file), data)
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        content = await anyio.to_thread.run_sync(self.sealed.read, os.path.join("files", file), limiter=_threads())
+        content = await anyio.to_thread.run_sync(self.sealed.read, os.path.join("files", file))
         return content.decode() if text else content
 
     async def finish(self) -> Basket:
@@ -202,13 +196,3 @@ class Plain(LocalSandboxEnvironment):
         await self.finish()
         self._held.close()
         self.directory.cleanup()
-
-
-_limiters: list[anyio.CapacityLimiter] = []
-
-
-def _threads() -> anyio.CapacityLimiter:
-    """Return the limit of threads that wait for commands: these wait for minutes, so the usual 40 would be too few."""
-    if not _limiters:
-        _limiters.append(anyio.CapacityLimiter(200))
-    return _limiters[0]

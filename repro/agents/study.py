@@ -200,7 +200,7 @@ class Study:
             described = Planned(row=name, problem=problem.key, arm=unit.arm, control=False, torch_control=False,
                                 repeat=unit.repeat, agent=sitting)  # fmt: skip
             submission = Submission(problem.path.stem, source, entry)
-            build = partial(evaluation.job, self.run, name, problem, [submission], repeat=unit.repeat)
+            build = partial(evaluation.job, self.run, name, problem, [submission])
             rows.append(evaluation.row_for(described, build))
         return rows
 

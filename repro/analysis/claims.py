@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
 
 from repro.analysis.records import Implementation, Interval, Source, grouped, interval, medians, together
 from repro.artifacts import layout
@@ -29,22 +29,17 @@ from repro.records.claim import (
     JudgedClaim,
     JudgedClaims,
     Measure,
-    OverBest,
 )
 from repro.records.fingerprint import Stack
 from repro.records.profile import Profile
 from repro.records.row import Row
+from repro.records.verdict import Speedup
 from repro.studies import artifact_study
 
-REPRODUCED: Final = "REPRODUCED"
-DIFFERS: Final = "DIFFERS"
-AMBIGUOUS: Final = "AMBIGUOUS"
-NOT_COMPARABLE: Final = "NOT-COMPARABLE"
-BLOCKED: Final = "BLOCKED"
-TRIED: tuple[ClaimWord, ...] = (REPRODUCED, DIFFERS, AMBIGUOUS)
-VERDICTS: tuple[ClaimWord, ...] = (*TRIED, NOT_COMPARABLE, BLOCKED)
+VERDICTS: tuple[ClaimWord, ...] = get_args(ClaimWord)
+TRIED = VERDICTS[:3]
 SIDES = ("as_published", "as_judged")
-_LIES = {REPRODUCED: "lies within", DIFFERS: "lies outside", AMBIGUOUS: "straddles an edge of"}
+_LIES = {"REPRODUCED": "lies within", "DIFFERS": "lies outside", "AMBIGUOUS": "straddles an edge of"}
 # Agents without a model: hand-written solutions, a control, or a recording.
 _NO_AGENT = ("oracle", "nop", "replay")
 _AGENT_PROBLEMS = 10
@@ -60,24 +55,15 @@ _TORCH = {"eager": "eager torch", "compile": "torch.compile", "input_kernel": "t
 _SHIPPED = "its kernels are those that ship here, not the published ones"
 
 
-class _Band(NamedTuple):
-    """What is compared: the published value and the edges of its tolerance, in `unit`."""
-
-    value: float
-    unit: str
-    low: float
-    high: float
-
-
-def _figure(measured: Interval, band: _Band, before: str = "", after: str = "") -> ClaimVerdict:
+def _figure(measured: Interval, claim: Claim, before: str = "", after: str = "") -> ClaimVerdict:
     """Return the verdict on a figure by its interval. before, after: put around the reason."""
-    verdict = word(measured.low, measured.high, band)
-    what = f"[{measured.low:.4g}, {measured.high:.4g}] {band.unit} {_LIES[verdict]}"
-    reason = f"{before}{what} [{band.low:.4g}, {band.high:.4g}] {band.unit}{after}"
+    verdict = word(measured.low, measured.high, claim)
+    what = f"[{measured.low:.4g}, {measured.high:.4g}] {claim.unit} {_LIES[verdict]}"
+    reason = f"{before}{what} [{claim.low:.4g}, {claim.high:.4g}] {claim.unit}{after}"
     return ClaimVerdict(verdict=verdict, reason=reason, measured=measured.value, ci95=[measured.low, measured.high])
 
 
-def _without(why: str, verdict: ClaimWord = NOT_COMPARABLE) -> ClaimVerdict:
+def _without(why: str, verdict: ClaimWord = "NOT-COMPARABLE") -> ClaimVerdict:
     """Return a verdict without a figure."""
     return ClaimVerdict(verdict=verdict, reason=why, measured=None, ci95=None)
 
@@ -85,14 +71,14 @@ def _without(why: str, verdict: ClaimWord = NOT_COMPARABLE) -> ClaimVerdict:
 _NO_PROTOCOL = _without("the study published no way of measuring to repeat")
 
 
-def word(low: float, high: float, band: _Band | Claim) -> ClaimWord:
+def word(low: float, high: float, claim: Claim) -> ClaimWord:
     """Return REPRODUCED, DIFFERS or AMBIGUOUS: a 95 % interval inside the claim's band, outside, or across an edge.
 
     low, high: the interval in the claim's unit. Edges belong to the band.
     """
-    if band.low <= low and high <= band.high:
-        return REPRODUCED
-    return DIFFERS if high < band.low or low > band.high else AMBIGUOUS
+    if claim.low <= low and high <= claim.high:
+        return "REPRODUCED"
+    return "DIFFERS" if high < claim.low or low > claim.high else "AMBIGUOUS"
 
 
 def judge(claims: list[Claim], sources: list[Source]) -> JudgedClaims:
@@ -127,11 +113,11 @@ def told(counts: dict[str, dict[str, int]]) -> str:
     """Return both counts of verdicts in one line, for people."""
     words = []
     for side, what in zip(SIDES, ("reproduced as published", "hold as judged"), strict=True):
-        of, left = sum(counts[side][verdict] for verdict in TRIED), counts[side][NOT_COMPARABLE]
-        rest = f" ({left} {wording.CLAIM[side][NOT_COMPARABLE]})" if left else ""
-        words += [f"{counts[side][REPRODUCED]} of {of} {what}{rest}"] if of else []
-    blocked = counts["as_judged"][BLOCKED]
-    words += [f"{blocked} {wording.CLAIM['as_judged'][BLOCKED]}"] if blocked else []
+        of, left = sum(counts[side][verdict] for verdict in TRIED), counts[side]["NOT-COMPARABLE"]
+        rest = f" ({left} {wording.CLAIM[side]['NOT-COMPARABLE']})" if left else ""
+        words += [f"{counts[side]['REPRODUCED']} of {of} {what}{rest}"] if of else []
+    blocked = counts["as_judged"]["BLOCKED"]
+    words += [f"{blocked} {wording.CLAIM['as_judged']['BLOCKED']}"] if blocked else []
     return ", ".join(words) or "none"
 
 
@@ -142,19 +128,6 @@ def why(outcome: ClaimOutcome) -> str:
     return "; ".join(filter(None, (outcome.difference, *reasons)))
 
 
-def untried(pairs: list[tuple[JudgedClaim, ClaimOutcome]]) -> list[list[str]]:
-    """Return a row for the claims that share verdict, reason and stack: there are many, with few reasons.
-
-    Columns: families, count, verdict, reason, stack, command (first claim).
-    """
-    groups = grouped(
-        ((wording.CLAIM["as_judged"][outcome.as_judged.verdict], outcome.as_judged.reason, where(outcome)), claim)
-        for claim, outcome in pairs
-    )
-    return [[", ".join(dict.fromkeys(each.family for each in of)), str(len(of)), verdict, reason, stack, of[0].command]
-            for (verdict, reason, stack), of in groups.items()]  # fmt: skip
-
-
 def tried(outcome: ClaimOutcome) -> bool:
     """Return whether an outcome has a verdict of either kind that compares."""
     return any(outcome.side(side).verdict in TRIED for side in SIDES)
@@ -163,8 +136,8 @@ def tried(outcome: ClaimOutcome) -> bool:
 def reproduced(found: JudgedClaims) -> bool:
     """Return whether at least one claim was tried as judged, and no tried claim failed either way."""
     counts = found.counts
-    return bool(counts["as_judged"][REPRODUCED] and not any(
-        counts[side][verdict] for side in SIDES for verdict in (DIFFERS, AMBIGUOUS)))  # fmt: skip
+    return bool(counts["as_judged"]["REPRODUCED"] and not any(
+        counts[side][verdict] for side in SIDES for verdict in ("DIFFERS", "AMBIGUOUS")))  # fmt: skip
 
 
 # -- from bundles to outcomes
@@ -176,15 +149,14 @@ def _outcomes(claim: Claim, sources: list[Source]) -> list[ClaimOutcome]:
     groups = grouped(((one.stack and one.stack.label, one.machine), one) for one in read if one is not None)
     if groups:
         return [_merged(several) for several in groups.values()]
-    needs = _without(f"needs {'; '.join(claim.needs)}", BLOCKED)
-    none = needs if claim.needs else _without("no bundle measured it")
-    return [_bare(_band(claim), none, none)]
+    none = _without(f"needs {'; '.join(claim.needs)}", "BLOCKED") if claim.needs else _without("no bundle measured it")
+    return [_bare(claim, none, none)]
 
 
-def _bare(band: _Band, published: ClaimVerdict, judged: ClaimVerdict) -> ClaimOutcome:
+def _bare(claim: Claim, published: ClaimVerdict, judged: ClaimVerdict) -> ClaimOutcome:
     """Return an outcome of no machine."""
     return ClaimOutcome(
-        stack=None, machine=None, published=band.value, unit=band.unit, low=band.low, high=band.high,
+        stack=None, machine=None, published=claim.value, unit=claim.unit, low=claim.low, high=claim.high,
         as_published=published, as_judged=judged, difference="", over_best=None, notes=[], trials=[],
     )  # fmt: skip
 
@@ -199,53 +171,45 @@ def _concerns(claim: Claim, source: Source) -> bool:
 
 def _outcome(
     claim: Claim, source: Source, row: Row | None, published: ClaimVerdict, judged: ClaimVerdict,
-    difference: str = "", notes: list[str] | None = None, *, band: _Band | None = None,
+    difference: str = "", notes: list[str] | None = None,
 ) -> ClaimOutcome:  # fmt: skip
     """Return the two verdicts of one bundle on a claim.
 
     row: of its machine. difference: why the figures differ, in words, or "". notes: what limits the comparison; None
-    where nothing was tried. band: where it is not the claim's own.
+    where nothing was tried.
     """
-    stack, machine = Stack(label="stack not recorded", pinned=False), "?"
-    if row is not None:
-        values, stack = source.values(row), source.stack(row)
-        away = claim.elsewhere(values)
-        if claim.kind == "absolute" and away and band is None:
-            published, judged = (_other_machine(side, away) for side in (published, judged))
-        gpu = values.get("gpu_name", {}).get("value")
-        machine = str(gpu or "no GPU")
-        if notes is not None:
-            difference = difference or _elsewhere(claim, judged, stack, gpu, away)
-            ratio = away and (claim.kind == "ratio" or band is not None)
-            notes = notes + [f"{_ACROSS.get(claim.measure, _A_RATIO)}: {'; '.join(away)}"] * bool(ratio)
+    values, stack = source.values(row), source.stack(row)
+    away, gpu = claim.elsewhere(values), values.get("gpu_name", {}).get("value")
+    if claim.kind == "absolute" and away:
+        published, judged = (_other_machine(side, away) for side in (published, judged))
+    if notes is not None:
+        difference = difference or _elsewhere(claim, judged, stack, gpu, away)
+        across = f"{_ACROSS.get(claim.measure, 'a ratio, compared across machines')}: {'; '.join(away)}"
+        notes = notes + [across] * bool(away and claim.kind == "ratio")
     trial = ClaimTrial(bundle=source.name, as_published=published, as_judged=judged)
-    return _bare(band or _band(claim), published, judged).model_copy(update={
-        "stack": stack, "machine": machine, "difference": difference, "notes": notes or [], "trials": [trial],
+    return _bare(claim, published, judged).model_copy(update={
+        "stack": stack, "machine": str(gpu or ("no GPU" if values else "?")), "difference": difference,
+        "notes": notes or [], "trials": [trial],
     })  # fmt: skip
 
 
-_A_RATIO = "a ratio, compared across machines"
 _ACROSS: dict[str, str] = {
     "running-best": "compared as a ratio to the input kernel, across machines",
     "profile": "a share, compared across machines",
 }
 
 
-def _band(claim: Claim) -> _Band:
-    return _Band(claim.value, claim.unit, claim.low, claim.high)
-
-
 def _other_machine(side: ClaimVerdict, away: list[str]) -> ClaimVerdict:
     """Return a figure that another machine's does not compare with; a wrong kernel stays wrong."""
-    if side.verdict == NOT_COMPARABLE or side.measured is None:
+    if side.verdict == "NOT-COMPARABLE" or side.measured is None:
         return side
     reason = f"an absolute figure of another machine: {'; '.join(away)}"
-    return side.model_copy(update={"verdict": NOT_COMPARABLE, "reason": reason})
+    return side.model_copy(update={"verdict": "NOT-COMPARABLE", "reason": reason})
 
 
 def _elsewhere(claim: Claim, judged: ClaimVerdict, here: Stack, gpu: Any, away: list[str]) -> str:
     """Return what else differs from the published run where both ways agree with each other, and not with it."""
-    if claim.measure not in ("speedup", "time") or judged.verdict not in (DIFFERS, AMBIGUOUS):
+    if claim.measure not in ("speedup", "time") or judged.verdict not in ("DIFFERS", "AMBIGUOUS"):
         return ""
     rate = claim.hard.get("bandwidth_signature_gb_s")
     theirs = str(claim.hard["gpu_name"]) + (f" of {rate} GB/s" if rate else "")
@@ -256,9 +220,11 @@ def _elsewhere(claim: Claim, judged: ClaimVerdict, here: Stack, gpu: Any, away: 
 
 def _merged(several: list[ClaimOutcome]) -> ClaimOutcome:
     """Return the verdicts of one stack. Bundles that tried the claim decide; if they disagree it is AMBIGUOUS."""
-    decide = [o for side in reversed(SIDES) for o in reversed(several) if o.side(side).verdict in TRIED]
-    decide += [o for o in reversed(several) if o.as_judged.measured or o.as_published.measured]
-    last, trials = (decide or several[-1:])[0], [trial for one in several for trial in one.trials]
+    last = max(reversed(several), key=lambda one: (
+        *(one.side(side).verdict in TRIED for side in reversed(SIDES)),
+        bool(one.as_judged.measured or one.as_published.measured),
+    ))  # fmt: skip
+    trials = [trial for one in several for trial in one.trials]
     decided = {name: _decided([(t.bundle, getattr(t, name)) for t in trials]) for name in SIDES}
     return last.model_copy(update={**decided, "trials": trials})
 
@@ -271,7 +237,7 @@ def _decided(of: list[tuple[str, ClaimVerdict]]) -> ClaimVerdict:
     if len({each.verdict for _, each in decide}) == 1:
         return last
     verdicts = ", ".join(f"{each.verdict} in {name}" for name, each in decide)
-    return last.model_copy(update={"verdict": AMBIGUOUS, "reason": f"bundles disagree: {verdicts}"})
+    return last.model_copy(update={"verdict": "AMBIGUOUS", "reason": f"bundles disagree: {verdicts}"})
 
 
 def _once(value: float) -> Interval:
@@ -302,7 +268,7 @@ def _kernel(claim: Claim, source: Source) -> ClaimOutcome | None:
     judged = _by_judge(claim, mine)
     published = _by_protocol(claim, mine[0])
     best = mine[0].speedups.get("best_same_class") if claim.measure == "speedup" else None
-    over_best = OverBest(ratio=best.value, ci95=[best.low, best.high], baseline=mine[0].best) if best else None
+    over_best = Speedup(ratio=best.value, ci95=[best.low, best.high], baseline=mine[0].best) if best else None
     difference = _why_apart(claim, mine[0], published, judged)
     found = _outcome(claim, source, mine[0].row, published, judged, difference, _notes(claim, source, mine))
     return found.model_copy(update={"over_best": over_best})
@@ -339,14 +305,14 @@ def _by_protocol(claim: Claim, each: Implementation) -> ClaimVerdict:
             why = parity.reasons.get(name, f"no time of {_TORCH.get(name, name)}")
             return _without(f"not measured by the published protocol: {why}")
     own, *base = (ms for _, ms in times if ms)
-    return _figure(_once(base[0] / own if base and claim.measure == "speedup" else own), _band(claim))
+    return _figure(_once(base[0] / own if base and claim.measure == "speedup" else own), claim)
 
 
 def _by_judge(claim: Claim, mine: list[Implementation]) -> ClaimVerdict:
     """Return a time or speedup by the judge: nothing holds of a wrong kernel."""
     wrong = next((each for each in mine if each.outcome in _WRONG), None)
     if wrong is not None:
-        return _without(f"the kernel is {wrong.why}: a wrong kernel has no speed", DIFFERS)
+        return _without(f"the kernel is {wrong.why}: a wrong kernel has no speed", "DIFFERS")
     measured = []
     for each in mine:
         figure = each.time_ms if claim.measure == "time" else each.speedups.get(claim.over)
@@ -354,10 +320,10 @@ def _by_judge(claim: Claim, mine: list[Implementation]) -> ClaimVerdict:
             lacking = f"no {claim.measure} of {claim.variant} {claim.over}".rstrip()
             return _without(f"not measured: {each.why or lacking}")
         measured.append(figure)
-    found = _figure(together(measured), _band(claim))
+    found = _figure(together(measured), claim)
     if claim.measure == "speedup" and any(each.word(claim.over) == "UNCONFIRMED" for each in mine):
         why = "the judge's own clock does not confirm a speedup over 1"
-        return found.model_copy(update={"verdict": AMBIGUOUS, "reason": why})
+        return found.model_copy(update={"verdict": "AMBIGUOUS", "reason": why})
     return found
 
 
@@ -426,33 +392,33 @@ def _running_best(claim: Claim, source: Source) -> ClaimOutcome | None:
     mine = [each for each in every if 0 < each.round <= until]
     wrong = [f"the input kernel is {given.why}"] if given and given.verdict in _WRONG else []
     difference = next(iter([*wrong, *(f"round {r.round} is {r.why}" for r in mine if r.verdict in _WRONG)]), "")
-    band = _band(claim)
     if away:
         assert claim.base is not None
         ratio = claim.base / claim.value
-        band = _Band(ratio, "x", ratio * (1 - claim.ratio_tolerance), ratio * (1 + claim.ratio_tolerance))
-    published = _best_by_protocol(mine, band, given.published_protocol_ms if given else None, away=away)
-    judged = _best_by_judge(mine, band, until, wrong[0] if wrong else "", away=away)
-    return _outcome(claim, source, row, published, judged, difference, [_folder(source)], band=band)
+        low, high = ratio * (1 - claim.ratio_tolerance), ratio * (1 + claim.ratio_tolerance)
+        claim = claim.model_copy(update={"kind": "ratio", "unit": "x", "value": ratio, "low": low, "high": high})
+    published = _best_by_protocol(claim, mine, given.published_protocol_ms if given else None, away=away)
+    judged = _best_by_judge(claim, mine, until, wrong[0] if wrong else "", away=away)
+    return _outcome(claim, source, row, published, judged, difference, [_folder(source)])
 
 
-def _best_by_protocol(rounds: list[Round], band: _Band, base: float | None, *, away: bool) -> ClaimVerdict:
+def _best_by_protocol(claim: Claim, rounds: list[Round], base: float | None, *, away: bool) -> ClaimVerdict:
     """Return the fastest round by the published protocol. base: the input kernel's time, ms."""
     times = {each.round: ms for each in rounds if (ms := each.published_protocol_ms)}
     if not times or (away and not base):
         return _without("not measured by the published protocol: --parity was not given, or no time")
     best = min(times, key=lambda number: times[number])
-    return _figure(_once(base / times[best] if away and base else times[best]), band, f"round {best}: ")
+    return _figure(_once(base / times[best] if away and base else times[best]), claim, f"round {best}: ")
 
 
-def _best_by_judge(rounds: list[Round], band: _Band, until: int, wrong: str, *, away: bool) -> ClaimVerdict:
+def _best_by_judge(claim: Claim, rounds: list[Round], until: int, wrong: str, *, away: bool) -> ClaimVerdict:
     """Return the fastest correct round by the judge. wrong: why the input kernel is, or ""."""
     own = {each.round: time.median for each in rounds if each.verdict == "correct" and (time := each.time_ms)}
     if not own:
         first = next((f"round {each.round} is {each.why}" for each in rounds if each.verdict in _WRONG), "")
         if not first:
             return _without("not measured: no round has a time")
-        return _without(f"no kernel is correct by round {until}: {wrong or first}", DIFFERS)
+        return _without(f"no kernel is correct by round {until}: {wrong or first}", "DIFFERS")
     if away and wrong:
         what = wrong.replace("the input kernel is", "that kernel is", 1)
         return _without(f"on another machine a ratio to the input kernel is compared, and {what}")
@@ -461,7 +427,7 @@ def _best_by_judge(rounds: list[Round], band: _Band, until: int, wrong: str, *, 
     measured = interval(fastest.over_input if away else fastest.time_ms)
     if measured is None:
         return _without("not measured: no ratio to the input kernel")
-    return _figure(measured, band, f"round {best}: ")
+    return _figure(measured, claim, f"round {best}: ")
 
 
 def _profile(claim: Claim, source: Source) -> ClaimOutcome | None:
@@ -477,8 +443,8 @@ def _profile(claim: Claim, source: Source) -> ClaimOutcome | None:
     difference = ""
     if wrong:
         difference = f"the kernel is {wrong}"
-        judged = _without(f"{difference}: a wrong kernel does other work", DIFFERS)
-    elif (published.verdict, judged.verdict) == (REPRODUCED, DIFFERS):
+        judged = _without(f"{difference}: a wrong kernel does other work", "DIFFERS")
+    elif (published.verdict, judged.verdict) == ("REPRODUCED", "DIFFERS"):
         difference = f"the published profile fits {nearest}, and the published times are of {_TIMED}"
     notes = ["clocks as the machine runs them; the published profile was taken at the profiler's locked clock"]
     return _outcome(claim, source, row, published, judged, difference, notes)
@@ -486,53 +452,26 @@ def _profile(claim: Claim, source: Source) -> ClaimOutcome | None:
 
 def _profiled(claim: Claim, profiles: Mapping[str, Profile]) -> tuple[str, ClaimVerdict, ClaimVerdict]:
     """Return the dtype that fits, its figure, and the figure in the timed dtype."""
-    values = {dtype: _once(value) for dtype in _DTYPES if (value := _total(claim, profiles.get(dtype))) is not None}
+    totals = {dtype: each.totals[claim.metric] for dtype, each in profiles.items() if each.state == "profiled"}
+    values = {dtype: _once(total * claim.scale) for dtype in _DTYPES if (total := totals.get(dtype)) is not None}
     failed = [f"{each.state.replace('_', ' ')}: {each.why}" for each in profiles.values() if each.state != "profiled"]
     neither = _without(f"not profiled: {failed[0] if failed else 'the profiler gave no value'}")
     if not values:
         return "", neither, neither
-    nearest = _nearest(claim, values)
+    nearest = min(values, key=lambda dtype: abs(values[dtype].value - claim.value))
     others = ", ".join(f"{dtype} {each.value:.4g}" for dtype, each in values.items() if dtype != nearest)
-    published = _figure(values[nearest], _band(claim), f"{nearest}: ", f"; {others}" if others else "")
-    timed = _figure(values[_TIMED], _band(claim), f"{_TIMED}: ") if _TIMED in values else neither
+    published = _figure(values[nearest], claim, f"{nearest}: ", f"; {others}" if others else "")
+    timed = _figure(values[_TIMED], claim, f"{_TIMED}: ") if _TIMED in values else neither
     return nearest, published, timed
-
-
-def _total(claim: Claim, profile: Profile | None) -> float | None:
-    """Return the profiler's figure in the claim's unit; None without one."""
-    total = profile.totals[claim.metric] if profile and profile.state == "profiled" else None
-    return None if total is None else total * claim.scale
-
-
-def _nearest(claim: Claim, values: Mapping[str, Interval]) -> str:
-    """Return the dtype whose figure fits the claim, else the one nearest to it."""
-    fits = [dtype for dtype, each in values.items() if word(each.low, each.high, claim) == REPRODUCED]
-    return fits[0] if fits else min(values, key=lambda dtype: abs(values[dtype].value - claim.value))
 
 
 # -- the agent study over all problems
 
 
-def _mean(claim: Claim, source: Source) -> ClaimOutcome | None:
-    """Read the geometric mean of an arm's speedups."""
-    return _over_problems(claim, source, (claim.variant,), lambda mean: mean)
-
-
-def _gain(claim: Claim, source: Source) -> ClaimOutcome | None:
-    """Read the gain of the arm with knowledge over the other, per cent."""
-
-    def gain(knowing: Interval, base: Interval) -> Interval:
-        ratio = knowing.over(base)
-        return Interval(*(100 * (edge - 1) for edge in (ratio.value, ratio.low, ratio.high)))
-
-    return _over_problems(claim, source, ("with_kb", "baseline"), gain)
-
-
-def _over_problems(
-    claim: Claim, source: Source, arms: Iterable[str], figure: Callable[..., Interval]
-) -> ClaimOutcome | None:  # fmt: skip
-    """Read a figure of the geometric means of arms over all problems. figure: means -> measured."""
-    by_arm = {arm: _by_problem(source, arm) for arm in arms}
+def _over_problems(claim: Claim, source: Source) -> ClaimOutcome | None:
+    """Read the geometric mean of an arm's speedups, or the gain of the arm with knowledge over the other, per cent."""
+    gain = claim.measure == "gain"
+    by_arm = {arm: _by_problem(source, arm) for arm in (("with_kb", "baseline") if gain else (claim.variant,))}
     if not all(by_arm.values()):
         return None
     every = [each for problems in by_arm.values() for repeats in problems.values() for each in repeats]
@@ -547,8 +486,11 @@ def _over_problems(
             have = f"{len(solved)} of {_AGENT_PROBLEMS} problems have a correct solution in every repeat"
             return _untried(claim, source, f"{arm}: {have}", first)
         means.append(_mean_of(solved))
-    judged = _figure(figure(*means), _band(claim))
-    return _outcome(claim, source, first, _NO_PROTOCOL, judged, "", _notes(claim, source, every))
+    figure = means[0]
+    if gain:
+        ratio = figure.over(means[1])
+        figure = Interval(*(100 * (edge - 1) for edge in (ratio.value, ratio.low, ratio.high)))
+    return _outcome(claim, source, first, _NO_PROTOCOL, _figure(figure, claim), "", _notes(claim, source, every))
 
 
 def _solves(each: Implementation) -> bool:
@@ -573,6 +515,6 @@ _READERS: dict[Measure, Callable[[Claim, Source], ClaimOutcome | None]] = {
     "time": _kernel,
     "running-best": _running_best,
     "profile": _profile,
-    "mean": _mean,
-    "gain": _gain,
+    "mean": _over_problems,
+    "gain": _over_problems,
 }

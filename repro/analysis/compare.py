@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from repro import fingerprint
 from repro.analysis.records import Implementation, Interval, Source, grouped
 from repro.errors import UsageError
-from repro.fingerprint.difference import Difference, differences, same_unit
+from repro.fingerprint.difference import differences, same_unit
 from repro.judge.timing.speedups import SAME
 from repro.records.comparison import (
     ComparedBundle,
@@ -18,7 +18,6 @@ from repro.records.comparison import (
     ComparedTime,
     ComparedWord,
     Comparison,
-    MeasuredInNeither,
     OnlyIn,
     VerdictChange,
 )
@@ -43,15 +42,7 @@ def word(ratio: Interval, noise: float = 0.0, spread: float = 0.0) -> ComparedWo
     return "SLOWER" if ratio.high < 1 - beyond else "AMBIGUOUS"
 
 
-@dataclass(frozen=True)
-class _Machines:
-    """The differences between the machines of two rows. same_unit: both are known to be the same GPU."""
-
-    differences: list[Difference]
-    same_unit: bool
-
-
-_Pairs = dict[tuple[str, str], _Machines]
+_Pairs = dict[tuple[str, str], ComparedMachines]
 
 
 def compare(a: Source, b: Source) -> Comparison:
@@ -78,17 +69,8 @@ def compare(a: Source, b: Source) -> Comparison:
             for r in rows
             if r.verdict[0] != r.verdict[1]
         ],
-        unmeasured=_neither(a, b),
-        fingerprints=[
-            ComparedMachines(
-                a=ids[0], b=ids[1], same_unit=pair.same_unit, differences=[d.to_json() for d in pair.differences]
-            )
-            for ids, pair in pairs.items()
-        ],
-        caveats=[
-            *_caveats_of_bundles(a, b),
-            *_caveats_of_machines(pairs, timed=not (a.why_not or b.why_not), rows=rows),
-        ],
+        fingerprints=list(pairs.values()),
+        caveats=_caveats(pairs, timed=not (a.why_not or b.why_not), rows=rows),
     )
 
 
@@ -130,7 +112,8 @@ def _machines(a: Source, b: Source, common: list[tuple[Implementation, Implement
     for ids in dict.fromkeys(_ids(one, other) for one, other in common):
         mine, theirs = a.fingerprints.get(ids[0]), b.fingerprints.get(ids[1])
         if mine is not None and theirs is not None:
-            pairs[ids] = _Machines(differences(mine, theirs), same_unit(mine, theirs))
+            pairs[ids] = ComparedMachines(a=ids[0], b=ids[1], same_unit=same_unit(mine, theirs),
+                                          differences=differences(mine, theirs))  # fmt: skip
     return pairs
 
 
@@ -156,12 +139,6 @@ def _only(one: Source, other: Source) -> list[OnlyIn]:
         for key, each in one.implementations.items()
         if key not in other.implementations
     ]
-
-
-def _neither(a: Source, b: Source) -> list[MeasuredInNeither]:
-    measured = {key[0] for key in a.implementations.keys() | b.implementations.keys()}
-    return [MeasuredInNeither(row=key, a=a.unmeasured.get(key, ABSENT), b=b.unmeasured.get(key, ABSENT))
-            for key in a.unmeasured | b.unmeasured if key not in measured]  # fmt: skip
 
 
 def _row(a: Implementation, b: Implementation, pairs: _Pairs) -> ComparedRow:
@@ -203,7 +180,7 @@ def _why_not(a: Implementation, b: Implementation) -> str:
 
 
 def _time(
-    a: Implementation, b: Implementation, noise: float, pair: _Machines | None
+    a: Implementation, b: Implementation, noise: float, pair: ComparedMachines | None
 ) -> tuple[ComparedTime | None, str]:
     """Return both times (ms), and how they compare, or why they do not.
 
@@ -227,21 +204,16 @@ def _time(
     ), ""  # fmt: skip
 
 
-def _caveats_of_bundles(a: Source, b: Source) -> list[str]:
-    sides = (("A", a), ("B", b))
-    untimed = [f"{side} ({m.name}) is no measurement: {m.why_not}; only verdicts are compared."
-               for side, m in sides if m.why_not]  # fmt: skip
-    unfinished = [f"{side} ({m.name}) is {m.status}: not all of its rows were measured."
-                  for side, m in sides if m.status != "complete"]  # fmt: skip
-    return untimed + unfinished
-
-
-def _caveats_of_machines(pairs: _Pairs, *, timed: bool, rows: list[ComparedRow]) -> list[str]:
+def _caveats(pairs: _Pairs, *, timed: bool, rows: list[ComparedRow]) -> list[str]:
     """Return what a reader must know of the machines beside the numbers, one sentence each."""
     every = {d.name: d for pair in pairs.values() for d in pair.differences}.values()
     hard, unknown, configured = (
         ", ".join(sorted({d.name for d in every if chosen(d)}))
-        for chosen in (lambda d: d.hard, lambda d: d.klass == "H" and not d.known, lambda d: d.klass == "C")
+        for chosen in (
+            lambda d: d.hard,
+            lambda d: d.klass == "hard" and not d.known,
+            lambda d: d.klass == "configuration",
+        )
     )
     one_gpu = all(pair.same_unit for pair in pairs.values())
     caveats = {

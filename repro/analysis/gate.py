@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from repro.analysis import workloads
 from repro.analysis.compare import word
 from repro.analysis.records import Interval
 from repro.judge.timing import speedups
@@ -22,15 +23,23 @@ NEEDS_GPU = "times need a GPU"
 def judged(rows: Iterable[Row]) -> list[Verdict]:
     """Return the verdicts of rows, each new solution's with `against`. The first solution of a row is the old one.
 
-    A row that was not judged gives an `error` with its reason.
+    A row that was not judged gives an `error` with its reason. The verdicts of a solution at several shapes are one.
     """
-    found: list[Verdict] = []
+    return list(by_solution(rows).values())
+
+
+def by_solution(rows: Iterable[Row]) -> dict[tuple[str, str], Verdict]:
+    """Return (row without its shape, solution) -> its verdict, as `judged` does."""
+    found: dict[tuple[str, str], list[Verdict]] = {}
     for row in rows:
         old, *new = evaluation.results_of([row])
-        found.append(old)
-        if row.judged:
-            found += [one.model_copy(update={"against": _against(row.judged, old, one)}) for one in new]
-    return found
+        every = [
+            old,
+            *(one.model_copy(update={"against": _against(row.judged, old, one)}) for one in new if row.judged),
+        ]
+        for one in [] if row.left_out else every:
+            found.setdefault((row.group, one.solution), []).append(one)
+    return {key: workloads.combined(every) for key, every in found.items()}
 
 
 def slower(verdict: Verdict, allowed: float) -> bool:

@@ -86,7 +86,7 @@ class Implementation:
     """One solution, or one torch baseline, of one row.
 
     key: equal for the same thing in two bundles. verdict: None for a baseline. speedups: baseline -> speedup over it.
-    why_not: why its times are not a measurement, or "".
+    why_not: why its times are not a measurement, or "". shapes: of a solution at several shapes, itself at each.
     """
 
     key: tuple[str, str]
@@ -97,6 +97,7 @@ class Implementation:
     time_ms: Interval | None
     verdict: Verdict | None = None
     speedups: dict[str, Interval] = field(default_factory=dict)
+    shapes: list[Implementation] = field(default_factory=list)
 
     @property
     def outcome(self) -> str:
@@ -112,6 +113,11 @@ class Implementation:
     def problem(self) -> str:
         """Return the key of its problem (`L1_36@bf16`)."""
         return next((verdict.problem for verdict in [self.verdict, *self.result.results] if verdict), self.row.problem)
+
+    @property
+    def file(self) -> str:
+        """Return the file of the solution."""
+        return self.row.file or self.name
 
     @property
     def best(self) -> str:
@@ -153,7 +159,7 @@ def medians(result: JudgeResult) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Source:
-    """A whole bundle. letter: what names it in a document.
+    """A whole bundle. letter: what names it in a document. verb to plan: of its manifest.
 
     unmeasured: key of a row -> why none of it was judged. why_not: why none of its times is a measurement, or "".
     rounds, profiles: the rows of `benchmark` beside its kernels, by the number of the artifact.
@@ -164,6 +170,12 @@ class Source:
     rows: dict[str, Row]
     fingerprints: dict[str, Fingerprint]
     why_not: str
+    verb: str
+    status: str
+    error: str
+    started: str
+    parameters: dict[str, Any]
+    plan: list[str]
     implementations: dict[tuple[str, str], Implementation] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
     rounds: dict[int, Row] = field(default_factory=dict)
@@ -173,38 +185,6 @@ class Source:
     def name(self) -> str:
         """Return the bundle's name."""
         return self.bundle.name
-
-    @property
-    def verb(self) -> str:
-        """Return the verb that left it."""
-        return str(self.bundle.manifest["verb"])
-
-    @property
-    def status(self) -> str:
-        """Return how its run ended."""
-        return str(self.bundle.manifest["status"])
-
-    @property
-    def error(self) -> str:
-        """Return why its run ended early, or ""."""
-        return str(self.bundle.manifest.get("error") or "")
-
-    @property
-    def started(self) -> str:
-        """Return when its run began."""
-        return str(self.bundle.manifest.get("started", ""))
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Return what its run was asked for."""
-        parameters: dict[str, Any] = self.bundle.manifest["parameters"]
-        return parameters
-
-    @property
-    def plan(self) -> list[str]:
-        """Return its planned rows."""
-        plan: list[str] = self.bundle.manifest["plan"]
-        return plan
 
     @property
     def recorded(self) -> list[Row]:
@@ -244,8 +224,10 @@ class Source:
 
     @cached_property
     def failed(self) -> list[Finding]:
-        """Return the checks of `repro verify` that it fails."""
-        return failed(self.bundle)
+        """Return the checks of `repro verify` that it fails. Rows that an unfinished run lacks are no damage."""
+        findings = verify.verify(self.bundle.path).failed
+        unfinished = () if self.status == "complete" else ("planned against done",)
+        return [check for name, check in findings.items() if name not in unfinished]
 
     def stack(self, row: Row | None) -> Stack:
         """Return the software that measured a row, or a label that it was not recorded."""
@@ -271,13 +253,6 @@ def value(found: Fingerprint, name: str) -> Any:
     return found["values"].get(name, {}).get("value")
 
 
-def failed(bundle: Bundle) -> list[Finding]:
-    """Return the checks of `repro verify` that a bundle fails. Rows that an unfinished run lacks are no damage."""
-    findings = verify.verify(bundle.path).failed
-    unfinished = () if bundle.manifest["status"] == "complete" else ("planned against done",)
-    return [check for name, check in findings.items() if name not in unfinished]
-
-
 def read(bundle: Bundle) -> Source:
     """Read a bundle. Raises UsageError if its verb measures no times, BundleError if its rows are damaged."""
     verb = bundle.manifest["verb"]
@@ -289,8 +264,12 @@ def read(bundle: Bundle) -> Source:
 
 def source(bundle: Bundle, letter: str = "") -> Source:
     """Read a bundle of any verb. Raises BundleError if its rows are damaged."""
-    rows, why_not = _rows(bundle), _no_measurement(bundle.manifest["parameters"])
-    found = Source(bundle, letter, rows, bundle.fingerprints(), why_not)
+    manifest, rows = bundle.manifest, _rows(bundle)
+    found = Source(
+        bundle, letter, rows, bundle.fingerprints(), _no_measurement(manifest["parameters"]), manifest["verb"],
+        manifest["status"], manifest.get("error") or "", manifest.get("started", ""), manifest["parameters"],
+        manifest["plan"],
+    )  # fmt: skip
     for name in found.plan if found.verb in VERBS else []:
         row = rows.get(name)
         if row is None or row.status != "done":
@@ -326,8 +305,6 @@ def _rows(bundle: Bundle) -> dict[str, Row]:
 def _no_measurement(parameters: dict[str, Any]) -> str:
     if parameters.get("device") != "cuda":
         return "it ran on the CPU, whose times are not a measurement"
-    if parameters.get("set"):
-        return "it ran at sizes of its own: --set changed the problem's"
     if parameters.get("size") != "full":
         return f"it ran at size {parameters.get('size')}: times of small shapes are not those of the problem"
     return ""

@@ -129,9 +129,8 @@ class Artifact:
         known = f"L1_{self.number or 0:02d}"
         if known not in catalogue.ids():
             return None
-        ours = _constants(catalogue.load(known).source.decode())
-        theirs = _constants(self.text("problem.py") or "")
-        return known if ours and ours.items() <= theirs.items() else None
+        ours = _assignments(catalogue.load(known).source.decode())
+        return known if ours <= _assignments(self.text("problem.py") or "") else None
 
 
 def find(root: Path, names: list[str] | None = None) -> list[Artifact]:
@@ -234,29 +233,9 @@ def _text(path: Path, artifact: Path) -> str | None:
         return None
 
 
-def _constants(text: str) -> Json:
-    """Return module-level names with a number or an arithmetic expression as their value, without running the file."""
+def _assignments(text: str) -> set[str]:
+    """Return the module-level assignments of a program without their formatting, as sizes are; none of another text."""
     try:
-        tree = foreign.tree(text)
+        return {ast.unparse(node) for node in foreign.tree(text).body if isinstance(node, ast.Assign)}
     except SyntaxError:
-        return {}
-    found: Json = {}
-    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Tuple, ast.Load)
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and all(isinstance(n, allowed) for n in ast.walk(node.value)):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    found[target.id] = _value(node.value)
-    return found
-
-
-def _value(node: ast.expr) -> Any:
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Tuple(elts=parts):
-            return tuple(_value(part) for part in parts)
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            a, b = _value(left), _value(right)
-            return a * b if isinstance(a, int | float) and isinstance(b, int | float) else None
-    return ast.dump(node)
+        return set()

@@ -12,15 +12,12 @@ from pathlib import Path
 
 from repro.artifacts import layout, trace
 from repro.artifacts.layout import JSON_FILES, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE, Artifact
-from repro.records.base import Drawn, Record
+from repro.records import wording
+from repro.records.base import Drawn
 from repro.system import foreign
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 ERROR, WARNING, NOTE = "error", "warning", "note"
-# How the published table was timed: triton.testing.do_bench(warmup=500, rep=100), both in milliseconds.
-_TABLE_WARMUP, _TABLE_REPEAT = 500, 100
-# Missing rounds that are named.
-_NAMED = 8
 
 # Code -> severity, why it matters.
 FINDINGS = {
@@ -34,8 +31,6 @@ FINDINGS = {
     "no_metrics": (WARNING, "Nothing was profiled."),
     "bad_metrics": (WARNING, "What is derived from them cannot be checked."),
     "protocols_differ": (ERROR, "Times of different rounds cannot be compared."),
-    "warmup_repeat": (NOTE, f"The final table is timed with ({_TABLE_WARMUP}, {_TABLE_REPEAT}): the two do not have to "
-                            "agree."),
     "shipped_kernel": (ERROR, "No published time is the time of what is shipped."),
     "shipped_round": (WARNING, "The table's best time is another kernel's."),
     "shipped_formatting": (NOTE, "The same program, not the same file."),
@@ -53,12 +48,12 @@ class Finding(Drawn):
     why: str
 
 
-class Report(Record):
-    """What lint says of a folder. errors: how many findings are one."""
+class Report(Drawn):
+    """What lint says of a folder. artifacts: their names. errors: how many findings are one."""
 
     schema_version: int
     folder: str
-    artifacts: list[trace.Facts]
+    artifacts: list[str]
     findings: list[Finding]
     errors: int
 
@@ -82,8 +77,7 @@ def _files(artifact: Artifact) -> Iterator[_Found]:
     if not numbers:
         yield "missing_trace", where, "holds no round_N folder" if (artifact.path / TRACE).is_dir() else "is missing"
     elif gaps := set(range(1, max(numbers) + 1)) - numbers:
-        shown = ", ".join(map(str, sorted(gaps)[:_NAMED]))
-        yield "missing_round", where, f"no round {shown}" + ", …" * (len(gaps) > _NAMED)
+        yield "missing_round", where, f"no round {wording.listed(map(str, sorted(gaps)))}"
 
 
 def _transcripts(artifact: Artifact) -> Iterator[_Found]:
@@ -113,16 +107,11 @@ def _metrics(artifact: Artifact) -> Iterator[_Found]:
 
 
 def _protocols(artifact: Artifact) -> Iterator[_Found]:
-    """Check whether all rounds were timed in the same way, and as the final table."""
-    where = f"{artifact.name}/{TRACE}"
+    """Check whether all rounds were timed in the same way."""
     for name in ("dtype", "device", "warmup", "repeat"):
         values = sorted({str(r.timing.facts[name]) for r in artifact.rounds if r.timing.facts.get(name) is not None})
         if len(values) > 1:
-            yield "protocols_differ", where, f"{name} is {' and '.join(values)}"
-    used = {(r.timing.facts.get("warmup"), r.timing.facts.get("repeat")) for r in artifact.rounds}
-    other = sorted(str(pair) for pair in used if pair != (_TABLE_WARMUP, _TABLE_REPEAT) and None not in pair)
-    if other:
-        yield "warmup_repeat", where, f"(warmup, repeat) is {', '.join(other)}, milliseconds and not counts"
+            yield "protocols_differ", f"{artifact.name}/{TRACE}", f"{name} is {' and '.join(values)}"
 
 
 def _shipped(artifact: Artifact) -> Iterator[_Found]:
@@ -156,9 +145,9 @@ def _where(artifact: Artifact, r: layout.Round) -> str:
     return f"{artifact.name}/{TRACE}/{r.path.name}"
 
 
-def lint(root: Path, names: list[str] | None = None) -> Report:
+def lint(root: Path) -> Report:
     """Run every check on every artifact below `root`. Raises UsageError if there is no artifact."""
-    artifacts = layout.find(root, names)
+    artifacts = layout.find(root)
     findings = [
         Finding(severity=FINDINGS[code][0], code=code, where=where, what=what, why=FINDINGS[code][1])
         for artifact in artifacts
@@ -169,7 +158,7 @@ def lint(root: Path, names: list[str] | None = None) -> Report:
     return Report(
         schema_version=SCHEMA_VERSION,
         folder=root.resolve().name,
-        artifacts=[trace.summary(artifact) for artifact in artifacts],
+        artifacts=[artifact.name for artifact in artifacts],
         findings=findings,
         errors=sum(finding.severity == ERROR for finding in findings),
     )

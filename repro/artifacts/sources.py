@@ -135,26 +135,21 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=parent) as work:
             files = Path(work) / "files"
-            if origin and Path(origin).is_dir() and not _is_repository(Path(origin)):
-                _pinned(source, Path(origin), origin)
-                shutil.copytree(origin, files, symlinks=True)
-            else:
+            plain = origin and Path(origin).is_dir() and not _is_repository(Path(origin))
+            if not plain:
                 _check_out(source, origin or source.address, Path(work), files)
-            _pinned(source, files, origin or source.address)
+            if (found := tree_hash(Path(origin) if plain else files)) != source.tree:
+                why = f"its tree is {found[:12]}, pinned is {source.tree[:12]} (commit {source.commit[:12]})"
+                what = f"{origin or source.address} is not the pinned {source.name}"
+                raise UsageError(what, why, "Nothing was kept.")
+            if plain:
+                shutil.copytree(origin, files, symlinks=True)
             with contextlib.suppress(OSError):  # another fetch of the same tree may have come first
                 files.rename(source.folder)
     except OSError as error:
         raise PrerequisiteError(f"cannot bring {name} below {parent}", error.strerror or str(error)) from error
     check(source)
     return source, False
-
-
-def _pinned(source: Source, files: Path, origin: str) -> None:
-    """Raise UsageError where files are not the pinned ones."""
-    found = tree_hash(files)
-    if found != source.tree:
-        why = f"its tree is {found[:12]}, pinned is {source.tree[:12]} (commit {source.commit[:12]})"
-        raise UsageError(f"{origin} is not the pinned {source.name}", why, "Nothing was kept.")
 
 
 def _is_repository(folder: Path) -> bool:

@@ -3,25 +3,6 @@
 from __future__ import annotations
 
 from repro.artifacts.layout import KERNEL, KERNELS, Artifact, program
-from repro.records.base import Drawn, Number, Record
-
-
-class _RoundFacts(Record):
-    """A round, times in ms; None for unknown values."""
-
-    round: int
-    time_ms: Number | None
-    running_best_ms: Number | None
-
-
-class Facts(Drawn):
-    """The facts of one artifact's trace, times in ms; None for unknown values."""
-
-    problem: str
-    number: int | None
-    rounds: list[_RoundFacts]
-    best_round: int | None
-    shipped_round: int | None
 
 
 def running_best(times: dict[int, float]) -> dict[int, float]:
@@ -61,20 +42,3 @@ def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
     chosen = best if best in same else min(same)
     assert chosen is not None
     return chosen, same[chosen]
-
-
-def summary(artifact: Artifact) -> Facts:
-    """Return the facts of one artifact."""
-    own = times(artifact)
-    best = running_best(own)
-    rounds = [
-        _RoundFacts(round=r.number, time_ms=own.get(r.number), running_best_ms=best.get(r.number))
-        for r in artifact.rounds
-    ]
-    return Facts(
-        problem=artifact.name,
-        number=artifact.number,
-        rounds=rounds,
-        best_round=best_round(artifact),
-        shipped_round=shipped_round(artifact)[0],
-    )

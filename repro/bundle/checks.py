@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterator
 from repro import fingerprint
 from repro.bundle import seal, statement
 from repro.bundle.evidence import Evidence
-from repro.bundle.seal import MANIFEST, STATEMENT
+from repro.bundle.seal import MANIFEST, SIGNED
 from repro.bundle.storage import Archive
 from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, SOLUTIONS, plan_digest
 from repro.fingerprint import gpu
 from repro.fingerprint.telemetry import WINDOWS
 from repro.records import reading
+from repro.records.agent import AgentConfig, AgentRecord
+from repro.records.base import Record
+from repro.records.fingerprint import Fingerprint
+from repro.records.manifest import Manifest
 from repro.records.row import Row
 from repro.system import foreign, jsonio
 from repro.system.jsonio import Json
@@ -43,8 +47,8 @@ def _known_schema(bundle: Evidence) -> list[str]:
     return [f"schema_version is {bundle.manifest.get('schema_version')!r}, known is {SCHEMA_VERSION}"]
 
 
-def _by_schema(name: str, values: Json) -> list[str]:
-    return [f"{label}: {fault}" for label, value in values.items() for fault in reading.complaints(name, value)]
+def _by_schema(model: type[Record], values: Json) -> list[str]:
+    return [f"{label}: {fault}" for label, value in values.items() for fault in reading.complaints(model, value)]
 
 
 def _study_schema(bundle: Evidence) -> list[str]:
@@ -53,11 +57,11 @@ def _study_schema(bundle: Evidence) -> list[str]:
     study = parameters.get("study") if isinstance(parameters, dict) else None
     if study is None:
         raise Skip("no study with agents")
-    wrong = _by_schema("agent-config", {f"{MANIFEST} parameters/study": study})
+    wrong = _by_schema(AgentConfig, {f"{MANIFEST} parameters/study": study})
     for name in sorted(bundle.files):
         if re.fullmatch(r"agents/.+/job\.json", name) and "/attempt-" not in name:
             try:
-                wrong += _by_schema("agent-record", {name: foreign.document(bundle.bytes_of(name) or b"")})
+                wrong += _by_schema(AgentRecord, {name: foreign.document(bundle.bytes_of(name) or b"")})
             except ValueError as error:
                 wrong.append(f"{name}: {error}")
     return wrong
@@ -96,7 +100,7 @@ def _hashes(bundle: Evidence) -> list[str]:
 def _foreign_files(bundle: Evidence) -> list[str]:
     """The bundle holds no file or link that the manifest does not name."""
     _closed(bundle, "list of files")
-    known = {MANIFEST, *bundle.files}
+    known = {MANIFEST, SIGNED, *bundle.files}
     return [f"{name} is not in the manifest" for name in bundle.files_in.entries() if name not in known]
 
 
@@ -192,12 +196,15 @@ def _inputs(bundle: Evidence, row: Row) -> Iterator[str]:
 
 
 def _statement(bundle: Evidence) -> list[str]:
-    """The statement's subjects are the bundle's files, and its dependencies hold every input of a row."""
+    """The statements are of the bundle's files and verdicts, and the dependencies hold every input of a row."""
     _closed(bundle, "statement")
-    stored, inputs = bundle.statement or {}, {name: row.inputs or [] for name, row in bundle.records.items()}
-    due = statement.build(bundle.manifest, inputs, {n: known for n, known in bundle.files.items() if n != STATEMENT})
-    wrong = [f"its {name} is not the bundle's" for name in due if name != "predicate" and stored[name] != due[name]]
-    kept, needed = (each["predicate"]["buildDefinition"]["resolvedDependencies"] for each in (stored, due))
+    stored, due = bundle.statements, statement.build(bundle.manifest, bundle.rows, statement.subjects(bundle.files))
+    if statement.TEST_RESULT not in bundle.files:  # an earlier release wrote none
+        del due[statement.TEST_RESULT]
+    wrong = [f"{name}: its {part} is not the bundle's" for name, parts in due.items() for part in parts
+             if (name, part) != (statement.PROVENANCE, "predicate") and stored[name][part] != parts[part]]  # fmt: skip
+    kept, needed = (each[statement.PROVENANCE]["predicate"]["buildDefinition"]["resolvedDependencies"]
+                    for each in (stored, due))  # fmt: skip
     return wrong + [f"{text['name']} is not among the dependencies" for text in needed if text not in kept]
 
 
@@ -263,11 +270,11 @@ Check = Callable[[Evidence], list[str]]
 ABOUT_FILES: dict[str, Check] = {
     "files are readable": _readable,
     "schema version": _known_schema,
-    "schema of the manifest": lambda bundle: _by_schema("manifest", {MANIFEST: bundle.manifest}),
+    "schema of the manifest": lambda bundle: _by_schema(Manifest, {MANIFEST: bundle.manifest}),
     "schema of the study": _study_schema,
-    "schema of rows": lambda bundle: _by_schema("row", {f"{ROWS} line {n}": r for n, r in enumerate(bundle.lines, 1)}),
+    "schema of rows": lambda bundle: _by_schema(Row, {f"{ROWS} line {n}": r for n, r in enumerate(bundle.lines, 1)}),
     "schema of fingerprints": lambda bundle: _by_schema(
-        "fingerprint", {f"{FINGERPRINTS}/{name}.json": value for name, value in bundle.fingerprints.items()}
+        Fingerprint, {f"{FINGERPRINTS}/{name}.json": value for name, value in bundle.fingerprints.items()}
     ),
     "text of the manifest": _manifest_text,
     "bundle id": _bundle_id,

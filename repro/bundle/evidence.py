@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from repro.bundle import seal, storage
+from repro.bundle import seal, statement, storage
 from repro.bundle.lines import row_of
-from repro.bundle.seal import MANIFEST, STATEMENT
+from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE, Storage
 from repro.bundle.write import FINGERPRINTS, ROWS
 from repro.errors import BundleError
@@ -31,7 +31,7 @@ class Evidence:
     manifest_bytes: bytes = b""
     lines: list[Json] = field(default_factory=list)
     fingerprints: dict[str, Json] = field(default_factory=dict)
-    statement: Json | None = None
+    statements: dict[str, Json] = field(default_factory=dict)
     report: Json | None = None
     damage: dict[str, str] = field(default_factory=dict)
 
@@ -133,8 +133,7 @@ def read(path: Path) -> Evidence:
     for name in names:
         if name.startswith(f"{FINGERPRINTS}/") and name.count("/") == 1 and name.endswith(".json"):
             found.fingerprints[Path(name).stem] = found._object(name)
-    if STATEMENT in names:
-        found.statement = found._object(STATEMENT)
+    found.statements = {n: found._object(n) for n in (statement.PROVENANCE, statement.TEST_RESULT) if n in names}
     if "report.json" in names:
         found.report = found._object("report.json")
     return found

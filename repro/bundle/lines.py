@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,6 @@ from repro.fingerprint import series
 from repro.system import foreign
 from repro.system.jsonio import Json
 
-# Rows that were read last and are kept whole.
-_KEPT = 64
 # A row of a timed solution has 30 kB, and 100,000 of them have 2.4 GB.
 _MOST_LINE, _MOST_BYTES = 8 << 20, 1 << 33
 
@@ -41,7 +38,6 @@ class Lines(Mapping[str, Json]):
     def __init__(self, file: Path) -> None:
         self._file = file
         self._places: dict[str, _Place] = {}
-        self._kept: OrderedDict[str, Json] = OrderedDict()
         self._end = 0
         self._lock = threading.Lock()
         self.read()
@@ -67,7 +63,6 @@ class Lines(Mapping[str, Json]):
                 self._end += len(line)
 
     def _put(self, row: Json, at: int, length: int) -> None:
-        self._kept.pop(row["row"], None)
         self._places[row["row"]] = _Place(at, length, row.get("status"), row.get("content"))
 
     def _opened(self) -> BinaryIO:
@@ -80,15 +75,9 @@ class Lines(Mapping[str, Json]):
     def __getitem__(self, name: str) -> Json:
         with self._lock:
             place = self._places[name]
-            row = self._kept.pop(name, None)
-            if row is None:
-                with self._opened() as stream:
-                    stream.seek(place.at)
-                    row = settled(row_of(stream.read(place.length)))
-            self._kept[name] = row
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-            return row
+            with self._opened() as stream:
+                stream.seek(place.at)
+                return settled(row_of(stream.read(place.length)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

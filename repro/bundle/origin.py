@@ -21,7 +21,7 @@ def origin() -> Json:
     requirements = sorted((config.ROOT / "requirements").glob("*.txt"))
     return {
         "tool": f"repro {__version__}",
-        "code_sha256": tree_digest(config.PACKAGE, "*.py"),
+        "code_sha256": tree_digest(config.PACKAGE),
         "requirements": {f"requirements/{file.name}": sha256(file.read_bytes()) for file in requirements},
         **{name: found.to_json() for name, found in answers(container.GIT).items()},
     }

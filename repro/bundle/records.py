@@ -19,14 +19,9 @@ _REPORT_SCHEMA = 3
 
 def _statuses(bundle: Evidence) -> list[str]:
     """A measured row has a result and no error. Every other row has an error and no result."""
-    wrong = []
-    for name, row in bundle.records.items():
-        if row.status == "done" and (row.result is None or row.error):
-            why = "without a result" if row.result is None else f"with an error: {row.error}"
-            wrong.append(f"row {name} is done {why}")
-        if row.status != "done" and (row.result is not None or not row.error):
-            wrong.append(f"row {name} is {row.status} " + ("without a reason" if not row.error else "with a result"))
-    return wrong
+    return [f"row {name} is {row.status}, with{'out' * (row.result is None)} a result, and its error is {row.error!r}"
+            for name, row in bundle.records.items()
+            if {row.result is not None, not row.error} != {row.status == "done"}]  # fmt: skip
 
 
 def _judged(bundle: Evidence) -> Iterator[tuple[str, Verdict, JudgeResult]]:

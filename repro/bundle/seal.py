@@ -12,11 +12,10 @@ from pathlib import Path
 
 from repro.bundle import statement
 from repro.errors import UsageError
-from repro.records.row import Input
 from repro.system import jsonio
 from repro.system.jsonio import Json
 
-MANIFEST, STATEMENT = "manifest.json", "statement.json"
+MANIFEST, SIGNED = "manifest.json", "statements.intoto.jsonl"
 
 
 def no_bundle(path: Path) -> UsageError:
@@ -73,13 +72,13 @@ def bundle_id(manifest: Json) -> str:
     return sha256(jsonio.render({name: value for name, value in manifest.items() if name != "bundle_id"}))
 
 
-def close(folder: Path, manifest: Json, inputs: Mapping[str, Iterable[Input]], files: dict[str, str]) -> None:
-    """Writes the statement, and into `manifest` the hashes of all files and the bundle id. Raises OSError.
+def close(folder: Path, manifest: Json, rows: Mapping[str, Json], files: dict[str, str]) -> None:
+    """Writes the statements, and into `manifest` the hashes of all files and the bundle id. Raises OSError.
 
-    inputs: row -> its inputs. files: name -> hash of every file but manifest and statement.
+    rows: the last row of each id. files: name -> hash of every file but the manifest.
     """
-    files.pop(STATEMENT, None)
-    text = jsonio.render(statement.build(manifest, inputs, files))
-    jsonio.replace(folder / STATEMENT, text)
-    manifest["files"] = dict(sorted((files | {STATEMENT: sha256(text)}).items()))
+    for name, value in statement.build(manifest, rows, statement.subjects(files)).items():
+        jsonio.write(folder / name, value)
+        files[name] = digest(folder, name) or ""
+    manifest["files"] = dict(sorted(files.items()))
     manifest["bundle_id"] = bundle_id(manifest)

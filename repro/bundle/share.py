@@ -1,8 +1,8 @@
 """`repro share`: a copy of a bundle without host, user, path, GPU and key, closed anew; and bundles packed as archives.
 
 An allow-list decides what a copy holds. Of a record it keeps numbers, and the strings of the fields in `_STRINGS`; any
-other string becomes LEFT_OUT. Of free-form values it keeps the keys in `_KEYS`. Files of other kinds than those in
-`_RECORDS` and `_TEXTS` are left out. Whatever is kept is looked through for names of this user and host and for the
+other string becomes LEFT_OUT. Of free-form values it keeps the keys in `_KEYS`. Files of other kinds than `_JOBS`,
+`_TEXTS` and `_SERIES` are left out. Whatever is kept is looked through for names of this user and host and for the
 forms of `_IDENTITY`: a string with one becomes LEFT_OUT, a text with one is left out, a name with one becomes a hash.
 """
 
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from repro import fingerprint
-from repro.bundle import seal, storage, verify
+from repro.bundle import evidence, seal, signature, statement, storage, verify
 from repro.bundle.evidence import Evidence
-from repro.bundle.seal import MANIFEST, STATEMENT
+from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
 from repro.bundle.write import CLAIMS, DRAWN, FINGERPRINTS, INPUTS, ROWS, SOLUTIONS, plan_digest
 from repro.fingerprint import classes
@@ -31,9 +31,8 @@ from repro.records import reading
 from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.base import Record
 from repro.records.fingerprint import Fingerprint
-from repro.records.manifest import Manifest, Packed, Shared, SharedCopy
+from repro.records.manifest import Copy, Manifest, Shared
 from repro.records.result import Discarded
-from repro.records.row import Input
 from repro.records.verdict import Reason
 from repro.system import foreign, jsonio
 from repro.system.jsonio import Json
@@ -51,25 +50,28 @@ _STRINGS = frozenset("""
     files fingerprint_id finished floor_reason folder generator git_commit git_dirty inconsistent inputs job kb kept
     kernel kind knowledge labels launched_late launches_not_hidden left_out measured_again measured_at missing mode
     model models name ncu no_measurement not_kept not_run off_pin order order_of_cells original_bundle_id
-    other_inputs own_kernel_share_reason plan plan_digest precision_class price_as_of problem problem_sha256
+    other_inputs own_kernel_share_reason path plan plan_digest precision_class price_as_of problem problem_sha256
     problems proof record refused refused_classes region repeat requirements rewritten row script_sha256 separation
     sha256 size sku_id solution solutions source stamp started state status stop stopped taken time_reason
-    timed_again tool trial trials_left_out trust unused_files upstream usage verb verdict weights_sha256 word
+    tensor_key timed_again tool trial trials_left_out trust type unused_files upstream usage uuid verb verdict
+    weights_sha256 word
     """.split())  # fmt: skip
 # Keys of free-form values, and those of their strings that are kept. A key below one of `_NAMED` is a name.
 _KEYS = frozenset("""
-    after agent allocated allocator api arms artifacts before calls cell checksum64 class code columns
+    after agent allocated allocator api arms artifacts before calls cell checksum64 class code columns constants
     compile_timeout_s control_options cudnn_benchmark cudnn_tf32 default_dtype deltas device device_over_start_bytes
     draws dtype eager_ms elements energy_mj engine_version failed_runs file grad honest idle image_id inputs
-    isolation job kind largest_change limits marks matmul_tf32 max max_blocks median memory_mhz min missing mode
-    modes name options order overrides p5 parity passes pcie_replays period_ms power_mw power_w precision profile
+    held_out isolation job kind largest_change limits marks matmul_tf32 max max_blocks median memory_mhz min missing
+    mode modes name options order overrides p5 parity passes pcie_replays period_ms power_mw power_w precision profile
     proof published_change python quick reasons remedy rep_ms repeats reserved rounds row_norms runs sampler samples
-    seconds seed seen sensitivity set sha256_head shape shipped size skipped sm_mhz solution solutions source
+    seconds seed seen sensitivity set sha256_head shape shapes shipped size skipped sm_mhz solution solutions source
     statistic status stress suite suites t_ms temperature_c threads timed timeout_s timer timing timing_budget_s
     trust value variants verified violation_power_ns violation_thermal_ns warm warmup_ms warnings weights_change
-    weights_sha256 windows zero_share
+    weight weights_sha256 windows workload zero_share
     """.split())  # fmt: skip
-_NAMED = frozenset("arms cheats columns deltas elements honest limits missing overrides reasons set skipped".split())
+_NAMED = frozenset(
+    "arms cheats columns constants deltas elements honest limits missing overrides reasons set skipped".split()
+)
 # Fields with names that several files must spell alike.
 _ROW_NAMES = frozenset("row plan problem solution file kept name kernel job record folder files missing cases".split())
 # Fields that identify one unit: hashed again, so that only copies that were shared together can be linked.
@@ -77,7 +79,7 @@ _UNITS = frozenset(("gpu_uuid_hash", "node"))
 # Fields of a fingerprint whose values may name a folder, an account or a registry.
 _PRIVATE_VALUES = frozenset(("repo_digests", "base_name", "container_id"))
 
-_RECORDS: dict[str, type[Record]] = {r"agents/(?:(?!attempt-)[^/]+/)+job\.json": AgentRecord}
+_JOBS = re.compile(r"agents/(?:(?!attempt-)[^/]+/)+job\.json")
 _TEXTS = re.compile(rf"{CLAIMS}|(?:{INPUTS}|{SOLUTIONS})/.+\.py")
 _SERIES = re.compile(r"telemetry/[^/]+\.json")
 
@@ -177,41 +179,41 @@ class _Filter:
         return kept
 
 
-def _record_of(name: str) -> type[Record] | None:
-    return next((record for pattern, record in _RECORDS.items() if re.fullmatch(pattern, name)), None)
-
-
 def share(
-    paths: list[Path], output: Path | None = None, *, hide: Iterable[str] = (), texts: bool = True
-) -> list[SharedCopy]:
+    paths: list[Path],
+    output: Path | None = None,
+    *,
+    hide: Iterable[str] = (),
+    sign: Path | None = None,
+) -> list[Copy]:
     """Copy bundles, each to `<output>/<name>`, without identities.
 
     output: a folder, else `shared` beside each bundle. hide: names that must not be in it besides this user's and
-    host's. texts: whether with what was judged. Raises UsageError for a path without a closed bundle or a target that
-    exists, BundleError for a changed bundle.
+    host's. sign: the PEM file of a private key. Raises UsageError for a path without a closed bundle or a target that
+    exists, BundleError for a changed bundle, and as `signature.key`.
     """
+    signer = sign and signature.key(sign, private=True)
     bundles = [verify.unchanged(path, "shared") for path in paths]
     kept = _Filter(hide)
-    return [_Copy(bundle, kept, texts=texts).write(output) for bundle in bundles]
+    return [_Copy(bundle, kept, signer=signer).write(output) for bundle in bundles]
 
 
-def pack(paths: list[Path], output: Path | None = None) -> list[Packed]:
+def pack(paths: list[Path], output: Path | None = None) -> list[Copy]:
     """Pack bundles as archives, each into a folder `<output>/<name>` beside its manifest and report.
 
     output: a folder, else `packed` beside each bundle. Raises UsageError for a path without a closed bundle or a target
     that exists, BundleError for a changed bundle, PrerequisiteError where the folder cannot be written.
     """
-    return [_pack(verify.unchanged(path, "packed"), output) for path in paths]
-
-
-def _pack(bundle: Evidence, output: Path | None) -> Packed:
-    target = (output or bundle.path.absolute().parent / "packed") / bundle.name
-    with storage.whole(target) as half:
-        archive = storage.pack(bundle.files_in)
-        beside = {name: content for name in _BESIDE if (content := bundle.bytes_of(name)) is not None}
-        for name, content in {ARCHIVE: archive, **beside}.items():
-            jsonio.replace(half / name, content)
-    return Packed(bundle=str(target), bundle_id=bundle.manifest.get("bundle_id"), bytes=len(archive))
+    copies = []
+    for bundle in [verify.unchanged(path, "packed") for path in paths]:
+        target = (output or bundle.path.absolute().parent / "packed") / bundle.name
+        with storage.whole(target) as half:
+            files = {ARCHIVE: storage.pack(bundle.files_in)} | {name: bundle.bytes_of(name) for name in _BESIDE}
+            for name, content in files.items():
+                if content is not None:
+                    jsonio.replace(half / name, content)
+        copies.append(Copy(bundle=str(target), bundle_id=bundle.manifest.get("bundle_id")))
+    return copies
 
 
 @dataclass
@@ -220,29 +222,28 @@ class _Copy:
 
     bundle: Evidence
     filter: _Filter
-    texts: bool
+    signer: Any = None
     kept: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
-    def write(self, output: Path | None) -> SharedCopy:
+    def write(self, output: Path | None) -> Copy:
         """Write the copy, whole or not at all."""
         bundle = self.bundle
         target = (output or bundle.path.absolute().parent / "shared") / self.filter.name(bundle.name)
         with storage.whole(target) as half:
-            for name in sorted(bundle.files):
-                if name not in (STATEMENT, ROWS) and not name.startswith(f"{FINGERPRINTS}/"):
+            for name in statement.subjects(bundle.files):
+                if name != ROWS and not name.startswith(f"{FINGERPRINTS}/"):
                     self._file(name, half)
             machines = {old: self._machine(old, half) for old in bundle.fingerprints}
             rows = [self._row(row, machines) for row in bundle.lines]
             jsonio.replace(half / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
             manifest = self._manifest()
-            inputs = {row["row"]: [Input(**given) for given in row.get("inputs", [])] for row in rows}
             files = {name: seal.digest(half, name) or "" for name in seal.names(half)}
-            seal.close(half, manifest, inputs, files)
+            seal.close(half, manifest, {row["row"]: row for row in rows}, files)
             jsonio.write(half / MANIFEST, manifest)
-        before, after = (set(verify.verify(path).failed) for path in (bundle.files_in.source, target))
-        return SharedCopy(bundle=str(target), shared=Shared(**manifest["shared"]), bundle_id=manifest["bundle_id"],
-                          failed=sorted(after - before))  # fmt: skip
+            if self.signer is not None:
+                signature.sign(evidence.read(half), self.signer)
+        return Copy(bundle=str(target), bundle_id=manifest["bundle_id"], shared=Shared(**manifest["shared"]))
 
     def _file(self, name: str, half: Path) -> None:
         """Copy one file if its kind is listed and it holds no identity; else say why not."""
@@ -253,22 +254,19 @@ class _Copy:
             return
         if _SERIES.fullmatch(name):
             content = jsonio.render(self._series(foreign.document(content)))
-        elif record := _record_of(name):
-            content = jsonio.render(self.filter.value(record.model_validate(foreign.document(content))))
+        elif _JOBS.fullmatch(name):
+            content = jsonio.render(self.filter.value(AgentRecord.model_validate(foreign.document(content))))
         self.kept[name] = new
         jsonio.replace(half / new, content)
 
     def _refused(self, name: str, new: str, content: bytes) -> tuple[str, str]:
         """Return the place of a file that is not copied and why, which is empty for one that is."""
-        folder = name.partition("/")[0]
         if DRAWN.fullmatch(name):
             return name, "`repro report` draws it again"
-        if _SERIES.fullmatch(name) or _record_of(name):
+        if _SERIES.fullmatch(name) or _JOBS.fullmatch(name):
             return new, ""
         if not _TEXTS.fullmatch(name):
             return new, _NOT_LISTED
-        if not self.texts and name != CLAIMS:
-            return folder, _HASHES
         private = new != name or b"\0" in content or self.filter.identifies(content.decode(errors="replace"))
         return new, "it has an identity" if private else ""
 

@@ -40,12 +40,12 @@ _REMEDY = "Pack the bundle again, or fetch the archive again."
 
 
 class Folder:
-    """The files of a bundle that is a folder. `path` and `source` are that folder."""
+    """The files of a bundle that is a folder, `path`."""
 
     packed = False
 
     def __init__(self, path: Path) -> None:
-        self.path, self.source, self.name = path, path, path.absolute().name
+        self.path, self.name = path, path.absolute().name
 
     def read(self, name: str) -> bytes | None:
         """Returns one file's bytes, or None where it is missing, no plain file, too large, or outside the bundle."""
@@ -88,13 +88,13 @@ class Folder:
 class Archive:
     """The files of a packed bundle. Raises BundleError where the archive is damaged or breaks a bound.
 
-    `source` is the archive, `path` the folder that holds it. `beside` are the copies there, by name.
+    `path` is the folder that holds it. `beside` are the copies there, by name.
     """
 
     packed = True
 
     def __init__(self, file: Path) -> None:
-        self.path, self.source = file.parent, file
+        self.path = file.parent
         try:
             self.name, self._files = unpack(foreign.read(file, _MAX_BYTES))
         except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError, OverflowError) as error:

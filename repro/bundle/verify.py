@@ -1,7 +1,7 @@
 """`repro verify`: every check of a bundle.
 
-Bundles are not signed. The checks find any change, unless all hashes were made anew after it, the bundle id included.
-To find that too, compare the bundle id with one that was published elsewhere (`--id`).
+The checks find any change, unless all hashes were made anew after it, the bundle id included. To find that too, compare
+the bundle id with one that was published elsewhere, or check the signature of a copy that has one (`--key`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from repro.bundle import evidence
-from repro.bundle.checks import ABOUT_FILES, ABOUT_ROWS, Skip, Unfinished
+from repro.bundle import evidence, signature
+from repro.bundle.checks import ABOUT_FILES, ABOUT_ROWS, Check, Skip, Unfinished
 from repro.bundle.evidence import Evidence
 from repro.bundle.records import ABOUT_RECORDS
 from repro.errors import BundleError, UsageError
@@ -58,22 +58,16 @@ class Verified(Record):
         return {each.check: each for each in self.checks if each.state == "FAILED"}
 
 
-def verify(path: Path, expected_id: str = "") -> Verified:
-    """Runs all checks. expected_id: a bundle id from elsewhere, or its beginning.
-
-    Raises UsageError where the path holds no bundle.
-    """
+def verify(path: Path, public: Any = None) -> Verified:
+    """Runs all checks. public: the key that signed the bundle. Raises UsageError where the path holds no bundle."""
     found = evidence.read(path)
-    findings = [_run(name, found) for name in CHECKS]
-    own = found.manifest.get("bundle_id")
-    if expected_id:
-        wrong = [] if str(own or "").startswith(expected_id) else [f"expected {expected_id}, found {own or 'none'}"]
-        findings.append(Finding(check="expected bundle id", state="FAILED" if wrong else "ok", reasons=wrong))
+    signed = {} if public is None else {"signature": lambda bundle: signature.faults(bundle, public)}
+    findings = [_run(name, check, found) for name, check in (CHECKS | signed).items()]
     states = {finding.state for finding in findings}
     state = "failed" if "FAILED" in states else next((s for s in ("running", "interrupted") if s in states), "ok")
     return Verified(
-        bundle=str(path), bundle_id=own, schema_version=found.version, state=state, passed=state != "failed",
-        checks=findings,
+        bundle=str(path), bundle_id=found.manifest.get("bundle_id"), schema_version=found.version, state=state,
+        passed=state != "failed", checks=findings,
     )  # fmt: skip
 
 
@@ -93,10 +87,10 @@ def unchanged(path: Path, use: str) -> Evidence:
     return found
 
 
-def _run(name: str, found: Evidence) -> Finding:
+def _run(name: str, check: Check, found: Evidence) -> Finding:
     """Runs one check. Content that the check cannot parse is a failure of the bundle, not of the tool."""
     try:
-        wrong = CHECKS[name](found)
+        wrong = check(found)
     except Skip as skip:
         return Finding(check=name, state="skipped", reasons=[str(skip)])
     except Unfinished as cut:

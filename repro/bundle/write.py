@@ -18,14 +18,15 @@ from repro.bundle.storage import Storage
 from repro.errors import BundleError, Unreadable, UsageError
 from repro.records import reading
 from repro.records.fingerprint import Fingerprint
-from repro.records.row import Input, Row
+from repro.records.manifest import Manifest
+from repro.records.row import Row
 from repro.system import foreign, jsonio, signals, stopwatch
 from repro.system.jsonio import Json
 
 SCHEMA_VERSION = 2
 ROWS, FINGERPRINTS, INPUTS, SOLUTIONS, CLAIMS = "rows.jsonl", "fingerprints", "inputs", "solutions", "claims.toml"
 # What `repro report` draws from the rows.
-DRAWN = re.compile(r"report\.\w+|(?:figures|tables)/.*")
+DRAWN = re.compile(r"report\.\w+|(?:figures|tables|flashinfer-trace)/.*")
 
 
 def plan_digest(plan: list[str], parameters: Json) -> str:
@@ -89,12 +90,10 @@ class Bundle:
         except ValueError as error:
             why = f"its {MANIFEST} cannot be read: {error}"
             raise UsageError(f"{path} is not a bundle", why, "Restore it from a copy, or measure again.") from error
-        if not isinstance(manifest, dict) or not {"plan", "plan_digest", "status", "verb"} <= manifest.keys():
-            raise UsageError(f"{path} is not a bundle", f"its {MANIFEST} is of something else")
-        if manifest.get("schema_version") != SCHEMA_VERSION:
-            why = f"its schema is {str(manifest.get('schema_version'))[:20]}, this is schema {SCHEMA_VERSION}"
+        if isinstance(manifest, dict) and (schema := manifest.get("schema_version", SCHEMA_VERSION)) != SCHEMA_VERSION:
+            why = f"its schema is {str(schema)[:20]}, this is schema {SCHEMA_VERSION}"
             raise UsageError(f"{path} cannot be read", why, "Use the release of repro that wrote it.")
-        if wrong := reading.complaints("manifest", manifest):
+        if wrong := reading.complaints(Manifest, manifest):
             raise UsageError(f"{path} is not a bundle", f"its {MANIFEST}: {'; '.join(wrong)}")
         try:
             bundle = Bundle(path, manifest, files)
@@ -251,7 +250,7 @@ class Bundle:
                     value = foreign.document(self._files.read(name) or b"")
                 except ValueError as error:
                     raise BundleError(f"{self.path / name} is damaged", str(error)) from error
-                if wrong := reading.complaints("fingerprint", value):
+                if wrong := reading.complaints(Fingerprint, value):
                     raise BundleError(f"{self.path / name} is damaged", "; ".join(wrong))
                 found[Path(name).stem] = value
         return found
@@ -279,7 +278,7 @@ class Bundle:
     def finish(self, status: str, **facts: Any) -> None:
         """Sets the status (complete, incomplete, interrupted, failed) and closes the bundle.
 
-        Hashes the files that this process wrote, then writes statement and manifest. Ctrl-C waits until that is done.
+        Hashes the files that this process wrote, then writes statements and manifest. Ctrl-C waits until that is done.
         Does nothing where another process is writing the bundle.
         """
         with signals.held(), self.lock:
@@ -295,8 +294,7 @@ class Bundle:
 
     def _close(self, known: dict[str, str] | None) -> None:
         files = seal.hashes(self.path, known, self._touched)
-        inputs = {name: [Input(**given) for given in row.get("inputs", [])] for name, row in self.rows.items()}
-        seal.close(self.path, self.manifest, inputs, files)
+        seal.close(self.path, self.manifest, self.rows, files)
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, get_args
 from pydantic import ValidationError
 
 from repro import config
-from repro.engines import choose, names, require_alike
+from repro.engines import choose, named, names, require_alike
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.records.options import Options
@@ -61,7 +61,7 @@ def problem_option(parser: argparse.ArgumentParser) -> None:
 def place(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that choose an engine and its device."""
     parser.add_argument(
-        "--engine", type=_engine, default="auto", metavar="E",
+        "--engine", type=named, default="auto", metavar="E",
         help=f"where jobs run: {', '.join(names())}; auto: docker where an engine answers, else local; ray:HOST:PORT "
         "names a cluster, ray:local one of this machine alone (default: auto)",
     )  # fmt: skip
@@ -72,13 +72,6 @@ def place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", choices=("auto", "cuda", "cpu"), default="auto", help="auto: a GPU where there is one, else the CPU"
     )
-
-
-def _engine(text: str) -> str:
-    name = text.partition(":")[0]
-    if name not in names() or (name != text and name != "ray"):
-        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(names())}, ray:ADDRESS)")
-    return text
 
 
 def budget_option(parser: argparse.ArgumentParser, known: Mapping[str, tuple[str, type]]) -> None:

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     bundle, _ = artifact_study.run(measuring, source.folder, args.name, with_rounds=True, with_profiles=True)
     declared = [claim for claim in published.load() if claim.study == "artifact"]
     judged = replication.judge(declared, [records.read(bundle)])
-    _, files = reports.into(bundle, output.formats(args, progress))
+    _, files = reports.into(bundle, output.formats(args))
     terminal.draw_claims(judged, Screen.of(args), report=reports.first(files))
     output.write_json(args.json, judged.to_json())
     code = output.exit_code(bundle, ())

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from repro.bundle.write import Bundle, latest
 from repro.cli import arguments, output
 from repro.errors import UsageError
 from repro.runs.progress import Progress
 from repro.system.screen import BAD, Screen, shortest
+
+if TYPE_CHECKING:
+    from repro.analysis.records import Source
 
 TEXT = "compare two bundles row by row, or bundles with the published claims"
 
@@ -32,28 +36,27 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     if args.claims:
         newest = [latest(args.results, (verb,)) for verb in ("run", "benchmark")] if not args.bundle else []
         bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
-        found = claims.judge(published.load(), [records.read(bundle) for bundle in bundles])
+        read = list(map(records.read, bundles))
+        found = claims.judge(published.load(), read)
         output.write_json(args.json, found.to_json())
-        _warn(bundles, screen)
+        _warn(read, screen)
         terminal.draw_claims(found, screen)
         return 3 if args.strict and not claims.reproduced(found) else 0
     if len(args.bundle) != 2:
         raise UsageError(
             f"compare needs two bundles, {len(args.bundle)} given", remedy="Name A and B, or add --claims."
         )
-    both = [Bundle.open(path) for path in args.bundle]
-    compared = compare.compare(*map(records.read, both))
+    both = [records.read(Bundle.open(path)) for path in args.bundle]
+    compared = compare.compare(*both)
     output.write_json(args.json, compared.to_json())
     _warn(both, screen)
     terminal.draw_comparison(compared, screen)
     return 3 if args.strict and compare.worse(compared) else 0
 
 
-def _warn(bundles: list[Bundle], screen: Screen) -> None:
+def _warn(sources: list[Source], screen: Screen) -> None:
     """Says which bundles fail `repro verify`."""
-    from repro.analysis import records
-
-    for bundle in bundles:
-        if failed := records.failed(bundle):
-            where, first = shortest(bundle.path) or bundle.path.name, failed[0].check
+    for source in sources:
+        if source.failed:
+            where, first = shortest(source.bundle.path) or source.name, source.failed[0].check
             screen.line(f"! {where} fails repro verify ({first}): do not trust its numbers.", BAD)

@@ -7,12 +7,11 @@ from typing import Any
 
 from repro.cli import arguments, output
 from repro.errors import ReproError
-from repro.records.fingerprint import Fingerprint
 from repro.runs.progress import Progress
-from repro.system.screen import Column, Screen
+from repro.system.screen import Screen
 
 TEXT = "check what this machine lacks for a run, describe it, or clean up after a dead run"
-_SHOWN_CHARS, _FINGERPRINT_S = 100, 120
+_FINGERPRINT_S = 120
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +27,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, progress: Progress) -> int:
-    """Exit 1 where something is missing that the default use needs. -v and --json describe the machine too."""
+    """Exit 1 where something is missing that the default use needs.
+
+    -v and --json describe the machine too, --json with every value.
+    """
     from repro import doctor
 
     screen = Screen.of(args)
@@ -72,19 +74,6 @@ def _machine(args: argparse.Namespace, screen: Screen, progress: Progress) -> di
         return {"fingerprint": None, "why": str(error)}
     if outcome.fingerprint is None:
         return {"fingerprint": None, "why": outcome.error}
-    if screen.verbose:
-        _draw(outcome.fingerprint, screen)
     machine = outcome.fingerprint.to_json()
     screen.line(fingerprint.headline(machine))
     return {"fingerprint": machine, "observed": outcome.result.to_json() if outcome.result else None}
-
-
-def _draw(machine: Fingerprint, screen: Screen) -> None:
-    """Print every value; `--json` holds long ones whole."""
-    rows = []
-    for name, found in machine.values.items():
-        text = str(found.value if found.value is not None else found.status)
-        shown = text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
-        rows.append([name, shown, found.klass, found.source])
-    columns = (Column("name", whole=True), Column("value"), Column("class", 2, whole=True), Column("source", 1))
-    screen.table(columns, rows)

@@ -9,6 +9,7 @@ from typing import Any
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
 from repro.errors import UsageError
+from repro.problems.catalogue import ITEMSIZE
 from repro.records.verdict import Verdict
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
@@ -53,17 +54,23 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--format", choices=("markdown", "json", "csv"), help="print the results in this form in place of the tables"
     )
     arguments.judging(parser)
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="dtype of model and inputs")
+    parser.add_argument("--dtype", choices=tuple(ITEMSIZE), default="float32", help="dtype of model and inputs")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides",
-        help="override a constant of the problem file, such as batch_size=16 (repeatable)",
+        "--check", dest="checks", action="append", default=[], choices=("strides", "sanitizer", "backward"),
+        help="what else decides (repeatable): inputs that are not contiguous (default: a label); memcheck and "
+        "racecheck at a reduced size; the gradients of inputs and parameters, which are then part of a call",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shapes", action="append", default=[], metavar="FILE",
+        help="judge at these shapes, and be right at all: JSON lines or a csv table of constants of the problem file, "
+        'such as {"M": 64, "weight": 0.3}; or M=64,N=32; suite: those of suites.toml; neighbours: also shapes near '
+        "the problem's own (repeatable)",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace, progress: Progress) -> int:
     """Judge, and return the exit code."""
     from repro.analysis import gate
-    from repro.problems import constants
     from repro.studies import evaluation
 
     _check(args, progress)
@@ -76,11 +83,11 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     if args.suite:
         bundle, results = evaluation.identities(run, args.suite, args.problem)
     else:
-        overrides = constants.given(args.overrides)
-        bundle, rows = evaluation.evaluate(run, args.path, args.problem, args.dtype, overrides, args.against)
+        bundle, rows = evaluation.evaluate(run, args.path, args.problem, args.dtype, args.shapes, args.against)
         results = gate.judged(rows)
     value = _judged(bundle, results)
     deciding = [each for each in results if each.against] if args.against else results
+    deciding = [shape for each in deciding for shape in (each.workloads or [each])]
     args.strict = args.strict or args.against is not None
     code = output.conclude(args, bundle, value, deciding, _formatted(args.format, value, results))
     return 3 if not code and any(gate.slower(each, args.allow) for each in deciding) else code
@@ -111,13 +118,11 @@ def _check(args: argparse.Namespace, progress: Progress) -> None:
     """Raises UsageError for wrong use, before any line on an engine."""
     from repro.studies import evaluation
 
-    if args.against and (args.suite or args.self_test):
-        raise UsageError("--against compares solutions", "--suite and --self-test name none")
-    if args.self_test and args.overrides:
-        raise UsageError("--set does not go with --self-test", "its cases have sizes of their own")
-    if args.suite and (args.path or args.self_test or args.overrides):
-        raise UsageError("--suite takes no PATH, --self-test or --set", "it judges every problem by its own Model")
     if args.suite or args.self_test:
+        if args.against or args.shapes:
+            raise UsageError("--against and --shapes are for solutions", "--suite and --self-test name none")
+        if args.suite and (args.path or args.self_test):
+            raise UsageError("--suite takes no PATH or --self-test", "it judges every problem by its own Model")
         return
     if not args.path:
         raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")

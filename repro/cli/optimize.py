@@ -14,6 +14,8 @@ from repro import config
 from repro.cli import arguments, output
 from repro.engines import require_alike
 from repro.errors import PrerequisiteError, UsageError
+from repro.problems import catalogue
+from repro.problems.catalogue import Problem
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen, shortest
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from repro.optimize.proposers.base import Proposer
     from repro.optimize.runner import Finished
     from repro.optimize.state import Program
-    from repro.problems.catalogue import Problem
 
 TEXT = "search a faster kernel: rewrite, judge, time, keep what is faster"
 _PROPOSERS = ("search", "inbox", "model")
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
     engine, size = arguments.engine_and_size(args, progress, timed=False)
     require_alike(engine, ": a search compares all times with each other.")
-    problem = _problem(args.problem, size, dtype)
+    problem = catalogue.resolve(args.problem, size=size, dtype=dtype)
     if args.dtype not in (None, problem.dtype):
         raise UsageError(f"{args.problem} is {problem.dtype}, --dtype says {args.dtype}", "", "Leave out one of them.")
     options = Options(
@@ -116,7 +117,7 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     from repro.optimize.proposers.replay import Recorded
 
     options, kernel = runner.recorded(run)
-    problem = _problem(options.problem if args.problem is None else args.problem, options.size, options.dtype)
+    problem = catalogue.resolve(args.problem or options.problem, size=options.size, dtype=options.dtype)
     recorded_id = Path(options.problem).stem.partition("@")[0]
     if problem.id != recorded_id:
         raise UsageError(f"{args.replay} is a search of {recorded_id}, not of {problem.id}")
@@ -185,12 +186,6 @@ def _proposer(name: str, inbox: Path, args: argparse.Namespace, problem: Problem
     return Inbox(inbox) if name == "inbox" else Search()
 
 
-def _problem(spec: str, size: str, dtype: str) -> Problem:
-    from repro.problems import catalogue
-
-    return catalogue.resolve(spec, size=size, dtype=dtype)
-
-
 def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     """Print the accepted programs, the confirmation and the last line; write --json."""
     from repro.optimize.state import STAMP
@@ -216,7 +211,7 @@ def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
     state = finished.state
     shown = [program for program in state.programs.values() if program.accepted or program.id == _INPUT]
     winner = state.best if finished.measured else _INPUT
-    rows = [_row(program, best=program.id == winner and program.accepted) for program in shown]
+    rows = [_row(program, winner) for program in shown]
     columns = (Column("program", whole=True), Column("of", whole=True), Column("strategy"), Column("ms", whole=True),
                Column(f"gain{stamp}", whole=True), Column("why", 1))  # fmt: skip
     screen.table(columns, rows)
@@ -234,10 +229,11 @@ def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
         screen.line(f"confirmed in fresh processes: {verdict}{ratio}")
 
 
-def _row(program: Program, *, best: bool) -> list[str]:
+def _row(program: Program, winner: str) -> list[str]:
     gain = f"{program.ratio:.2f}x" if program.gain and program.id != _INPUT else ""
-    name = program.id + (" ◀ best" if best else "")
-    return [name, program.parent or "", program.strategy, _number(program.time_ms), gain, program.why]
+    name = program.id + (" ◀ best" if program.accepted and program.id == winner else "")
+    time_ms = f"{program.time_ms:.4g}" if program.time_ms else ""
+    return [name, program.parent or "", program.strategy, time_ms, gain, program.why]
 
 
 def _facts(finished: Finished) -> dict[str, Any]:
@@ -283,7 +279,3 @@ def _changes(finished: Finished) -> str:
         return ""
     numbers = knobs.turned(*(state.source(name) for name in (_INPUT, state.best)))
     return ", ".join([*numbers, f"the whole difference is {shortest(finished.folder / runner.DIFFERENCE)}"])
-
-
-def _number(value: float | None) -> str:
-    return f"{value:.4g}" if value else ""

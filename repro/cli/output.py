@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from repro.bundle.write import Bundle, latest
 from repro.cli import ending
 from repro.errors import UsageError
 from repro.records import wording
-from repro.runs.progress import Progress
 from repro.system import jsonio
 from repro.system.screen import Screen
 
@@ -47,19 +45,12 @@ def newest(results: Path) -> Bundle:
     return bundle
 
 
-def formats(args: argparse.Namespace, progress: Progress) -> list[str]:
-    """Return the formats asked for, else markdown and the page, with -o also LaTeX.
-
-    It is markdown alone where jinja2 is not installed.
-    """
+def formats(args: argparse.Namespace) -> list[str]:
+    """Return the formats asked for, else markdown and the page, with -o also LaTeX."""
     from repro.report import output
 
-    lacking = importlib.util.find_spec("jinja2") is None
-    asked = getattr(args, "format", None)
-    if lacking and asked is None:
-        progress.say("drawing markdown alone: the page needs jinja2, which is not installed here")
-    usual = "md" if lacking else "md,html" if getattr(args, "output", None) is None else output.USUAL
-    return output.formats(asked or usual)
+    usual = "md,html" if getattr(args, "output", None) is None else output.USUAL
+    return output.formats(getattr(args, "format", None) or usual)
 
 
 def conclude(
@@ -91,6 +82,7 @@ def exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
     A solution that this machine cannot judge because it needs CUDA counts neither way.
     """
     missing = [bundle.record(name) for name in bundle.manifest["plan"] if not bundle.done(name)]
+    missing = [row for row in missing if not row.left_out]
     if not missing:
         return 3 if any(each.verdict != "correct" and not wording.not_judged(each) for each in judged) else 0
     reason = missing[0].error.rstrip(".")

@@ -164,7 +164,8 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
     suite = args.suite or catalogue.KERNELBENCH
     if suite == catalogue.KERNELBENCH:
         sources.check(sources.named(suite))
-    bundle = fixtures.audit(arguments.run_of(args, progress, timed=False), suite, args.problem)
+    run = arguments.run_of(args, progress, timed=False)
+    bundle = fixtures.measure(run, catalogue.suite(suite, size=run.size, only=args.problem), suite=suite)
     entries = audit.rows(bundle)
     if args.output is not None:
         output.write_text(args.output, audit.page(bundle, entries))

@@ -34,7 +34,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     arguments.results_option(parser)
     parser.add_argument(
-        "--format", metavar="F,F", help="md, html, tex, svg, csv (default: md,html; with -o md,html,tex)"
+        "--format",
+        metavar="F,F",
+        help="md, html, tex, svg, csv, flashinfer-trace (default: md,html; with -o md,html,tex)",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR",
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     if len(args.bundle) == 1 and not (args.bundle[0] / MANIFEST).exists():
         if below := sorted(file.parent for file in args.bundle[0].rglob(MANIFEST)):
             return _listed(args, below)
-    return _bundles(args, progress)
+    return _bundles(args)
 
 
 def _listed(args: argparse.Namespace, folders: list[Path]) -> int:
@@ -69,14 +71,14 @@ def _listed(args: argparse.Namespace, folders: list[Path]) -> int:
     return 0
 
 
-def _bundles(args: argparse.Namespace, progress: Progress) -> int:
+def _bundles(args: argparse.Namespace) -> int:
     """Exit 2 where a bundle fails `repro verify`: the report is drawn all the same, and says so."""
     from repro.report import document, terminal
     from repro.report import output as reports
 
     screen = Screen.of(args)
     bundles = [Bundle.open(path) for path in args.bundle] or [output.newest(args.results)]
-    chosen = output.formats(args, progress)
+    chosen = output.formats(args)
     if args.output is not None:
         drawn = iter([reports.beside(bundles, chosen, args.output)])
     else:
@@ -124,6 +126,4 @@ def _draw_live(state: dict[str, Any], screen: Screen) -> int:
         screen.line(f"done: {listed(names, len(names) if screen.verbose else 3)}", "dim")
     failed = [[Text(name, BAD), why] for name, why in state["failed"].items()]
     screen.table((Column("not measured", whole=True), Column("why")), failed if screen.verbose else failed[:_SHOWN])
-    if len(failed) > _SHOWN and not screen.verbose:
-        screen.line(f"{len(failed) - _SHOWN} more are not measured; -v lists them.")
     return len(failed)

@@ -47,8 +47,6 @@ def _measured(args: argparse.Namespace, progress: Progress) -> Bundle:
     controls, folders = options.chosen_controls(args, engine.device, measuring.size), options.folders(args)
     if engine.device == "cpu" and any(control.torch_control for control in controls):
         progress.say("TF32 does not exist on the CPU: the controls of that name are the plain Model there")
-    elif engine.device == "cpu" and not args.controls and (folders or name not in options.SHIPPED):
-        progress.say("no controls tf32 and tf32_compile: TF32 does not exist on the CPU")
     if folders or name in options.SHIPPED:
         arms = [*(folders or study.shipped(name, args.repeats)), *controls]
         return study.run(measuring, args.problem, arms)

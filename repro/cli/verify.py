@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.text import Text
 
 from repro.cli import arguments, output
-from repro.errors import UsageError, printable
+from repro.errors import printable
 from repro.runs.progress import Progress
 from repro.system.screen import BAD, OPEN, Screen
 
@@ -24,9 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="bundles, folders of bundles, or one folder in the published layout (default: the newest bundle)",
     )  # fmt: skip
     arguments.results_option(parser, "bundles")
-    parser.add_argument(
-        "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
-    )
+    parser.add_argument("--key", type=Path, metavar="PUB", help="the public key, a PEM file, that signed the bundles")
     arguments.json_option(parser, "write every check")
 
 
@@ -40,16 +38,15 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _bundles(args: argparse.Namespace) -> int:
-    from repro.bundle import verify
+    from repro.bundle import signature, verify
     from repro.report import terminal, verified
 
     screen = Screen.of(args)
     paths = verified.bundles(args.path) or [output.newest(args.results).path]
-    if args.id and len(paths) > 1:
-        raise UsageError("--id is of one bundle", f"{len(paths)} were named", "Verify them one by one.")
+    public = args.key and signature.key(args.key, private=False)
     reports = []
     for path in paths:
-        reports.append(verify.verify(path, args.id).to_json())
+        reports.append(verify.verify(path, public).to_json())
         terminal.section(verified.section(reports[-1], whole=screen.verbose), screen, titled=False)
     output.write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": reports})
     screen.last(verified.summary(reports))
@@ -62,7 +59,7 @@ def _artifacts(args: argparse.Namespace, folder: Path) -> int:
     from repro.report.elements import count
 
     screen = Screen.of(args)
-    report = lint.lint(folder, [])
+    report = lint.lint(folder)
     tones = {lint.ERROR: BAD, lint.WARNING: OPEN, lint.NOTE: ""}
     for (severity, _), found in itertools.groupby(report.findings, lambda finding: (finding.severity, finding.code)):
         group = list(found)

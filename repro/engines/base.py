@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from repro.engines import resources
 from repro.engines.resources import Lease
 from repro.engines.session import Process, Session, deadline
 from repro.errors import EngineGone, JobLost, PrerequisiteError
-from repro.records.job import ENDED, JOBS, Job, Outcome, explained
+from repro.records.job import ENDED, JOBS, Job, Outcome
 from repro.system import jsonio
 
 Progress = Callable[[str], None]
@@ -94,7 +93,7 @@ class Engine:
             if pending:
                 name = next(iter(pending))
                 del pending[name]
-                yield Outcome(name, "failed", error=explained(ending) or "the job left no outcome")
+                yield Outcome(name, "failed", error=ending or "the job left no outcome")
 
     def _once(self, pending: dict[str, Job], progress: Progress) -> Attempt:
         """Run the jobs in `pending` once; yield the first outcome of each, and remove its job."""
@@ -185,8 +184,4 @@ def follow(lines: Iterable[str], progress: Progress, read: Callable[[], str]) ->
 
 def outcomes(text: str) -> list[Outcome]:
     """Return the outcomes in an outcomes file's text; an incomplete last line is left out."""
-    complete = []
-    for line in text.splitlines():
-        with contextlib.suppress(ValueError, TypeError):
-            complete.append(Outcome.from_json(json.loads(line)))
-    return complete
+    return [Outcome.from_json(line) for line in jsonio.lines_of(text)]

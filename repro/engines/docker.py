@@ -17,7 +17,7 @@ import tarfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -122,7 +122,7 @@ def find_image(client: docker.DockerClient) -> Any:
 
 def stale(image: Any) -> str:
     """Return how an image's code, by the label that `make image` sets, differs from this; empty if it does not."""
-    here = tree_digest(config.PACKAGE, "*.py")[:12]
+    here = tree_digest(config.PACKAGE)[:12]
     held = (image.labels or {}).get("repro.code", "unknown")
     return "" if held == here else f"{config.image()} holds other code of repro ({held}) than this checkout ({here})"
 
@@ -154,12 +154,9 @@ class DockerEngine(Engine):
     def __init__(self, *, gpus: str, device: str) -> None:
         self.client = connect()
         info = self.client.info()
-        try:
-            self.image = self.client.images.get(config.image())
-        except ImageNotFound:
-            raise PrerequisiteError(
-                f"the engine has no image {config.image()!r}", "", "Build it with `make image`."
-            ) from None
+        self.image = find_image(self.client)
+        if self.image is None:
+            raise PrerequisiteError(f"the engine has no image {config.image()!r}", "", "Build it with `make image`.")
         self.notice = stale(self.image)
         self._version = str(info.get("ServerVersion", "?"))
         self.memory = int(info.get("MemTotal", 0))
@@ -175,8 +172,9 @@ class DockerEngine(Engine):
             )
         self._cpus = int(info.get("NCPU", 1))
         self.gpus = self._leases(gpus)
-        self._shares = self.capacity().at_once()
-        self._facts = self._container_facts(info)
+        # A run that uses one of several GPUs, as each job does through Ray, leaves the other runs their memory.
+        self._shares = max(len(self.gpus and resources.visible()), self.capacity().at_once())
+        self._facts = self._container_facts()
         self.description = {
             "engine": "docker",
             "isolation": "containers",
@@ -195,17 +193,12 @@ class DockerEngine(Engine):
         chosen = resources.select(gpus) or ["0"]
         return resources.leases(chosen) if self._cpus == os.cpu_count() else [Lease(gpu) for gpu in chosen]
 
-    def _container_facts(self, info: Mapping[str, Any]) -> dict[str, str]:
+    def _container_facts(self) -> dict[str, str]:
         """Return facts that a container cannot see of itself, without unknown ones."""
         labels = self.image.labels or {}
-        version = self.client.version()
         facts = {
             "engine": "docker",
-            "engine_api": version.get("ApiVersion"),
-            "engine_os": info.get("OperatingSystem"),
-            "cgroup": " ".join(str(info.get(name, "")) for name in ("CgroupDriver", "CgroupVersion")).strip(),
             "repo_digests": " ".join(map(_without_host, self.image.attrs.get("RepoDigests") or [])),
-            "base_name": _without_host(labels.get("org.opencontainers.image.base.name") or ""),
             "base_digest": labels.get("org.opencontainers.image.base.digest"),
             "toolkit": toolkit_version(),
         }
@@ -234,22 +227,18 @@ class DockerEngine(Engine):
 
     def close(self, *, now: bool = False) -> None:
         self.stopping.set()
-        for container in self._mine():
+        quietly(partial(self._end, now=now))
+
+    def _end(self, *, now: bool) -> None:
+        """Kill the jobs of this run. now: remove all of its containers and volumes."""
+        mine = {"label": f"{LABEL_RUN}={self.run_id}"}
+        for container in self.client.containers.list(all=True, filters=mine, ignore_removed=True):
             if now:
                 quietly(partial(container.remove, force=True, v=True))
             elif container.labels.get(LABEL_ROLE) == "job":
                 quietly(container.kill)
-        volumes: list[Any] = []
-        filters = {"label": f"{LABEL_RUN}={self.run_id}"}
-        quietly(lambda: volumes.extend(self.client.volumes.list(filters=filters) if now else []))
-        for volume in volumes:
+        for volume in self.client.volumes.list(filters=mine) if now else ():
             quietly(partial(volume.remove, force=True))
-
-    def _mine(self) -> list[Any]:
-        containers: list[Any] = []
-        filters = {"label": f"{LABEL_RUN}={self.run_id}"}
-        quietly(lambda: containers.extend(self.client.containers.list(all=True, filters=filters, ignore_removed=True)))
-        return containers
 
     @contextlib.contextmanager
     def _process(self, verb: str, jobs: list[Job], progress: Progress) -> Iterator[Process]:

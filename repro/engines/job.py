@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from repro import config, fingerprint
 from repro.engines.settled import Settled, settle
@@ -23,8 +24,9 @@ from repro.errors import ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge.processes import launcher, pool
 from repro.problems import constants
-from repro.system import importing, jsonio, stopwatch
+from repro.system import importing, jsonio, removal, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
+from repro.system.procfs import abandoned
 
 if TYPE_CHECKING:  # the launcher needs no pydantic
     from repro.records.fingerprint import Fingerprint
@@ -41,7 +43,13 @@ def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
     Both end with the process that started this one: without it, the lease of the GPU is gone and outcomes would not be
     read. temporary: a folder that the launcher then removes.
     """
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL if temporary is None else signal.SIGTERM)
+    if temporary is None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: _leave(temporary))
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if abandoned(temporary):  # it ended before the signal was asked for
+            _leave(temporary)
     # SIGCHLD may be inherited as ignored, and then exit codes of children are lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     launcher.divide(temporary)  # returns in the judge; only the judge may be able to read the folder
@@ -51,14 +59,20 @@ def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
     return [Job.from_json(json.loads(line)) for line in (folder / JOBS).read_text().splitlines()]
 
 
-def serve(folder: Path, temporary: Path | None = None) -> None:
-    """Run the jobs of a folder; a failed job does not stop the next one. temporary: as for `begin`."""
+def _leave(temporary: Path) -> NoReturn:
+    removal.remove(temporary)
+    os._exit(1)
+
+
+def serve(folder: Path, temporary: Path | None = None) -> int:
+    """Run the jobs of a folder; a failed job does not stop the next one. temporary: as for `begin`. Return 0."""
     jobs = begin(folder, temporary)
     from repro.records.job import ENDED, OUTCOMES
 
     for job in jobs:
         jsonio.append(folder / OUTCOMES, _outcome(job, folder).to_json())
         print(ENDED, flush=True)
+    return 0
 
 
 def _outcome(job: Job, folder: Path) -> Outcome:

@@ -23,7 +23,7 @@ from repro.engines.session import Process
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import removal, signals
-from repro.system.procfs import alive, dead, descendants, kill, owner, place
+from repro.system.procfs import abandoned, dead, descendants, kill, owner, place
 
 _FOLDER = "repro-job-"
 # A disk with less free space than this counts as full.
@@ -74,29 +74,29 @@ class LocalEngine(Engine):
 
     @contextlib.contextmanager
     def _folder(self, jobs: list[Job], progress: Progress) -> Iterator[tuple[Path, Lease]]:
-        """Make a folder with the files of some jobs, and hold a GPU for them."""
-        root = None
-        try:
-            root = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{owner()}-"))
-            folder, scratch = root / "job", root / "tmp"
-            # only the job's process may read its files; workers of any user write their temporary files beside them
-            folder.mkdir(0o700)
-            scratch.mkdir()
-            scratch.chmod(0o1777)
-            root.chmod(0o711)
-            for name, content in inbox(jobs).items():
-                (folder / name).write_bytes(content)
-        except OSError as error:
-            if root is not None:
-                removal.remove(root)
-            raise EngineError(
-                "cannot write temporary files", error.strerror or str(error), "Free disk space."
-            ) from error
-        try:
-            with resources.hold(self.gpus, progress, self.stopping, max(job.avoid for job in jobs)) as lease:
+        """Hold a GPU for some jobs, and make a folder with their files."""
+        with resources.hold(self.gpus, progress, self.stopping, max(job.avoid for job in jobs)) as lease:
+            root = None
+            try:
+                root = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{owner()}-"))
+                folder, scratch = root / "job", root / "tmp"
+                # only the job's process may read its files; workers of any user write their temporary files beside them
+                folder.mkdir(0o700)
+                scratch.mkdir()
+                scratch.chmod(0o1777)
+                root.chmod(0o711)
+                for name, content in inbox(jobs).items():
+                    (folder / name).write_bytes(content)
+            except OSError as error:
+                if root is not None:
+                    removal.remove(root)
+                raise EngineError(
+                    "cannot write temporary files", error.strerror or str(error), "Free disk space."
+                ) from error
+            try:
                 yield folder, lease
-        finally:
-            removal.remove(root)
+            finally:
+                removal.remove(root)
 
     def look(self, program: str) -> str:
         command = [sys.executable, "-P", "-c", program]
@@ -141,7 +141,7 @@ def sweep(*more: Path) -> list[str]:
     found = Path(tempfile.gettempdir()).glob(f"{_FOLDER}{place()}-*")
     left = [
         *filter(Path.is_dir, more),
-        *(folder for folder in found if not alive(folder.name.removeprefix(_FOLDER).rpartition("-")[0])),
+        *filter(abandoned, found),
     ]
     for folder in left:
         removal.remove(folder)

@@ -145,4 +145,4 @@ def difference(stack: dict[str, str], expected: dict[str, str]) -> str:
 
 def code() -> str:
     """Return a hash of this process's code."""
-    return tree_digest(config.PACKAGE, "*.py")[:12]
+    return tree_digest(config.PACKAGE)[:12]

@@ -29,6 +29,14 @@ def names() -> tuple[str, ...]:
     return ("auto", *FACTORIES)
 
 
+def named(text: str) -> str:
+    """Return the name of an engine; that of `ray` may have an address. Raises UsageError for another text."""
+    name, colon, _ = text.partition(":")
+    if name not in names() or (colon and name != "ray"):
+        raise UsageError(f"no engine {text!r}", f"there are {', '.join(names())}; ray alone has an address")
+    return text
+
+
 def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> Engine:
     """Return the engine called `name`; `auto` takes docker if an engine answers and has the image, else local.
 
@@ -36,13 +44,9 @@ def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> 
     indices or UUIDs separated by commas. device: auto, cuda or cpu. say: prints a notice. Raises UsageError for an
     unknown name, PrerequisiteError if the engine cannot run here.
     """
-    name, _, address = name.partition(":")
-    if name not in names():
-        raise UsageError(f"no engine {name!r}", f"there are {', '.join(names())}")
+    name, _, address = named(name).partition(":")
     if name == "ray":
         return _ray(gpus=gpus, device=device, address=address or "auto", say=say)
-    if address:
-        raise UsageError(f"--engine {name} takes no address", "ray alone has one")
     try:
         engine = FACTORIES["docker" if name == "auto" else name](gpus=gpus, device=device)
     except PrerequisiteError as error:

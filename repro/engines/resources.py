@@ -108,13 +108,13 @@ def _listed(text: str) -> set[int]:
 
 
 def leases(gpus: list[str]) -> list[Lease]:
-    """Return a lease for each GPU, with an equal share of the cores; all cores for one GPU, or if there are too few.
+    """Return a lease for each GPU, with an equal share of the cores; all cores if the machine has one GPU or few cores.
 
-    A share is fixed, so that a GPU has the same processors however many jobs run beside it.
+    A share is fixed, so that a GPU has the same processors however many jobs and runs use the machine's others.
     """
-    of = cores()
-    each = len(of) // len(gpus) if len(gpus) > 1 else 0
-    return [Lease(gpu, frozenset().union(*of[at * each : (at + 1) * each])) for at, gpu in enumerate(gpus)]
+    of, every = cores(), [*dict.fromkeys([*visible(), *gpus])]
+    each = len(of) // len(every) if len(every) > 1 else 0
+    return [Lease(every[at], frozenset().union(*of[at * each : (at + 1) * each])) for at in map(every.index, gpus)]
 
 
 def _opened(name: str) -> BinaryIO:

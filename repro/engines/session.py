@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.base import Record, faults
-from repro.records.job import ANSWER, explained
+from repro.records.job import ANSWER
 from repro.records.result import JudgeResult
 from repro.records.session import (
     Answer,
@@ -160,7 +160,7 @@ class Session:
         self._ended()
 
     def _ended(self) -> NoReturn:
-        raise EngineError("the judge's session ended", explained(self._process.ending()))
+        raise EngineError("the judge's session ended", self._process.ending())
 
 
 def _sources(submissions: Sequence[_Submitted]) -> list[Source]:

@@ -20,5 +20,5 @@ HARD_BEYOND = {"power_limit_w": 0.10}
 
 
 def of(name: str, entry: Json | None = None) -> str:
-    """Return a field's class: its query's, else the one stored with the entry, else V."""
-    return CLASS.get(name) or str((entry or {}).get("class", "V"))
+    """Return a field's class in a word: of its query, else the one stored with the entry, else version."""
+    return NAMES.get(CLASS.get(name) or (entry or {}).get("class", ""), "version")

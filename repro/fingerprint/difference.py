@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from repro.fingerprint import classes
+from repro.records.comparison import Difference
 from repro.system.jsonio import Json
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One field that differs.
-
-    klass: I, H, C, D or V. hard: absolute times do not compare. known: both sides recorded it. a, b: the values, or the
-    status of a missing one.
-    """
-
-    name: str
-    klass: str
-    hard: bool
-    known: bool
-    a: Any
-    b: Any
-
-    def to_json(self) -> Json:
-        """Return plain data, with the name of the class."""
-        return asdict(self) | {"class": classes.NAMES.get(self.klass, self.klass)}
 
 
 def differences(a: Json, b: Json) -> list[Difference]:
@@ -44,10 +24,10 @@ def differences(a: Json, b: Json) -> list[Difference]:
             continue
         known = left is not None and right is not None
         klass = classes.of(name, one or other)
-        hard = known and (klass == "H" or _far(name, left, right))
-        found.append(Difference(name, klass, hard, known, _told(one), _told(other)))
-    order = list(classes.NAMES)
-    return sorted(found, key=lambda d: (order.index(d.klass) if d.klass in order else len(order), d.name))
+        hard = known and (klass == "hard" or _far(name, left, right))
+        found.append(Difference(name=name, klass=klass, hard=hard, known=known, a=_told(one), b=_told(other)))
+    order = list(classes.NAMES.values())
+    return sorted(found, key=lambda d: (order.index(d.klass), d.name))
 
 
 def same_unit(a: Json, b: Json) -> bool:

@@ -11,7 +11,7 @@ import torch
 
 from repro.inputs import philox
 from repro.inputs import stress as stresses
-from repro.inputs.stress import SPIKE_FACTOR, TOUCHED, Stress
+from repro.inputs.stress import FAR, SPIKE_FACTOR, TOUCHED, Stress
 
 # Spiked inputs have one spike in each run of this many elements. It is prime, so that spikes hit every column.
 _SPIKE_RUN = 8191
@@ -25,6 +25,8 @@ _EDIT_STREAM = 17
 _SIGNS, _TAILS = 1 << 20, 1 << 21
 # Regions of a tensor of mixed signs, and how many deviations the last one lies away from zero.
 _REGIONS, _AWAY = 4, 4.0
+# How many deviations a tensor that is far from zero lies away from it.
+_SPREAD = 9.0
 # The largest elements of heavy tails lie below 2**_TOP: operands in fp16 must stay finite.
 _TOP = 15
 # Elements that are changed at once: temporaries of 16 MiB.
@@ -90,6 +92,8 @@ def move(
     if word == "unit":
         return out.copy_(torch.copysign(torch.ones_like(out), out))
     if word == "shift":
+        if abs(number) >= FAR:  # finite in fp16, and elements differ clearly in bf16
+            return out.mul_(number / _SPREAD / deviation).add_(-number if index % 2 else number)
         turn = min(max(0, math.prod(shape) // 2 - start), flat.numel()) if number < 0 else flat.numel()
         by = abs(number) * deviation * (-1 if number < 0 and index % 2 else 1)
         flat[:turn].add_(by)
@@ -118,6 +122,7 @@ def _tails(
 
     Half of the last elements of a dimension are as large as the largest of its others, so that a remainder that is left
     out shows. Equal powers tie in any precision and unlike ones are far apart, so that rounding decides no comparison.
+    Where there is one dimension its last element is twice as large as all others.
     """
     mantissa, tier = torch.frexp(_word(part, seed, index + _TAILS, start))
     tier.neg_()
@@ -131,6 +136,8 @@ def _tails(
     large = torch.tensor(sizes, device=part.device)[tier.clamp_(0, 24).long()]
     own = part.float()
     part.copy_(torch.where(tier > 0, torch.copysign(large, own), own * 2.0**least))
+    if len(shape) == 1:
+        part[max(0, shape[0] - 1 - start) :] = 2 * sizes[-1]
 
 
 def _word(part: torch.Tensor, seed: int, index: int, start: int) -> torch.Tensor:

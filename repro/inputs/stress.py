@@ -12,8 +12,9 @@ heavy R     the problem's signed draw with heavy tails: one element in 2**t is l
             up to 2**R for the largest of the tensor, so that any part of a sum tells little of the whole; half of the
             last elements of a dimension are as large as the largest of its others
 tailed R    the problem's own draw with the same tails
-shift F     the problem's own draw moved away from zero by F of its deviations; where F is negative half of the tensor
-            each way, that of odd index the other way round
+shift F     the problem's own draw moved above zero by F of its deviations; where F is negative half of the tensor
+            below, that of odd index the other way round. From FAR on whole tensors below and above by turns, by F
+            itself, with a deviation of F / 9
 near F      1 plus a signed normal draw of deviation 1 / F
 unit 1      1 or -1: every power of two, product and prefix product is exact in every precision
 normal F    a signed normal draw of F times the problem's own stress deviation
@@ -28,6 +29,8 @@ from __future__ import annotations
 Stress = float | str
 # Height of spikes in standard deviations of the draw.
 SPIKE_FACTOR = 16.0
+# From here on a shift is no multiple of the draw's deviation.
+FAR = 10000.0
 # Elements of each tensor that an edit changes.
 TOUCHED = 2
 # Stresses that draw inputs of even and odd index differently -> the stress of one.

@@ -12,13 +12,15 @@ from typing import Any, Literal
 from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.gpu.shared_memory import Gate, SharedBuffer
-from repro.judge.processes.client import Asked
+from repro.judge.processes.client import WorkerProcess
 from repro.judge.processes.wire import Json
+from repro.judge.worker.in_process import InProcess
 from repro.records.options import Options as Options
-from repro.records.verdict import Neighbour, Reason, VerdictWord
+from repro.records.verdict import Reason, VerdictWord
 from repro.records.where import Where
 
 Progress = Callable[[str], None]
+Asked = WorkerProcess | InProcess
 # Attributes that trials set.
 _NOTED = ("distances", "legacy", "reasons", "failed", "observed", "findings")
 
@@ -46,13 +48,11 @@ class Implementation:
     legacy: dict[str, dict[str, bool]] = field(default_factory=dict)
     reasons: list[Reason] = field(default_factory=list)
     failed: VerdictWord | Literal[""] = ""
-    memory: Json = field(default_factory=dict)
+    call_bytes: int | None = None
     bits: list[int] = field(default_factory=list)
     observed: set[str] = field(default_factory=set)
     findings: list[Reason] = field(default_factory=list)
-    neighbour: Neighbour = field(default_factory=Neighbour)
     profile: Json = field(default_factory=dict)
-    modes: list[Json] = field(default_factory=list)
     classes: dict[str, str] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=dict)
     trace: str = ""
@@ -91,11 +91,11 @@ class Implementation:
             self.said = self.worker.printed()
         return self.said
 
-    def note_modes(self, variant: str, reported: Any) -> None:
-        """Record the global modes (grad, TF32) before and after a call.
+    def check_modes(self, variant: str, reported: Any) -> None:
+        """Check the global modes (grad, TF32) before and after a call.
 
-        A trusted variant's modes must equal those of its precision, else JudgeError. A solution's modes are kept: those
-        of the first call and every change, at most 8. Raises SolutionRejected for a malformed record.
+        A trusted variant's modes must equal those of its precision, else JudgeError. Raises SolutionRejected for a
+        malformed record.
         """
         if not isinstance(reported, list) or not all(isinstance(m, dict) for m in reported):
             raise SolutionRejected("protocol_tampered", "the answer to a call lacks the modes that it ran with")
@@ -106,9 +106,6 @@ class Implementation:
                 wrong = {name: modes[name] for name, value in due.items() if modes[name] != value}
                 if wrong:
                     raise JudgeError(f"{variant} ran with wrong modes", str(wrong))
-        for modes in reported:
-            if modes not in self.modes and len(self.modes) < 8:
-                self.modes.append(modes)
 
     def noted(self) -> dict[str, object]:
         """Return a copy of what trials found so far, for `forget`."""

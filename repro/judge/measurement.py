@@ -17,7 +17,8 @@ the reason.
 
 from __future__ import annotations
 
-import enum
+from dataclasses import dataclass
+from typing import Literal
 
 from repro.errors import JudgeError
 from repro.judge import baselines, verdict
@@ -33,48 +34,32 @@ from repro.system.stopwatch import Clock
 Measured = tuple[dict[str, Series], Timing]
 
 
-class _State(enum.Enum):
-    """Which solutions are measured beside each other, and why."""
-
-    TOGETHER = "all together"
-    REPEATED = "all together again: the baselines were slower beside them"
-    EACH_ALONE = "each alone: the baselines were slower again"
+_State = Literal["together", "repeated", "each alone"]
 
 
-class _Reaction(enum.Enum):
-    """What follows a failed measurement."""
-
-    REPEAT = "measure all again"
-    SEARCH = "measure each alone"
-    NEW_PROCESS = "measure again with the blamed solution in a new process"
-    REJECT = "reject the blamed solution and measure the others again"
-
-
+@dataclass
 class Measurement:
     """The measurement of some correct solutions of one problem.
 
-    judged: verdicts by name; a rejected solution gets a new one. trusted: workers of the baselines, which stay alive.
-    late: baselines that took too long to compile, with the reason; more are added. spent: seconds by part.
+    good: the solutions. judged: verdicts by name; a rejected solution gets a new one. trusted: workers of the
+    baselines, which stay alive. late: baselines that took too long to compile, with the reason; more are added. spent:
+    seconds by part.
     """
 
-    def __init__(
-        self,
-        evaluation: Evaluation,
-        solutions: list[Implementation],
-        judged: dict[str, Judged],
-        trusted: list[Implementation],
-        control: Implementation | None,
-        options: Options,
-        late: dict[str, str],
-        spent: Clock,
-    ) -> None:
-        self.evaluation, self.options, self.spent = evaluation, options, spent
-        self.good, self.judged = list(solutions), judged
-        self.trusted, self.control, self.late = trusted, control, late
-        self.state = _State.TOGETHER
+    evaluation: Evaluation
+    good: list[Implementation]
+    judged: dict[str, Judged]
+    trusted: list[Implementation]
+    control: Implementation | None
+    options: Options
+    late: dict[str, str]
+    spent: Clock
+
+    def __post_init__(self) -> None:
+        self.state: _State = "together"
         self.suspects: list[Implementation] = []  # solutions still to be measured alone
         self.searched = False
-        self.after_search = _State.REPEATED
+        self.after_search: _State = "repeated"
         self.before: dict[str, dict[str, Excess]] = {}
         self.restless: set[str] = set()  # solutions that were not seen at rest once
         self.again: list[str] = []
@@ -112,7 +97,7 @@ class Measurement:
             with pool.paused():
                 measured = experiment.run()
         except Blamed as blamed:
-            self._react(experiment, blamed, names)
+            self._react(experiment, blamed)
             return None
         if group == self.good:
             return measured
@@ -141,48 +126,41 @@ class Measurement:
 
     # -- after a failed measurement -----------------------------------------------------------------------------------
 
-    def _react(self, experiment: Experiment, blamed: Blamed, names: list[str]) -> None:
+    def _react(self, experiment: Experiment, blamed: Blamed) -> None:
         solution, error = blamed.implementation, blamed.error
         self._discard(experiment, solution, error.code, error.detail)
         key = self.evaluation.problem.key
         if solution.trusted:
             raise JudgeError(f"timing of {key} failed", f"{error.code}: {error.detail}") from error
         # A compilation that took too long would do so again.
-        self.late |= {n: why for n, why in experiment.left_out.items() if n in names and why.startswith("timeout")}
-        match self._reaction(blamed, len(experiment.solutions)):
-            case _Reaction.REPEAT:
-                self.state = _State.REPEATED
-                self._announce(error.detail)
-            case _Reaction.SEARCH:
-                self.state, self.searched, self.suspects = _State.EACH_ALONE, True, list(experiment.solutions)
-                self.after_search = _State.REPEATED
-                self._announce(f"each alone: {error.detail}")
-            case _Reaction.NEW_PROCESS:
-                for failure in (blamed, *blamed.also):
-                    if failure.marginal is not None:
-                        self.before[failure.implementation.name] = failure.marginal
-                    else:
-                        self.restless.add(failure.implementation.name)
-                    self._announce(failure.error.detail)
-                # a new process may be placed better
-                self.evaluation.workers.end(*[failure.implementation for failure in (blamed, *blamed.also)])
-            case _Reaction.REJECT:
-                solution.fail(error, "timing")
-                self.evaluation.workers.end(solution)
-                if self.state is not _State.EACH_ALONE:
-                    self.state = _State.TOGETHER
-                self.after_search = _State.TOGETHER
-                self._drop(solution)
+        self.late |= {n: why for n, why in experiment.left_out.items() if why.startswith("timeout")}
+        disturbed = error.code == DISTURBED_CODE
+        restless = isinstance(error, Restless) and solution.name not in self.restless
+        if disturbed and self.state == "together":
+            self.state = "repeated"
+            self._announce(error.detail)
+        elif disturbed and self.state == "repeated" and len(experiment.solutions) > 1 and not self.searched:
+            self.state, self.searched, self.suspects = "each alone", True, list(experiment.solutions)
+            self.after_search = "repeated"
+            self._announce(f"each alone: {error.detail}")
+        elif restless or blamed.marginal is not None:
+            for failure in (blamed, *blamed.also):
+                self._renew(failure)
+        else:
+            solution.fail(error, "timing")
+            self.evaluation.workers.end(solution)
+            self.state = "each alone" if self.state == "each alone" else "together"
+            self.after_search = "together"
+            self._drop(solution)
 
-    def _reaction(self, blamed: Blamed, measured: int) -> _Reaction:
-        """Return what follows a failed measurement of N solutions, N being `measured`."""
-        if blamed.error.code == DISTURBED_CODE:
-            if self.state is _State.TOGETHER:
-                return _Reaction.REPEAT
-            if self.state is _State.REPEATED and measured > 1 and not self.searched:
-                return _Reaction.SEARCH
-        restless = isinstance(blamed.error, Restless) and blamed.implementation.name not in self.restless
-        return _Reaction.NEW_PROCESS if restless or blamed.marginal is not None else _Reaction.REJECT
+    def _renew(self, failure: Blamed) -> None:
+        """Have a solution measured again in a new process, which may be placed better."""
+        if failure.marginal is not None:
+            self.before[failure.implementation.name] = failure.marginal
+        else:
+            self.restless.add(failure.implementation.name)
+        self._announce(failure.error.detail)
+        self.evaluation.workers.end(failure.implementation)
 
     def _drop(self, *solutions: Implementation) -> None:
         """Leave out solutions that failed, with their new verdicts."""
@@ -191,7 +169,7 @@ class Measurement:
         self._end_search()
 
     def _end_search(self) -> None:
-        if self.state is _State.EACH_ALONE and not self.suspects:
+        if self.state == "each alone" and not self.suspects:
             self.state = self.after_search
 
     # -- what is reported ---------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ Only solutions of the latest check have workers. A solution that crashes, hangs 
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -20,15 +19,13 @@ from pathlib import Path
 import torch
 
 from repro.errors import SolutionError, UsageError
-from repro.judge import baselines, verdict
-from repro.judge.correctness import alternate_shape, input_cases, where
+from repro.judge import baselines, sanitizer, verdict
+from repro.judge.correctness import input_cases, where
 from repro.judge.correctness.verification import Evaluation
-from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress
 from repro.judge.isolation import confinement
 from repro.judge.measurement import Measured, Measurement
 from repro.judge.processes import pool
-from repro.judge.processes.wire import Json
 from repro.judge.source.bans import bans
 from repro.judge.timing import precompile, roofline, speedups
 from repro.judge.timing.precompile import Ahead
@@ -137,18 +134,14 @@ class JudgeSession:
         self.planned: list[input_cases.Trial] = []  # the trials of the latest check
         self.screened: list[Implementation] = []  # those whose workers a later screening may take over
         self.clock, self.timed = Clock(), Clock()
+        if sanitizer.TRIAL in options.checks:
+            sanitizer.program()  # before anything is judged
         if options.trust != "dev":
             confinement.shield()
-        self.watch = memory.DeviceMemory(str(torch.cuda.get_device_properties(0).uuid) if self.cuda else None)
-        self.watch.start()
         self.reached = roofline.measure(torch.device("cuda")) if self.cuda else None
         self.clock.lap("ceilings")
-        try:
-            self.evaluation = Evaluation(problem, fixture, options, progress, mark)
-            self.baselines = _Baselines(self.evaluation)
-        except BaseException:
-            self.watch.stop()
-            raise
+        self.evaluation = Evaluation(problem, fixture, options, progress, mark)
+        self.baselines = _Baselines(self.evaluation)
         self.clock.lap("problem")
 
     def __enter__(self) -> JudgeSession:
@@ -166,7 +159,6 @@ class JudgeSession:
 
     def close(self) -> None:
         """End every worker and free the buffers."""
-        self.watch.stop()
         self.baselines.close()
         self.evaluation.workers.end(*self.screened)
         self.evaluation.close()
@@ -260,9 +252,8 @@ class JudgeSession:
         evaluation = self.evaluation
         self.planned = input_cases.make(evaluation.plan, fixture=self.fixture)
         if tier == "screen":
-            self.planned = [next(trial for trial in self.planned if trial.decides)]
+            self.planned = [next(trial for trial in self.planned if trial.judged)]
         self.clock.lap("problem")
-        self.watch.mark()
         if self.single:
             self._build(precompiles=bool(running) and self.options.timing and self.audited)
         evaluation.workers.start(*running)
@@ -273,12 +264,20 @@ class JudgeSession:
             self.clock.lap("first calls")
         due = [solution for solution in running if not solution.distances]
         evaluation.trials.verify(self.planned, due, screening=tier == "screen")
-        peak = self.watch.mark()
-        for solution in due:
-            solution.memory = _peak(solution, peak)
         if tier == "full":
-            alternate_shape.look(evaluation, self.planned)
+            self._sanitize(due)
         self.clock.lap("trials")
+
+    def _sanitize(self, solutions: list[Implementation]) -> None:
+        """Run compute-sanitizer over the correct ones, where that is asked for."""
+        for solution in solutions if sanitizer.TRIAL in self.options.checks else ():
+            if verdict.judge(solution, self.fixture).verdict == "correct":
+                self.evaluation.progress(f"{solution.name}: sanitizer")
+                try:
+                    with self.evaluation.workers.gpu.trial():
+                        sanitizer.check(self.problem, solution, self.options.device)
+                except SolutionError as error:
+                    solution.fail(error, sanitizer.TRIAL)
 
     def _build(self, *, precompiles: bool = False) -> None:
         """Build the reference, after the baselines' compilation began."""
@@ -461,11 +460,3 @@ def _implementation(name: str, source: Path, entry: str) -> Implementation:
         implementation.failed = "rejected"
         implementation.reasons += [Reason(code="banned", detail=detail, trial="source") for detail in banned]
     return implementation
-
-
-def _peak(implementation: Implementation, device_peak: int | None) -> Json:
-    if implementation.worker is None or implementation.failed in ("timeout", "error"):
-        return {"reason": "the worker had ended"}
-    with contextlib.suppress(SolutionError):
-        return {"solution": implementation.ask({"op": "peak"}, 30), "device_over_start_bytes": device_peak}
-    return {"reason": "the worker did not answer"}

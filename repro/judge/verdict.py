@@ -15,7 +15,7 @@ from repro.judge.source import kernels as kernel_origins
 from repro.judge.source.labels import labels as labels_of
 from repro.judge.timing import intervals, roofline, sampling, speedups
 from repro.problems.catalogue import Problem
-from repro.records.fixture import Fixture
+from repro.records.fixture import STRESSED, Fixture
 from repro.records.options import Trust
 from repro.records.result import Baseline, Ceilings, Timing
 from repro.records.verdict import Distances, PrecisionClass, Reason, Speedup, Summary, Verdict, VerdictWord
@@ -27,17 +27,13 @@ if TYPE_CHECKING:
 
 # Baselines of the published speedups, by their names in a result.
 _PUBLISHED_BASELINES = ("eager", "compile")
-# Facts that a worker reports of itself and that decide nothing: their names, and the most characters kept of a text.
-_PEAK = ("allocated", "reserved")
-_MODES = ("grad", "cudnn_tf32", "matmul_tf32", "cudnn_benchmark", "default_dtype", "allocator", "threads")
-_FACT_CHARS = 400
 # Codes of reasons on the values of an output, and the place of an input case from simple to strange.
 REPEATED = "nondeterministic_wrong"
 VALUES = {*CODES.values(), "not_finite", REPEATED}
 _ORDER = {kind: place for place, kind in enumerate(CASES)}
 _UNJUDGEABLE: Literal["unjudgeable"] = "unjudgeable"
 # Labels that say something of a correct solution alone.
-_OF_CORRECT = {"shape_specialised", "nonfinite"}
+_OF_CORRECT = {"nonfinite", "needs_contiguous"}
 NOT_TIMED = "only correct solutions are timed"
 
 
@@ -145,7 +141,6 @@ def result(
     timed = {
         "time_ms": times,
         "latency_ms": _latency(ours),
-        "modes": [_plain_facts(modes, _MODES) for modes in implementation.modes],
         "labels": sorted({*entry.labels, *_labels_of_times(ratios, timing, reached)}),
         "speedup": {name: ratios[name] for name in _PUBLISHED_BASELINES if name in ratios} | best,
         "speedup_all": ratios,
@@ -169,7 +164,6 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
         legacy=legacy.get(kind, {}),
         distances={kind: list(map(_distances, of)) for kind, of in implementation.distances.items()},
         where=implementation.where,
-        neighbour=implementation.neighbour,
         time_ms=None,
         latency_ms=None,
         speedup={},
@@ -182,10 +176,7 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
         trust=trust,
         separation=_separation(trust, implementation.hello.get("uid")),
         confined=confined if isinstance(confined, dict) else {},
-        memory={
-            name: _plain_facts(facts, _PEAK) if name == "solution" else facts
-            for name, facts in implementation.memory.items()
-        },
+        call_bytes=implementation.call_bytes,
     )
 
 
@@ -208,6 +199,8 @@ def _labels_of_times(ratios: dict[str, Speedup], timing: Timing, reached: Ceilin
     labels = set()
     if reached is not None and any(ratio.inputs == "other" for ratio in ratios.values()):
         labels.add("input_dependent_time")
+    if any(ratio.inputs == "stressed" for ratio in ratios.values()):
+        labels.add("stressed_inputs_timed")
     if any(_slowed(name, timing) > 1 for name in ratios):
         labels.add("baselines_slower_beside_it")
     return labels
@@ -220,27 +213,17 @@ def _slowed(name: str, timing: Timing) -> float:
 
 
 def _speedup(name: str, base: sampling.Series, ours: sampling.Series, timing: Timing) -> Speedup:
-    """Return the speedup over one baseline, with its word and the ratio of latencies."""
-    speedup = speedups.compare(base, ours)
+    """Return the speedup over one baseline, with its word."""
+    stressed = timing.inputs.startswith(tuple(STRESSED.values()))
+    speedup = speedups.compare(base, ours, "stressed" if stressed else "published")
     assert speedup.at_least is not None
     speedup = speedup.model_copy(update={"at_least": speedup.at_least / _slowed(name, timing)})
-    speedup = speedup.model_copy(update={"word": speedups.word(speedup, speedups.noise(timing.aa))})
-    if not base.latency_ms or not ours.latency_ms:
-        return speedup
-    terms = [speedups.host_term(base), speedups.host_term(ours, trusted=False)]
-    return speedup.model_copy(update={"latency": speedups.speedup(base.latency_ms, ours.latency_ms, terms)})
+    return speedup.model_copy(update={"word": speedups.word(speedup, speedups.noise(timing.aa))})
 
 
 def _observed(implementation: Implementation, verdict: str) -> set[str]:
     """Return the labels that the judge observed. Two say nothing of a kernel that is wrong otherwise."""
     return implementation.observed if verdict == "correct" else implementation.observed - _OF_CORRECT
-
-
-def _plain_facts(facts: object, names: tuple[str, ...]) -> dict[str, int | float | str | None]:
-    """Return the plain values of these names in what a worker reports."""
-    known = [(name, facts[name]) for name in names if name in facts] if isinstance(facts, dict) else []
-    plain = {name: value for name, value in known if value is None or isinstance(value, int | float | str)}
-    return {name: value[:_FACT_CHARS] if isinstance(value, str) else value for name, value in plain.items()}
 
 
 def _separation(trust: Trust, uid: object) -> Literal["user", "process", "none"]:
@@ -255,8 +238,7 @@ def _with_kernels(entry: Verdict, implementation: Implementation) -> Verdict:
     kernels, reason = implementation.profile.get("kernels"), implementation.profile.get("reason", "")
     if not isinstance(kernels, list) or not kernels:
         return entry.model_copy(update={"own_kernel_share_reason": str(reason or "not profiled")[:200]})
-    shares = kernel_origins.share(kernels, implementation.source)
-    return entry.model_copy(update={"own_kernel_share": shares.own, "kernel_shares": shares})
+    return entry.model_copy(update={"own_kernel_share": kernel_origins.share(kernels, implementation.source)})
 
 
 def _best(allowed: tuple[str, ...], timing: Timing, ratio: dict[str, Speedup]) -> dict[str, Speedup]:

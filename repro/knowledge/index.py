@@ -18,6 +18,8 @@ PAGE_FIELDS = {"title": 1.0, "summary": 1.5, "headings": 0.3, "body": 1.5}
 SECTION_FIELDS = {"heading": 1.0, "passage": 1.0}
 # Weight of the best section's score beside the page's own.
 SECTION_SHARE = 0.5
+# Bonus of a page if the query contains an error that matches one of its signatures.
+SIGNED = 10.0
 # A query is cut to this many of its rarest terms: more add no information but take time.
 MAX_TERMS = 48
 TOKENIZER = "porter unicode61"
@@ -46,64 +48,53 @@ class Index:
         self._ids = list(self.pages)
         self._sections = [section for page in self.pages.values() for section in page.sections]
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
-        for table in (*PAGE_FIELDS, *SECTION_FIELDS, "scratch"):
+        for table in (*PAGE_FIELDS, *SECTION_FIELDS):
             self._db.execute(f"CREATE VIRTUAL TABLE {table} USING fts5(text, tokenize='{TOKENIZER}')")
-        self._db.execute("CREATE VIRTUAL TABLE known USING fts5vocab(body, row)")
-        self._db.execute("CREATE VIRTUAL TABLE stem USING fts5vocab(scratch, instance)")
         for n, page in enumerate(self.pages.values()):
             self._insert(n, PAGE_FIELDS, _page_row(page))
         for n, section in enumerate(self._sections):
             self._insert(n, SECTION_FIELDS, (section.heading, section.text))
-        self._count: dict[str, int] = dict(self._db.execute("SELECT term, doc FROM known"))
 
     def _insert(self, n: int, fields: Iterable[str], texts: Iterable[str]) -> None:
         for table, text in zip(fields, texts, strict=True):
             self._db.execute(f"INSERT INTO {table}(rowid, text) VALUES (?, ?)", (n, fold(text)))  # noqa: S608
 
-    def stems(self, text: str) -> dict[str, str]:
-        """Return the words of a text that carry an implementation, each with the stem that the search compares."""
-        words = terms(ends(text))
-        with self._lock:
-            self._db.executemany("INSERT INTO scratch(rowid, text) VALUES (?, ?)", enumerate(words))
-            found = {words[n]: stem for stem, n in self._db.execute("SELECT term, doc FROM stem")}
-            self._db.execute("DELETE FROM scratch")
-        return found
-
     def search(self, query: str, limit: int = 5, kinds: tuple[str, ...] = ()) -> list[Hit]:
         """Return the best pages for a query, best first, each once. kinds: only pages of these kinds."""
-        stems = self.stems(query)
-        known = [word for word, stem in stems.items() if stem in self._count]
-        words = sorted(known, key=lambda word: (self._count[stems[word]], word))[:MAX_TERMS]
+        text = ends(query)
+        with self._lock:
+            words = self._rarest(terms(text))
+            sections, pages = (self._scores(fields, words) for fields in (SECTION_FIELDS, PAGE_FIELDS))
         best: dict[str, tuple[float, Section]] = {}
-        for n, score in self._scores(SECTION_FIELDS, words):
+        for n, score in sections:
             section = self._sections[n]
             best.setdefault(section.page, (score, section))
         hits = []
-        for n, score in self._scores(PAGE_FIELDS, words):
+        for n, score in pages:
             page = self.pages[self._ids[n]]
             more, section = best.get(page.id, (0.0, page.sections[0]))
             if not kinds or page.kind in kinds:
-                hits.append(Hit(page, section, score + SECTION_SHARE * more + self._signed(page, ends(query))))
+                signed = SIGNED * any(pattern.search(text) for pattern in page.signatures)
+                hits.append(Hit(page, section, score + SECTION_SHARE * more + signed))
         hits.sort(key=lambda hit: (-hit.score, hit.page.id))
         return self._filled(hits, query, limit, kinds) if self.fill else hits[:limit]
 
-    def _scores(self, fields: dict[str, float], words: list[str]) -> list[tuple[int, float]]:
-        """Return (row, sum of BM25 over the fields), best first. Words are quoted, so that FTS5 sees no operators."""
-        if not words:
-            return []
-        match = " OR ".join(f'"{word}"' for word in words)
-        total: dict[int, float] = {}
-        with self._lock:
-            for table, weight in fields.items():
-                rows = self._db.execute(f"SELECT rowid, bm25({table}) FROM {table} WHERE {table} MATCH ?", (match,))  # noqa: S608
-                for n, negative in rows:
-                    total[n] = total.get(n, 0.0) - weight * negative
-        return sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))
+    def _rarest(self, words: list[str]) -> list[str]:
+        """Return the words that stand in a page, in any form of their stem: the MAX_TERMS rarest, quoted for FTS5."""
+        quoted = [f'"{word}"' for word in words]
+        count = "SELECT count(*) FROM body WHERE body MATCH ?"
+        known = sorted((n, word) for word in quoted for (n,) in self._db.execute(count, (word,)) if n)
+        return [word for _, word in known[:MAX_TERMS]]
 
-    @staticmethod
-    def _signed(page: Page, text: str) -> float:
-        """Return the bonus of a page if the query contains an error that matches one of its signatures."""
-        return 10.0 if any(pattern.search(text) for pattern in page.signatures) else 0.0
+    def _scores(self, fields: dict[str, float], words: list[str]) -> list[tuple[int, float]]:
+        """Return (row, sum of BM25 over the fields), best first."""
+        total: dict[int, float] = {}
+        for table, weight in fields.items() if words else ():
+            bm25 = f"SELECT rowid, bm25({table}) FROM {table} WHERE {table} MATCH ?"  # noqa: S608
+            rows = self._db.execute(bm25, (" OR ".join(words),))
+            for n, negative in rows:
+                total[n] = total.get(n, 0.0) - weight * negative
+        return sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def _filled(self, hits: list[Hit], query: str, limit: int, kinds: tuple[str, ...]) -> list[Hit]:
         def order(page: Page) -> bytes:

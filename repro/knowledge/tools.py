@@ -5,7 +5,6 @@ Seven of them search, each the pages of its kinds; `get_page` returns a page. No
 
 from __future__ import annotations
 
-import difflib
 import functools
 import tomllib
 from dataclasses import dataclass
@@ -146,9 +145,7 @@ def _page(chosen: Library, page_id: str) -> Answer:
     page = chosen.pages.get(wanted.strip().lower().removesuffix(".md"))
     if page is None:
         asked = page_id[:200]
-        near = difflib.get_close_matches(asked.strip().lower(), chosen.pages, n=3, cutoff=0.5)
-        near += [hit.page.id for hit in chosen.index.search(asked, 5)]
-        names = "\n".join(_named(chosen.pages[name]) for name in list(dict.fromkeys(near))[:5])
+        names = "\n".join(_named(hit.page) for hit in chosen.index.search(asked, 5))
         nearest = f"The nearest:\n{names}" if names else ""
         return Answer(f"No page is called {asked!r}. {nearest}", (), is_error=True)
     head = f"# {page.title} [{page.id}]\nA {page.kind} page on {', '.join(page.ops)}. {page.summary}"

@@ -112,11 +112,10 @@ def _metrics(totals: Counters) -> dict[str, float]:
     """Return counters by ncu's names, as the published profiles hold them."""
     from repro.judge.timing.counters import METRICS
 
-    return {METRICS[name][0]: value for name, value in totals.items() if name in METRICS and value is not None}
+    return {METRICS[name]: value for name, value in totals.items() if name in METRICS and value is not None}
 
 
 def running_best(state: State) -> dict[int, float]:
     """Return round -> time (ms) of the fastest accepted program up to it; round 0 is the input kernel."""
     timed = [(p.round, p.time_ms) for p in state.programs.values() if p.time_ms and (p.accepted or p.id == INPUT)]
-    best = {number: [ms for at, ms in timed if at <= number] for number in range(state.round + 1)}
-    return {number: min(times) for number, times in best.items() if times}
+    return {n: min(ms for at, ms in timed if at <= n) for n in range(state.round + 1)} if timed else {}

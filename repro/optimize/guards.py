@@ -31,32 +31,24 @@ def every_kernel(change: Callable[[KernelSource, str], str]) -> Callable[[Kernel
     return rewrite
 
 
-def guarded(source: KernelSource, kernel: str, suffix: str, edits: list[Edit], guard: str, more: str = "") -> str:
+def guarded(
+    source: KernelSource, kernel: str, suffix: str, edits: list[Edit], guard: str, more: str = "", *further: Edit
+) -> str:
     """Return the source with an edited copy of a kernel, launched where a guard holds, and else the original.
 
-    more: further arguments of the launch, which the copy alone must not need.
+    more: further arguments of the launch. further: other edits, as of a parameter that the original gets too, unused.
     """
     function, launch = source.only(kernel)
     new = source.fresh(f"{kernel}_{suffix}")
     text = source.between(edits, source.top(function), source.end(function)).replace(f"def {kernel}(", f"def {new}(", 1)
     placed = [
+        *further,
         source.after(function, f"\n\n\n{text}"),
         source.replace(launch.callee, f"({new} if {guard} else {kernel})"),
     ]
     if more:
         placed.append(append_arguments(source, launch, more))
     return source.apply(placed)
-
-
-def copied(source: KernelSource, name: str, suffix: str, edits: list[Edit], guard: str, more: str) -> str:
-    """Like `guarded`, for a copy with a parameter that the original lacks: the original gets it too, unused."""
-    kernel = source.kernels[name]
-    parameter = edits[-1]
-    text = guarded(source, name, suffix, edits, guard, more)
-    position = parameter.start - source.start(kernel)
-    changed = KernelSource(text)
-    at = changed.start(changed.kernels[name]) + position
-    return changed.apply([Edit(at, at, parameter.text)])
 
 
 def chosen(launch: Launch) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from repro.errors import BundleError, ReproError, Unreadable, UsageError
+from repro.errors import BundleError, ReproError, Unreadable
 from repro.optimize.kernel_source import sha256
 from repro.records.base import faults
 from repro.records.search import Line, Start
@@ -50,9 +50,7 @@ class Journal:
 
     @classmethod
     def new(cls, folder: Path) -> Journal:
-        """Begin a run in an empty folder. Raises UsageError if it holds a journal."""
-        if (folder / FILE).exists():
-            raise UsageError(f"{folder} holds a run", "", "Continue it with --resume, or name another folder.")
+        """Begin a run in an empty folder."""
         return cls(folder, [], live=True, on_disk=0)
 
     @classmethod
@@ -65,8 +63,6 @@ class Journal:
     @classmethod
     def replay(cls, origin: Path, folder: Path) -> Journal:
         """Repeat the run of `origin` into an empty folder, without asking for anything. Raises BundleError."""
-        if (folder / FILE).exists():
-            raise UsageError(f"{folder} holds a run", "", "Name another folder.")
         journal = cls(folder, read(origin), live=False, on_disk=0)
         for file in (origin / KERNELS).glob("*.py"):
             jsonio.replace(folder / KERNELS / file.name, foreign.read(file, within=origin))

@@ -110,10 +110,6 @@ class Launch:
     def kernel(self) -> str:
         return self.callee.id
 
-    def place(self, text: str | None) -> ast.expr | None:
-        """Return the argument with this text that the launch passes by its place."""
-        return next((value for value in self.call.args if ast.unparse(value) == text), None)
-
     def keyword(self, name: str) -> ast.keyword | None:
         """Return a keyword argument of the launch."""
         return next((k for k in self.call.keywords if k.arg == name), None)
@@ -228,13 +224,6 @@ class KernelSource:
                         found[id(call)] = Launch(call, callee, call.func.slice, function)
         return list(found.values())
 
-    def only_launch(self, kernel: str) -> Launch:
-        """Return the one launch of a kernel. Raises NotApplicable if there is not exactly one."""
-        found = [launch for launch in self.launches if launch.kernel == kernel]
-        if len(found) != 1:
-            raise NotApplicable(f"{kernel} has {len(found)} launches, one is needed")
-        return found[0]
-
     def fresh(self, name: str) -> str:
         """Return a name that the source does not use, beginning with `name`."""
         used = set(re.findall(r"\w+", self.text))
@@ -276,7 +265,9 @@ class KernelSource:
 
     def only(self, kernel: str) -> tuple[Function, Launch]:
         """Return a kernel and its one launch. Raises NotApplicable if there is not exactly one."""
-        return self.kernels[kernel], self.only_launch(kernel)
+        found = [launch for launch in self.launches if launch.kernel == kernel]
+        require(f"{kernel} has {len(found)} launches, one is needed", len(found) == 1)
+        return self.kernels[kernel], found[0]
 
     def own_ids(self, kernel: str) -> None:
         """Raise NotApplicable if a kernel may ask elsewhere, or for a computed axis, which program it is."""
@@ -335,15 +326,15 @@ def _returned(function: Function, name: str) -> ast.Lambda | None:
     return None
 
 
-def program_ids(kernel: Function, axis: int) -> list[ast.Call]:
-    """Return the calls of `tl.program_id(axis)`."""
-    return [call for call in calls(kernel, "program_id") if axis_of(call) == str(axis)]
+def shown(call: ast.Call, index: int, name: str) -> str:
+    """Return the text of what a call passes, by place or name; "" if that is not to be seen."""
+    value = given(call, index, name)
+    return "" if value is None else ast.unparse(value)
 
 
 def axis_of(call: ast.Call) -> str:
     """Return the axis of `tl.program_id(axis)` as text."""
-    values = [*call.args, *(k.value for k in call.keywords if k.arg == "axis")]
-    return ast.unparse(values[0]) if values else ""
+    return shown(call, 0, "axis")
 
 
 def program_axis(kernel: Function, node: ast.expr, block: str) -> int | None:
@@ -526,6 +517,17 @@ def substituted(node: ast.expr, value: Callable[[str], ast.expr | None]) -> ast.
     return ast.fix_missing_locations(copy)
 
 
+def inlined(function: ast.AST, node: ast.expr, fits: Callable[[ast.expr], object], depth: int = 4) -> ast.expr:
+    """Return an expression in which names with one value that fits have it, also in such values, down to a depth."""
+
+    def value(name: str) -> ast.expr | None:
+        values = assigned(function, name) if depth else []
+        single = len(values) == 1 and values[0] is not UNKNOWN and fits(values[0])
+        return inlined(function, values[0], fits, depth - 1) if single else None
+
+    return substituted(node, value)
+
+
 def names_in(node: ast.AST) -> set[str]:
     """Return the names that an expression reads."""
     return {n.id for n in nodes(node, ast.Name)}
@@ -561,6 +563,12 @@ def pointers(function: Function) -> set[str]:
         if isinstance(node, ast.Name) and node.id in parameters(function):
             found.add(node.id)
     return found
+
+
+def pointer_of(function: Function, call: ast.Call) -> str | None:
+    """Return the pointer parameter of a load or store; None if that is not one."""
+    found = sorted(reaches(function, address_of(call))[0] & pointers(function))
+    return found[0] if len(found) == 1 else None
 
 
 def loops_of(statements: list[ast.stmt]) -> list[ast.For]:

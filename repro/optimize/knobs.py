@@ -21,6 +21,7 @@ from repro.optimize.kernel_source import (
     constexprs,
     given,
     is_tl,
+    loops_in,
     mask_of,
     matched,
     names_in,
@@ -29,6 +30,7 @@ from repro.optimize.kernel_source import (
     operand,
     parts,
     program_axis,
+    ranged,
     reached,
     terms,
     value_of,
@@ -235,9 +237,8 @@ def _sizes(source: KernelSource, launch: Launch) -> set[str]:
         grid = names_in(ast.parse(" + ".join(source.grid_parts(launch)))) if found else set()
     except NotApplicable:
         return found or constexprs(kernel)
-    steps = [ast.unparse(n.iter.args[2]) for n in nodes(kernel, ast.For)
-             if isinstance(n.iter, ast.Call) and len(n.iter.args) == 3]  # fmt: skip
-    return {name for name in found - {*steps} if source.argument(launch, name) not in grid}
+    steps = {each[2] for loop in loops_in(kernel) if (each := ranged(loop, 3))}
+    return {name for name in found - steps if source.argument(launch, name) not in grid}
 
 
 def _ends(kernel: Function, node: ast.expr) -> set[str]:
@@ -248,8 +249,7 @@ def _ends(kernel: Function, node: ast.expr) -> set[str]:
 
 def _guards(launch: Launch, block: int) -> bool:
     """Return whether a launch chooses its kernel by a remainder of a number, which a knob would not turn."""
-    chooser = launch.call.func.value if isinstance(launch.call.func, ast.Subscript) else launch.call.func
-    tests = [node.test for node in nodes(chooser, ast.IfExp)]
+    tests = [node.test for node in nodes(launch.call.func, ast.IfExp)]
     return any(
         isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and ast.unparse(node.right) == str(block)
         for test in tests for node in ast.walk(test)
@@ -273,10 +273,8 @@ def _options(source: KernelSource, launch: Launch) -> list[Knob]:
 def _literal(source: KernelSource, launch: Launch, value: ast.expr) -> Any:
     """Return the integer literal behind an argument: itself, or the one value of a local or module-level name."""
     if isinstance(value, ast.Name):
-        values = [v for v in assigned(launch.function, value.id) if v is not UNKNOWN]
-        if not values:
-            values = [v for statement in source.tree.body if isinstance(statement, ast.Assign)
-                      for v in assigned(ast.Module([statement], []), value.id)]  # fmt: skip
+        module = ast.Module([s for s in source.tree.body if isinstance(s, ast.Assign)], [])
+        values = [v for v in assigned(launch.function, value.id) if v is not UNKNOWN] or assigned(module, value.id)
         value = values[0] if len(values) == 1 else value
     if isinstance(value, ast.Constant) and type(value.value) is int:
         return value

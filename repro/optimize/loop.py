@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from repro.optimize import judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Branch, Journal
@@ -33,6 +34,7 @@ ASKED = 10
 FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
 
 OUT_OF_TIME = "the time is used up"
+T = TypeVar("T")
 
 
 class Search:
@@ -61,8 +63,9 @@ class Search:
         self.measured = False
         self._began = clock()
         self._source, self._entry, self._without_gain = source, entry, 0
-        self._latest = Contest(programs={}, baselines_ms={}, clock="")
         self._foreign: set[str] = set()
+        # The kernel that gains are over: the input kernel, or its mended copy where that is refused.
+        self._base = INPUT
         self._exhausted, self.stopped, self._failed = False, "", ""
 
     # -- the run
@@ -92,8 +95,8 @@ class Search:
         self._verdict(first, told)
         if not first.correct and not self._mend(first):
             return f"the input kernel is not correct: {first.reason}"
-        self._contest([self.state.programs[self.state.best]])
         base = self.state.programs[self.state.best]
+        self._settle([([base], self._time([base], "full"))])
         if base.time_ms is None:
             return f"the input kernel could not be timed: {base.reason}"
         self.view.say(f"input kernel: correct, {base.time_ms:.4g} ms{self._stamp()}")
@@ -107,7 +110,7 @@ class Search:
         found = self._add(Proposal(text, self._entry, INPUT, "own_output", why="the input kernel is refused"), "search")
         self._verdict(found, self._check([found]))
         if found.correct:
-            self.state.best = found.id
+            self.state.best = self._base = found.id
             found.accepted = True
         return found.correct
 
@@ -262,26 +265,31 @@ class Search:
             program.verdict, program.reason = REFUSED, f"it is no kernel of the input's kind: {', '.join(more)}"
 
     def _screen(self, batch: list[Program]) -> None:
-        """Screen candidates: on several GPUs an equal share each, whose lines of the journal stand together."""
+        """Screen candidates: on several GPUs an equal share each."""
         new = [p for p in batch if p.verdict not in (DUPLICATE, REFUSED)]
         room, sessions = self.opened.room - len({p.parent for p in new}), self.opened.sessions
         size = max(1, min(room, -(-len(new) // sessions)))
-        shares = [new[start : start + size] for start in range(0, len(new), size)]
+        self._spread(new, size, Search._share)
+
+    def _spread(self, programs: list[Program], size: int, work: Callable[..., T]) -> list[T]:
+        """Do a work for each share of programs, on several GPUs at once; its lines of the journal stand together."""
+        shares, found = [programs[start : start + size] for start in range(0, len(programs), size)], []
         while shares:
-            at_once = sessions if self.journal.asks else 1
+            at_once = self.opened.sessions if self.journal.asks else 1
             some, shares = shares[:at_once], shares[at_once:]
             if len(some) == 1:
-                self._share(*some)
+                found.append(work(self, *some))
             else:
-                for branch in self._judge().all([partial(self._aside, share) for share in some]):
+                for branch, told in self._judge().all([partial(self._aside, work, share) for share in some]):
                     self.journal.join(branch)
+                    found.append(told)
+        return found
 
-    def _aside(self, share: list[Program], judge: Judge) -> Branch:
-        """Screen a share by one judge, beside others; return the lines of the journal."""
+    def _aside(self, work: Callable[..., T], share: list[Program], judge: Judge) -> tuple[Branch, T]:
+        """Do a work by one judge, beside others; return also the lines of the journal."""
         aside, branch = copy.copy(self), Branch(self.journal)
         aside.journal, aside._judge = branch, lambda: judge
-        aside._share(share)
-        return branch
+        return branch, work(aside, share)
 
     def _share(self, share: list[Program]) -> None:
         """Check candidates, compare exact ones with their parents, and time the rest beside their parents, quickly."""
@@ -325,61 +333,58 @@ class Search:
     def _finalists(self, pool: list[Program]) -> list[Program]:
         """Return the candidates that are judged in full: the fastest by their parent's speedup times their own."""
         good = [p for p in pool if p.passed and p.quick]
-        order = {p.id: at for at, p in enumerate(pool)}
 
         def expected(program: Program) -> float:
             return (self.state.programs[program.parent_id].ratio or 1.0) * (program.quick or 0.0)
 
-        return sorted(good, key=lambda p: (-expected(p), order[p.id]))[: self.state.options.finalists]
+        return sorted(good, key=expected, reverse=True)[: self.state.options.finalists]
 
     def _final_round(self, chosen: list[Program]) -> None:
-        """Time finalists in full beside their parents and the best, and accept those whose interval excludes 1."""
+        """Time finalists in full beside their parents and the best, and accept those whose interval excludes 1.
+
+        Each GPU takes some of them; all ratios are of one contest.
+        """
         state = self.state
-        rivals = dict.fromkeys([self._base(), state.best, *(p.parent_id for p in chosen)])
-        others = [state.programs[name] for name in rivals]
         self.view.step(f"round {state.round}: {len(chosen)} finalists in full")
-        good = self._judged_in_full(others, chosen)
-        for program in good:
-            program.accepted = bool(program.correct and _gains(program.better))
-        best = state.programs[state.best]
-        if not best.correct:  # this contest rejected it, so the best of those that are right takes its place
-            good = [p for p in state.programs.values() if p.correct]
-            known = [p for p in good if p.accepted and _gains(p.gain)]
-            best = max(known, key=lambda p: p.ratio, default=state.programs[self._base()])
-        faster = [p for p in good if p.accepted and _gains(judging.ratio(self._latest, best.id, p.id))]
-        state.best = min(faster, key=lambda p: p.time_ms or float("inf"), default=best).id
-
-    def _judged_in_full(self, others: list[Program], chosen: list[Program]) -> list[Program]:
-        """Judge candidates beside others in a contest; return those whose outputs were right."""
-        judged = self._check([*others, *chosen], keep=[p.id for p in others])
+        size = -(-len(chosen) // self.opened.sessions)
+        contests = [found for found in self._spread(chosen, size, Search._judged_in_full) if found is not None]
+        self._settle(contests)
+        held = {program.id: contest for programs, contest in contests for program in programs}
         for program in chosen:
+            program.accepted = program.id in held and program.correct and _gains(program.better)
+        best, good = state.programs[state.best], chosen
+        if not best.correct:  # a contest rejected it, so the best of those that are right takes its place
+            good = [p for p in state.programs.values() if p.correct and p.accepted]
+            known = (p for p in good if _gains(p.gain))
+            best = max(known, key=lambda p: p.ratio, default=state.programs[self._base])
+        found = {p.id: judging.ratio(held[p.id], best.id, p.id) for p in good if p.accepted and p.id in held}
+        faster = {name: gain.ratio for name, gain in found.items() if gain and _gains(gain)}
+        state.best = max(faster, key=faster.__getitem__, default=best.id)
+
+    def _judged_in_full(self, share: list[Program]) -> tuple[list[Program], Contest] | None:
+        """Judge finalists beside their rivals; return those in the contest and its times, None if none is right."""
+        rivals = dict.fromkeys([self._base, self.state.best, *(p.parent_id for p in share)])
+        others = [self.state.programs[name] for name in rivals]
+        judged = self._check([*others, *share], keep=[p.id for p in others])
+        for program in share:
             self._verdict(program, judged)
-        right = [p for p in chosen if p.correct]
-        if right:
-            self._contest([*others, *right])
-        return right
+        programs = [*others, *(p for p in share if p.correct)]
+        return (programs, self._time(programs, "full")) if len(programs) > len(others) else None
 
-    def _base(self) -> str:
-        """Return the kernel that gains are over: the input kernel, or its mended copy where that is refused."""
-        first = self.state.programs[INPUT]
-        if first.correct:
-            return INPUT
-        return next((p.id for p in self.state.programs.values() if p.strategy == "own_output" and p.correct), INPUT)
-
-    def _contest(self, programs: list[Program]) -> None:
-        """Time programs in full beside each other."""
-        contest = self._time(programs, "full")
-        self._latest, self.baselines_ms = contest, contest.baselines_ms or self.baselines_ms
-        self.measured = all(each.measurement for each in contest.programs.values())
-        base = self._base()
-        for program in programs:
-            known = program.id == base and program.time_ms is not None
-            if not known or contest.programs[base].time_ms:  # no contest takes the input kernel's verdict
-                self._timed(program, contest)
-        for program in programs:
-            if program.round == self.state.round or program.id == base:
-                program.gain = self._gain(contest, base, program, programs)
-                program.better = judging.ratio(contest, program.parent_id, program.id)
+    def _settle(self, contests: list[tuple[list[Program], Contest]]) -> None:
+        """Take the times of full contests, with the programs of each."""
+        base = self._base
+        for programs, contest in contests:
+            self.baselines_ms = contest.baselines_ms or self.baselines_ms
+            self.measured = all(each.measurement for each in contest.programs.values())
+            for program in programs:
+                known = program.id == base and program.time_ms is not None
+                if not known or contest.programs[base].time_ms:  # no contest takes the input kernel's verdict
+                    self._timed(program, contest)
+            for program in programs:
+                if program.round == self.state.round or program.id == base:
+                    program.gain = self._gain(contest, base, program, programs)
+                    program.better = judging.ratio(contest, program.parent_id, program.id)
 
     def _gain(self, contest: Contest, base: str, program: Program, programs: list[Program]) -> Gain | None:
         """Return a program's speedup over the input kernel: measured, or through a program with a known one.

@@ -3,7 +3,7 @@
 kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order; P:
 arithmetic of another precision.
 A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
-that other shapes still pass. Names and numbers (T0 to T26) are those of docs/optimise.md.
+that other shapes still pass. Names and numbers (T0 to T27) are those of docs/optimise.md.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from repro.optimize import rewrites_passes, rewrites_tiles
-from repro.optimize.guards import chosen, copied, every_kernel, guarded, plain
+from repro.optimize import rewrites_passes, rewrites_tiles, rewrites_windows
+from repro.optimize.guards import chosen, every_kernel, guarded
 from repro.optimize.kernel_source import (
     GRID,
     MEMORY,
@@ -30,6 +30,7 @@ from repro.optimize.kernel_source import (
     body_of,
     calls,
     constexprs,
+    inlined,
     is_tl,
     joined,
     loops_in,
@@ -39,9 +40,10 @@ from repro.optimize.kernel_source import (
     nodes,
     operand,
     parameters,
+    pointer_of,
     pointers,
     program_axis,
-    program_ids,
+    ranged,
     reached,
     reaches,
     reads,
@@ -49,7 +51,6 @@ from repro.optimize.kernel_source import (
     terms,
     value_of,
 )
-from repro.optimize.knobs import append_arguments
 
 EXACT, REASSOCIATES, PRECISION = "E", "R", "P"
 # Offsets up to here fit into 32 bits with a block's overshoot.
@@ -86,7 +87,7 @@ def _own_output(source: KernelSource) -> str:
     edits = []
     for launch in source.launches:
         kernel = source.kernels[launch.kernel]
-        stored = {_base(kernel, call) for call in calls(kernel, "store")} - {None}
+        stored = {pointer_of(kernel, call) for call in calls(kernel, "store")} - {None}
         inputs = {a.arg for a in launch.function.args.args}
         for parameter in stored:
             name = source.argument(launch, parameter or "")
@@ -101,12 +102,6 @@ def _aliases(value: ast.expr) -> list[ast.Name]:
     if isinstance(value, ast.IfExp):
         return [*_aliases(value.body), *_aliases(value.orelse)]
     return [value] if isinstance(value, ast.Name) else []
-
-
-def _base(kernel: Function, call: ast.Call) -> str | None:
-    """Return the pointer parameter of a load or store."""
-    found = sorted(reaches(kernel, address_of(call))[0] & pointers(kernel))
-    return found[0] if len(found) == 1 else None
 
 
 # -- T10
@@ -173,10 +168,8 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
 
 def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
     """Return whether a variable's only meaning is that of a loop `for variable in range(0, size, block)`."""
-    loops = [loop for loop in loops_in(kernel) if ast.unparse(loop.target) == variable]
-    wanted = (f"range(0, {size}, {block})", f"tl.range(0, {size}, {block})")
-    alone = len(assigned(kernel, variable)) == len(loops)
-    return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and alone
+    loops = [ranged(loop, 3) for loop in loops_in(kernel) if ast.unparse(loop.target) == variable]
+    return len(assigned(kernel, variable)) == len(loops) > 0 and all(loop == ["0", size, block] for loop in loops)
 
 
 # -- T11
@@ -276,32 +269,6 @@ def _integers(kernel: Function, value: ast.expr) -> set[str] | None:
     return None if UNKNOWN in every else {n.id for n in every if isinstance(n, ast.Name)} & {*parameters(kernel)}
 
 
-# -- T6
-
-
-@every_kernel
-def _flattened(source: KernelSource, name: str) -> str:
-    """The first two grid dimensions become one, with the second one fastest."""
-    kernel, launch = source.only(name)
-    alone = plain(kernel, launch) and not calls(kernel, "num_programs")
-    require("the launch chooses between kernels, or the kernel asks for its grid", alone)
-    source.own_ids(name)
-    parts = source.grid_parts(launch)
-    zero, one, two = (program_ids(kernel, axis) for axis in range(3))
-    require("the grid has one dimension", len(parts) > 1, zero, one)
-    width = source.fresh("programs_1")
-    edits = [source.replace(call, f"(tl.program_id(0) // {width})") for call in zero]
-    edits += [source.replace(call, f"(tl.program_id(0) % {width})") for call in one]
-    edits += [source.replace(call, "tl.program_id(1)") for call in two]
-    rest = "".join(f", {p}" for p in parts[2:])
-    edits += [
-        source.parameter(kernel, width),
-        source.replace(launch.grid, f"(({parts[0]}) * ({parts[1]}){rest or ','})"),
-        append_arguments(source, launch, f"{width}={parts[1]}"),
-    ]
-    return source.apply(edits)
-
-
 # -- T14
 
 
@@ -352,13 +319,9 @@ def _vector_accumulator(source: KernelSource, name: str) -> str:
     """`acc += tl.sum(...)` in a loop becomes a sum of vectors that is reduced once, after the loop."""
     kernel = source.kernels[name]
     for loop in loops_in(kernel):
-        width = source.of(loop.iter.args[2]) if isinstance(loop.iter, ast.Call) and len(loop.iter.args) == 3 else ""
-        for node in loop.body if width else ():
-            match node:
-                case ast.AugAssign(target=ast.Name(id=acc), op=ast.Add(), value=ast.Call() as total) if is_tl(
-                    total, "sum"
-                ):
-                    return source.apply(_widened(source, kernel, loop, acc, total, width))
+        filled, steps = rewrites_tiles.filled_by(kernel, loop), ranged(loop, 3)
+        if steps and filled and is_tl(filled.value, "sum"):
+            return source.apply(_widened(source, kernel, loop, filled.name, filled.value, steps[2]))
     raise NotApplicable("no loop adds up reductions")
 
 
@@ -366,18 +329,13 @@ def _widened(
     source: KernelSource, kernel: Function, loop: ast.For, acc: str, total: ast.Call, width: str
 ) -> list[Edit]:
     axis = ast.unparse(operand(total, 1, "axis"))
-    begun = [v for v in assigned(kernel, acc) if not (isinstance(v, ast.BinOp) and v.right is total)]
+    shapes = [operand(begun, 0, "shape") for begun in assigned(kernel, acc) if is_tl(begun, "zeros")]
+    sizes = [source.of(size) for shape in shapes if isinstance(shape, ast.List | ast.Tuple) for size in shape.elts]
     bare = {k.arg for k in total.keywords} <= {"axis", "input"}
-    if not axis.isdigit() or len(begun) != 1 or not bare or reads(loop, acc):
-        raise NotApplicable("the reduction's axis, or the accumulator's start, is not plain")
-    match begun[0]:
-        case ast.Call(args=[ast.List() | ast.Tuple() as shape, *_]) if is_tl(begun[0], "zeros"):
-            sizes = [source.of(element) for element in shape.elts]
-        case _:
-            raise NotApplicable("the accumulator does not begin with zeros of a known shape")
+    require("the reduction's axis, or the accumulator's start, is not plain", axis.isdigit(), bare, sizes)
     sizes.insert(int(axis), width)
     return [
-        source.replace(shape, f"[{', '.join(sizes)}]"),
+        source.replace(shapes[0], f"[{', '.join(sizes)}]"),
         source.replace(total, source.of(operand(total, 0, "input"))),
         source.after(loop, f"\n{' ' * loop.col_offset}{acc} = tl.sum({acc}, axis={axis})"),
     ]
@@ -393,11 +351,11 @@ def _register_tile(source: KernelSource, name: str) -> str:
     loops = loops_of(body_of(kernel))
     require("there are not two equal loops", len(loops) == 2, len({ast.unparse(loop.iter) for loop in loops}) == 1)
     first, second = loops
-    rows = _rows(first)
     counted = "the loops do not count the rows of one argument"
+    start, rows = ranged(first, 2) or ("", "")
     count = needed(source.constant(launch, rows), counted)
     same = ast.unparse(first.target) == ast.unparse(second.target)
-    require(counted, rows, same, not chosen(launch), _innermost(first))
+    require(counted, start == "0", same, not chosen(launch), _innermost(first))
     summed = [(loop, ast.unparse(s.target)) for loop in loops for s in loop.body if isinstance(s, ast.AugAssign)]
     require("a row depends on the one before it", not any(reads(loop, name) for loop, name in summed))
     row, tile = ast.unparse(first.target), source.fresh("TILE")
@@ -412,19 +370,9 @@ def _register_tile(source: KernelSource, name: str) -> str:
     lines += _tiled(source, first, inside, None)
     lines += [source.between([], source.end(first), source.start(second)).strip("\n").rstrip()]
     lines += _tiled(source, second, inside, repeated[1])
-    edits = [
-        Edit(source.line(first), source.end(second), "\n".join(lines)),
-        source.parameter(kernel, f"{tile}: tl.constexpr"),
-    ]
-    return copied(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", f"{tile}=triton.next_power_of_2({count})")
-
-
-def _rows(loop: ast.For) -> str:
-    """Return the name up to which a loop counts from 0; "" for any other loop."""
-    match loop.iter:
-        case ast.Call(args=[ast.Constant(value=0), ast.Name(id=rows)]):
-            return rows
-    return ""
+    more, number = source.parameter(kernel, f"{tile}: tl.constexpr"), f"{tile}=triton.next_power_of_2({count})"
+    edits = [Edit(source.line(first), source.end(second), "\n".join(lines)), more]
+    return guarded(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", number, more)
 
 
 def _holder(loop: ast.For, load: ast.Call) -> tuple[str, ast.Assign] | None:
@@ -436,21 +384,10 @@ def _holder(loop: ast.For, load: ast.Call) -> tuple[str, ast.Assign] | None:
     return None
 
 
-def _address(loop: ast.For, load: ast.Call) -> str:
-    """Return the address of a load with the loop's own names put in, and sums in one order."""
-    address = address_of(load)
-    names = {
-        t.id: s.value for s in loop.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)
-    }
-
-    def texts(node: ast.expr) -> list[str]:
-        found = []
-        for term in terms(node, ast.Add):
-            inner = names.get(term.id) if isinstance(term, ast.Name) else None
-            found += [ast.unparse(term)] if inner is None or calls(inner, "load") else texts(inner)
-        return found
-
-    return " + ".join(sorted(texts(address)))
+def _address(loop: ast.For, load: ast.Call) -> list[str]:
+    """Return the terms of a load's address with the loop's own names put in, in one order."""
+    whole = inlined(loop, address_of(load), lambda value: not calls(value, "load"))
+    return sorted(map(ast.unparse, terms(whole, ast.Add)))
 
 
 def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt | None) -> list[str]:
@@ -476,7 +413,6 @@ def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt |
 
 CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T0", "own_output", EXACT, _own_output, "allocate the output, where the wrapper writes into an input"),
-    Rewrite("T6", "flattened_grid", EXACT, _flattened, "one grid dimension of two"),
     Rewrite("T10", "no_masks", EXACT, _no_masks, "no masks where blocks divide the size"),
     Rewrite("T11", "constant_sizes", EXACT, _constant_sizes, "sizes as compile-time constants"),
     Rewrite("T12", "small_offsets", EXACT, _small_offsets, "32-bit offsets where tensors are small"),
@@ -488,15 +424,12 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T17", "vector_accumulator", REASSOCIATES, _vector_accumulator, "vectors are added up, and reduced once"),
     Rewrite("T4", "split_reduction", REASSOCIATES, rewrites_tiles.split_reduction,
             "a reduction shared by several programs, without atomics"),
-    Rewrite("T13", "packed_weight", EXACT, rewrites_tiles.packed_weight,
-            "weights transposed so that lanes are neighbours"),
     Rewrite("T18", "descriptors", EXACT, rewrites_tiles.descriptors, "tiles through tensor descriptors"),
     Rewrite("T19", "dot_tf32", PRECISION, rewrites_tiles.dot_tf32, "products in TF32"),
     Rewrite("T20", "skipped", EXACT, rewrites_tiles.skipped, "products of empty tiles skipped"),
     Rewrite("T22", "residue_order", EXACT, rewrites_tiles.residue_order, "positions with the same taps in one tile"),
     Rewrite("T25", "row_tiles", EXACT, rewrites_tiles.row_tiles, "tiles of rows and columns in place of a flat index"),
-    Rewrite("T26", "turned_operand", EXACT, rewrites_tiles.turned_operand,
-            "a matrix transposed for a product in TF32"),
+    Rewrite("T27", "windows", EXACT, rewrites_windows.windows, "several outputs along an axis, each input loaded once"),
     Rewrite("T23", "split_rows", REASSOCIATES, rewrites_passes.split_rows,
             "rows shared by several programs, a kernel for each pass"),
     Rewrite("T24", "joined_passes", REASSOCIATES, rewrites_passes.joined_passes,

@@ -8,9 +8,8 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from repro.optimize.guards import chosen, copied, every_kernel, plain, statement_of
+from repro.optimize.guards import chosen, every_kernel, guarded, plain, statement_of
 from repro.optimize.kernel_source import (
     ADDING,
     GRID,
@@ -22,10 +21,11 @@ from repro.optimize.kernel_source import (
     NotApplicable,
     address_of,
     assigned,
+    axis_of,
     body_of,
     calls,
     constexprs,
-    given,
+    inlined,
     is_tl,
     joined,
     lanewise,
@@ -38,16 +38,16 @@ from repro.optimize.kernel_source import (
     nodes,
     operand,
     parameters,
+    pointer_of,
     pointers,
     program_axis,
-    program_ids,
     ranged,
     reached,
     reaches,
     reads,
     require,
+    shown,
     stored_names,
-    substituted,
     uncast,
     value_of,
 )
@@ -59,8 +59,6 @@ SPLITS = 8
 TILE_ROWS, TILE_COLUMNS = 4, 64
 # How lanes become the rows and the columns of a tile.
 ROWS, COLUMNS = "[:, None]", "[None, :]"
-# Weights with more elements are not packed anew in each call.
-SMALL_WEIGHT = 1 << 20
 
 
 # -- T4
@@ -75,8 +73,8 @@ def split_reduction(source: KernelSource, name: str) -> str:
     source.own_ids(name)
     require("the sum is not stored as it is", len(stores) == 1, plain(kernel, launch))
     value = operand(stores[0], 1, "value")
-    require("the sum is not stored as it is", _is_sum(kernel, value, total))
-    target = _written(kernel, stores[0])
+    require("the sum is not stored as it is", ast.unparse(uncast(value_of(kernel, value))) == total)
+    target = needed(pointer_of(kernel, stores[0]), "the stored address is not of one pointer")
     output = source.argument(launch, target)
     statement = statement_of(launch)
     made = assigned(launch.function, output) if output and output.isidentifier() else []
@@ -89,7 +87,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
     end, at = source.of(range_of(loop).args[1]), f"tl.program_id({len(parts)})"
     chunk = f"tl.cdiv(tl.cdiv({end}, {parameter}), {block}) * {block}"
     address = address_of(stores[0])
-    passed = needed(launch.place(output), "the output is not passed by its place")
+    passed = needed(source.passed(launch, target), "the output is not passed by its place")
     indent = " " * statement.col_offset
     before = (
         f"{count} = {SPLITS}",
@@ -197,132 +195,12 @@ def _begins(first: ast.expr, kind: str) -> str:
     return "number" if text in ("0.0", "float('-inf')", "-float('inf')") else ""
 
 
-def _is_sum(kernel: Function, stored: ast.expr, total: str) -> bool:
-    """Return whether a stored value is the sum, or the sum in the output's type."""
-    values = assigned(kernel, stored.id) if isinstance(stored, ast.Name) and stored.id != total else [stored]
-    return len(values) == 1 and re.fullmatch(rf"{total}(\.to\([\w.]+\))?", ast.unparse(values[0])) is not None
-
-
-def _written(kernel: Function, store: ast.Call) -> str:
-    bases = reaches(kernel, address_of(store))[0] & pointers(kernel)
-    require("the stored address is not of one pointer", len(bases) == 1)
-    return bases.pop()
-
-
-# -- T13
-
-
-@every_kernel
-def packed_weight(source: KernelSource, name: str) -> str:
-    """A small tensor whose lanes lie K elements apart is transposed before the launch, so that they are neighbours."""
-    kernel, launch = source.only(name)
-    require("it is no product, or chooses between kernels", calls(kernel, "dot"), plain(kernel, launch))
-    for load in calls(kernel, "load"):
-        whole = _inlined(kernel, address_of(load))
-        apart = _apart(kernel, whole)
-        found = names_in(whole) & pointers(kernel)
-        if apart is None or len(found) != 1:
-            continue
-        (pointer,) = found
-        others = [names_in(_inlined(kernel, address_of(c))) for c in calls(kernel, *MEMORY)]
-        if sum(pointer in each for each in others) == 1 and not assigned(kernel, pointer):
-            return _packed(source, kernel, launch, load, whole, pointer, apart)
-    raise NotApplicable("no tensor is read with lanes that lie apart")
-
-
-def _packed(
-    source: KernelSource, kernel: Function, launch: Launch, load: ast.Call, whole: ast.expr, pointer: str, apart: str
-) -> str:
-    tensor = source.argument(launch, pointer)
-    passed = launch.place(tensor)
-    if tensor is None or not tensor.isidentifier() or passed is None:
-        raise NotApplicable("the tensor is not passed by its name")
-    if any(isinstance(a, ast.Starred) for a in launch.call.args[: launch.call.args.index(passed)]):
-        raise NotApplicable("the tensor is not passed by its name")
-    offset = ast.unparse(substituted(whole, {pointer: ast.Constant(0)}.get))
-    rows = source.fresh("PACKED_ROWS")
-    packed, distance = source.fresh("packed"), source.fresh("apart")
-    # the distance is the product of the tensor's last dimensions, which the wrapper knows from its shape
-    before = (
-        f"{distance} = {tensor}[0, 0].numel() if {tensor}.dim() > 2 else 1",
-        f"{packed} = {tensor}.numel() <= {SMALL_WEIGHT} and {tensor}.is_contiguous() and {distance} > 1",
-        f"if {packed}:",
-        f"    {tensor} = {tensor}.reshape(-1, {distance}).t().contiguous()",
-    )
-    helper = source.fresh("packed_offset")
-    edits = [
-        source.replace(address_of(load), f"{pointer} + {helper}({offset}, {apart}, {rows})"),
-        source.parameter(kernel, f"{rows}: tl.constexpr"),
-    ]
-    changed = copied(source, kernel.name, "packed", edits, packed, f"{rows}={tensor}.numel() // {distance}")
-    again = KernelSource(changed)
-    statement = statement_of(_launch_of(again, kernel.name))
-    text = PACKED.format(name=helper)
-    return again.apply([again.before(statement, *before), again.above(again.kernels[kernel.name], text)])
-
-
-def _launch_of(source: KernelSource, kernel: str) -> Launch:
-    """Return the launch of a kernel, also where it is one among several names."""
-    for launch in source.launches:
-        assert isinstance(launch.call.func, ast.Subscript)
-        if kernel in names_in(launch.call.func.value):
-            return launch
-    raise NotApplicable("the launch is lost")
-
-
-PACKED = '''@triton.jit
-def {name}(offset, APART: tl.constexpr, ROWS: tl.constexpr):
-    """Where the element at `offset` lies after rows of APART elements were transposed."""
-    return offset % APART * ROWS + offset // APART
-
-
-'''
-
-
-def _inlined(kernel: Function, node: ast.expr, depth: int = 0) -> ast.expr:
-    """Return an address with names of single assignments to sums and products of addresses put in."""
-
-    def address(name: str) -> ast.expr | None:
-        values = assigned(kernel, name)
-        single = len(values) == 1 and isinstance(values[0], ast.BinOp) and depth < 3
-        if not single or not (names_in(values[0]) & pointers(kernel) or _is_lanes(values[0])):
-            return None
-        return _inlined(kernel, values[0], depth + 1)
-
-    return substituted(node, address)
-
-
-def _is_lanes(node: ast.expr) -> bool:
-    return COLUMNS in ast.unparse(node) and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add)
-
-
-def _apart(kernel: Function, whole: ast.expr) -> str | None:
-    """Return the product of constants by which the last lanes of an address are multiplied."""
-    for node in ast.walk(whole):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and COLUMNS in ast.unparse(node.left):
-            names = names_in(node.right)
-            if names and names <= constexprs(kernel) and isinstance(node.left, ast.BinOp):
-                return f"({ast.unparse(node.right)})"
-    return None
-
-
 # -- T18
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A load of a tile. starts: its first row and column; sizes, blocks: of the matrix and the tile, as parameters.
-
-    stride: the parameter by which rows lie apart; "" for the row's width. column_stride: "" for 1.
-    """
-
-    load: ast.Call
-    pointer: str
-    starts: Pair
-    sizes: Pair
-    blocks: Pair
-    stride: str = ""
-    column_stride: str = ""
+# A load of a tile of a matrix, the tile's first row and column, and names of parameters: the pointer, rows and columns
+# of the matrix and of the tile, and the strides of rows and columns where they are parameters.
+Tile = tuple[ast.Call, Pair, list[str]]
 
 
 @every_kernel
@@ -330,55 +208,48 @@ def descriptors(source: KernelSource, name: str) -> str:
     """Loads of whole tiles of matrices go through tensor descriptors, where the hardware copies tiles."""
     kernel, launch = source.only(name)
     require("the launch chooses between kernels", plain(kernel, launch))
-    source = _blocks_named(source, launch, {block for tile in _tiles(kernel) for block in tile.blocks})
+    source = _blocks_named(source, launch, {block for *_, names in _tiles(kernel) for block in names[3:5]})
     kernel, launch = source.only(name)
     described = source.fresh("described")
     edits, names, guards, made = list[Edit](), list[str](), list[str](), list[str]()
-    for tile in _tiles(kernel):
-        strides = (tile.stride, tile.column_stride) if tile.stride else ()
-        passed = [source.constant(launch, name) for name in (tile.pointer, *tile.sizes, *tile.blocks, *strides)]
+    for load, starts, given_by in _tiles(kernel):
+        passed = [source.constant(launch, parameter) for parameter in given_by]
         if None in passed:
             continue
         tensor, *numbers = map(str, passed)
-        described_tile = _described(tile, tensor, numbers)
+        loaded, guard, shape = _described(starts, tensor, *numbers)
         names.append(f"{source.fresh('tile_desc')}_{len(names)}")
-        edits.append(source.replace(tile.load, described_tile.loaded.format(names[-1])))
-        guards.append(described_tile.guard)
-        made.append(f"{names[-1]}=TensorDescriptor({tensor}, {described_tile.shape}) if {described} else None")
+        edits.append(source.replace(load, loaded.format(names[-1])))
+        guards.append(guard)
+        made.append(f"{names[-1]}=TensorDescriptor({tensor}, {shape}) if {described} else None")
     require("no load is of a whole tile of a matrix that the launch names", edits)
-    edits.append(source.parameter(kernel, *names))
-    changed = KernelSource(copied(source, kernel.name, "tiles", edits, described, ", ".join(made)))
-    statement = statement_of(_launch_of(changed, kernel.name))
     wide = f"(not {tensor}.is_cuda or torch.cuda.get_device_capability({tensor}.device)[0] >= 9)"
     lines = (f"{described} = (", f"    {wide}", *(f"    and {guard}" for guard in guards), ")")
-    top = min(node.lineno for node in changed.tree.body if isinstance(node, ast.Import | ast.ImportFrom))
-    place = len("".join(changed.text.splitlines(keepends=True)[: top - 1]).encode())
-    line = "from triton.tools.tensor_descriptor import TensorDescriptor\n"
-    return changed.apply([changed.before(statement, *lines), Edit(place, place, line)])
+    top = next(node for node in source.tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    more = source.parameter(kernel, *names)
+    return guarded(
+        source, name, "tiles", [*edits, more], described, ", ".join(made), more,
+        source.before(statement_of(launch), *lines),
+        source.before(top, "from triton.tools.tensor_descriptor import TensorDescriptor"),
+    )  # fmt: skip
 
 
-class _Described(NamedTuple):
-    """Texts of a tensor descriptor: the load (`{}`: its name), when it holds, and shape, strides and tile."""
+def _described(
+    starts: Pair, tensor: str, rows: str, columns: str, tall: str, wide: str, apart: str = "", step: str = ""
+) -> tuple[str, str, str]:
+    """Return texts of a tensor descriptor: the load (`{}`: its name), when it holds, and shape, strides and tile.
 
-    loaded: str
-    guard: str
-    shape: str
-
-
-def _described(tile: Tile, tensor: str, numbers: list[str]) -> _Described:
-    """Return the descriptor of a tile. numbers: rows, columns, the tile's rows and columns, and strides if any."""
-    sizes, edges, starts = numbers[:2], numbers[2:4], list(tile.starts)
-    apart, loaded, guard = sizes[1], "{}", f"{tensor}.is_contiguous()"
-    if len(numbers) > 4:
-        apart, step = numbers[4:]
-        guard = f"({step}) == 1"
-        if apart.startswith("1"):  # columns of the tile are contiguous
-            sizes, edges, starts, apart, guard = sizes[::-1], edges[::-1], starts[::-1], step, f"({apart}) == 1"
-            loaded = "tl.trans({})"
+    tall, wide: rows and columns of the tile. apart, step: strides of rows and columns, if the launch passes them.
+    """
+    guard, loaded = f"({step}) == 1" if step else f"{tensor}.is_contiguous()", "{}"
+    if apart.startswith("1"):  # columns of the tile are contiguous
+        starts, rows, columns, tall, wide, guard = starts[::-1], columns, rows, wide, tall, f"({apart}) == 1"
+        apart, loaded = step, "tl.trans({})"
+    apart = apart or columns
     guard += f" and ({apart}) % 16 == 0 and {tensor}.data_ptr() % 16 == 0"
-    guard += f" and ({edges[1]}) * {tensor}.element_size() >= 16 and max({edges[0]}, {edges[1]}) <= 256"
-    load = loaded.format(f"{{}}.load([{starts[0]}, {starts[1]}])")
-    return _Described(load, guard, f"[{sizes[0]}, {sizes[1]}], [{apart}, 1], [{edges[0]}, {edges[1]}]")
+    guard += f" and ({wide}) * {tensor}.element_size() >= 16 and max({tall}, {wide}) <= 256"
+    load = loaded.format(f"{{}}.load([{', '.join(starts)}])")
+    return load, guard, f"[{rows}, {columns}], [{apart}, 1], [{tall}, {wide}]"
 
 
 def _tiles(kernel: Function) -> list[Tile]:
@@ -402,27 +273,26 @@ def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> Ker
 def _tile(kernel: Function, load: ast.Call) -> Tile | None:
     """Return the tile of `ptr + rows[:, None] * STRIDE + cols[None, :] * STRIDE`, whose mask bounds both."""
     found, mask = _matrix(kernel, load), mask_of(load)
-    if found is None or found[1] not in pointers(kernel) or _other(load) not in ("0.0", "0") or mask is None:
+    if found is None or found[1] not in pointers(kernel) or shown(load, 2, "other") not in ("0.0", "0") or mask is None:
         return None
     ends = re.fullmatch(rf"\({found[2]} < (\w+)\)\[:, None\] & \({found[4]} < (\w+)\)\[None, :\]",
                         ast.unparse(value_of(kernel, mask)))  # fmt: skip
     rows, columns = _lanes(kernel, found[2]), _lanes(kernel, found[4])
     if ends is None or rows is None or columns is None or not (found[5] or found[3] == ends[2]):
         return None
-    strides = (found[3], found[5]) if found[5] else ("", "")
-    return Tile(load, found[1], (rows[0], columns[0]), (ends[1], ends[2]), (rows[1], columns[1]), *strides)
+    names = [found[1], ends[1], ends[2], rows[1], columns[1], *((found[3], found[5]) if found[5] else ())]
+    return load, (rows[0], columns[0]), names
 
 
 def _matrix(kernel: Function, load: ast.Call) -> re.Match[str] | None:
     """Return the pointer, and the lanes and strides of rows and columns, of a tile; the last is None for 1."""
-    text = ast.unparse(_inlined(kernel, address_of(load))).replace(".to(tl.int64)", "")
+
+    def address(value: ast.expr) -> bool:
+        of_pointer = bool(names_in(value) & pointers(kernel))
+        return isinstance(value, ast.BinOp) and (of_pointer or COLUMNS in ast.unparse(value))
+
+    text = ast.unparse(inlined(kernel, address_of(load), address)).replace(".to(tl.int64)", "")
     return re.fullmatch(r"(\w+) \+ \(?(\w+)\[:, None\] \* (\w+) \+ (\w+)\[None, :\](?: \* (\w+))?\)?", text)
-
-
-def _other(load: ast.Call) -> str:
-    """Return the text of what a load gives where its mask does not hold."""
-    found = given(load, 2, "other")
-    return "" if found is None else ast.unparse(found)
 
 
 def _lanes(kernel: Function, name: str) -> Pair | None:
@@ -494,7 +364,7 @@ def _empty_when(loop: ast.For) -> list[str]:
 def _zero_filled(loop: ast.For, name: str) -> list[ast.Call]:
     """Return the loads that a name gets in a loop with zeros outside their mask; its other values keep zeros."""
     values = assigned(loop, name)
-    loads = [(value, load) for value in values if (load := _load(value)) and _other(load) in ("0.0", "0")]
+    loads = [(value, load) for value in values if (load := _load(value)) and shown(load, 2, "other") in ("0.0", "0")]
     return [load for value, load in loads if all(v is value or _zeroed(v, name) for v in values)]
 
 
@@ -588,10 +458,14 @@ def _lane_statements(kernel: Function) -> list[tuple[str, ast.stmt]]:
 
 def _volume(kernel: Function, lanes: str) -> tuple[list[str], list[str]] | None:
     """Return the names of depth, row and column into which a flat position is taken apart, and the three sizes."""
+
+    def quotient(value: ast.expr) -> bool:
+        return isinstance(value, ast.BinOp) and isinstance(value.op, ast.FloorDiv) and lanes in names_in(value)
+
     parts = {}
     for node in ast.walk(kernel):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and len(assigned(kernel, node.id)) == 1:
-            parts[node.id] = _with_quotients(kernel, assigned(kernel, node.id)[0], lanes)
+            parts[node.id] = inlined(kernel, assigned(kernel, node.id)[0], quotient)
     for column, width in _named_by("_lanes % __n", parts, _lanes=lanes):
         for row, height in _named_by("_lanes // _width % __n", parts, _lanes=lanes, _width=width):
             forms = (f"{lanes} // ({height} * {width})", f"{lanes} // {width} // {height}")
@@ -606,18 +480,6 @@ def _named_by(pattern: str, parts: dict[str, ast.expr], **known: str) -> list[tu
     """Return the names whose value has a form, each with the pattern's one name."""
     found = ((name, matched(pattern, value, **known)) for name, value in parts.items())
     return [(name, ast.unparse(each["__n"])) for name, each in found if each]
-
-
-def _with_quotients(kernel: Function, value: ast.expr, lanes: str) -> ast.expr:
-    """Return an expression with the names of quotients of the lanes put in."""
-
-    def quotient(name: str) -> ast.expr | None:
-        match assigned(kernel, name):
-            case [ast.BinOp(op=ast.FloorDiv()) as value] if name != lanes and lanes in names_in(value):
-                return value
-        return None
-
-    return substituted(value, quotient)
 
 
 def _depth_size(kernel: Function, lanes: str, height: str, width: str) -> str | None:
@@ -650,15 +512,7 @@ def row_tiles(source: KernelSource, name: str) -> str:
     Then no lane divides, and what depends on the row alone is computed and loaded once a row.
     """
     kernel, launch = source.only(name)
-    lanes, statement, axis, block = _flat_lanes(source, kernel, launch)
-    total, width, bounds = _flat_sizes(kernel, lanes)
-    whole = grid_covers(source, launch, axis, total, block)
-    require("no flat index over the whole output is taken apart by a width that is an argument", width, whole)
-    for call in calls(kernel, *MEMORY):
-        mask = mask_of(call)
-        inside = f"{lanes} < {total}" in map(ast.unparse, joined(mask and value_of(kernel, mask)))
-        free = not is_tl(call, "store") and not _by_lane(kernel, call, lanes, width)
-        require("an access is not bounded by the size of the output", inside or free)
+    lanes, statement, axis, block, total, width, bounds = flat_index(source, kernel, launch)
     row, column, across = source.fresh("row"), source.fresh("column"), source.fresh("across")
     rows, columns = source.fresh("ROWS"), source.fresh("COLUMNS")
     edits = [source.replace(n, f"(({column} < {width}) & ({source.of(n)}))") for n in bounds]
@@ -682,6 +536,26 @@ def row_tiles(source: KernelSource, name: str) -> str:
         source.replace(keyword, f"{rows}={TILE_ROWS}, {columns}={TILE_COLUMNS}"),
         source.replace(launch.grid, f"lambda meta: ({', '.join(grid)},)"),
     ])  # fmt: skip
+
+
+def flat_index(
+    source: KernelSource, kernel: Function, launch: Launch
+) -> tuple[str, ast.stmt, int, str, str, str, list[ast.expr]]:
+    """Return a flat index over the whole output, each lane of which is computed alone.
+
+    They are: name, statement, axis and size of the block, size of the output, width of a row, comparisons with the
+    size.
+    """
+    lanes, statement, axis, block = _flat_lanes(source, kernel, launch)
+    total, width, bounds = _flat_sizes(kernel, lanes)
+    whole = grid_covers(source, launch, axis, total, block)
+    require("no flat index over the whole output is taken apart by a width that is an argument", width, whole)
+    for call in calls(kernel, *MEMORY):
+        mask = mask_of(call)
+        inside = f"{lanes} < {total}" in map(ast.unparse, joined(mask and value_of(kernel, mask)))
+        free = not is_tl(call, "store") and not _by_lane(kernel, call, lanes, width)
+        require("an access is not bounded by the size of the output", inside or free)
+    return lanes, statement, axis, block, total, width, bounds
 
 
 def _flat_sizes(kernel: Function, lanes: str) -> tuple[str, str, list[ast.expr]]:
@@ -714,7 +588,7 @@ def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple
     require("the block's size or order matters elsewhere", alone, uses == 2 + len(arrays))
     body = ast.Module(body_of(kernel), [])
     require("the kernel widens its lanes", not nodes(body, ast.Subscript))
-    ids = program_ids(kernel, axis)
+    ids = [call for call in calls(kernel, "program_id") if axis_of(call) == str(axis)]
     once = all(reads(kernel, n) == 1 for n in reaches(kernel, statement.value.left)[0] if assigned(kernel, n))
     asks = "the kernel asks elsewhere which program it is"
     require(asks, len(ids) == 1, not calls(kernel, "num_programs"), once)
@@ -745,50 +619,6 @@ def grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, blo
         return False
     due = ast.dump(ast.parse(f"triton.cdiv({size}, {step})", mode="eval"))
     return ast.dump(ast.parse(parts[axis], mode="eval")) == due
-
-
-# -- T26
-
-
-@every_kernel
-def turned_operand(source: KernelSource, name: str) -> str:
-    """A matrix that a TF32 product reads across its rows is transposed before the launch, so that K is contiguous.
-
-    The tensor cores take TF32 tiles with K contiguous alone, so the compiler copies others in pieces of four bytes.
-    """
-    kernel, launch = source.only(name)
-    products = [c for c in calls(kernel, "dot") if "tf32" in "".join(ast.unparse(k.value) for k in c.keywords)]
-    for factor, first in (pair for c in products for pair in zip(c.args, (True, False), strict=False)):
-        passed = _strided(source, kernel, launch, factor, first=first)
-        if not passed:
-            continue
-        matrix, step, rest = map(source.of, passed)
-        turned, copy = source.fresh("turned"), source.fresh(f"turned_{matrix}")
-        whole = f"{matrix}.dim() == 2 and {matrix}.is_contiguous() and ({step}, {rest}) == ({matrix}.shape[1], 1)"
-        lines = (f"{turned} = {whole}", f"{copy} = {matrix}.t().contiguous() if {turned} else {matrix}")
-        new = (copy, f"1 if {turned} else {step}", f"{matrix}.shape[0] if {turned} else {rest}")
-        edits = [source.replace(node, text) for node, text in zip(passed, new, strict=True)]
-        return source.apply([source.before(statement_of(launch), *lines), *edits])
-    raise NotApplicable("no product in TF32 reads a matrix across its rows, by two strides")
-
-
-def _strided(
-    source: KernelSource, kernel: Function, launch: Launch, factor: ast.expr, *, first: bool
-) -> list[ast.expr]:
-    """Return what a launch passes for a factor's matrix and its strides along K and across it.
-
-    Empty if the factor is no tile, if the kernel uses one of the three elsewhere, or if K is contiguous.
-    """
-    load = _load(value_of(kernel, factor))
-    matrix = _matrix(kernel, load) if load else None
-    every = matrix.group(1, 5, 3) if matrix and first else matrix.group(1, 3, 5) if matrix else ()
-    if not every or None in every:
-        return []
-    passed = [node for name in every if (node := source.passed(launch, name)) is not None]
-    if any(reads(kernel, name) != 1 or assigned(kernel, name) for name in every) or len(passed) < len(every):
-        return []
-    named = isinstance(passed[0], ast.Name) and not source.of(passed[1]).startswith("1")
-    return passed if named else []
 
 
 def programs_at_once(tensor: str, otherwise: int) -> str:

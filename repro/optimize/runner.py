@@ -35,7 +35,7 @@ from repro.records.search import Confirmation, Options, Profiled, Start
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
-from repro.system import foreign, jsonio
+from repro.system import foreign
 
 # Most bytes of a run's archive, and of what is in it.
 _MOST_BYTES = 1 << 28
@@ -182,7 +182,7 @@ def _journal(problem: Problem, options: Options, results: Path, *, resume: bool,
 
 @contextlib.contextmanager
 def unpacked(run: Path) -> Iterator[Path]:
-    """Yield the folder of a recorded run: itself, or what its archive and the kernels beside it hold.
+    """Yield the folder of a recorded run: itself, or what its archive holds.
 
     run: may be an artifact's folder, with its archive. Raises BundleError, UsageError.
     """
@@ -202,10 +202,6 @@ def unpacked(run: Path) -> Iterator[Path]:
         found = Path(folder)
         if not (found / journal.FILE).is_file():
             raise BundleError(f"{run} holds no recorded run", f"{journal.FILE} is missing")
-        told = (found / journal.FILE).read_bytes()
-        for address, content in beside(run).items():
-            if address.encode() in told:
-                jsonio.replace(found / journal.KERNELS / f"{address}.py", content)
         yield found
 
 
@@ -217,15 +213,6 @@ def _bounded(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if left < 0:
             raise ValueError(f"it holds more than {_MOST_BYTES:,} bytes")
         yield member
-
-
-def beside(archive: Path) -> dict[str, bytes]:
-    """Return the programs in the archive's folder by address: a run's archive leaves them out."""
-    contents = []
-    for file in archive.parent.glob("*.py"):
-        with contextlib.suppress(Unreadable):
-            contents.append(foreign.read(file))
-    return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 
 def started(folder: Path) -> tuple[Options, Start] | None:
@@ -247,8 +234,7 @@ def recorded(folder: Path) -> tuple[Options, Submission]:
         text = foreign.read(folder / journal.KERNELS / f"{options.kernel}.py", within=folder)
     except Unreadable:
         why = f"{journal.KERNELS}/{options.kernel}.py is missing"
-        advice = f"Replay a {ARCHIVE} in its artifact's folder: it leaves out the kernels that lie there."
-        raise BundleError("the run lacks its input kernel", why, advice) from None
+        raise BundleError("the run lacks its input kernel", why) from None
     return options, Submission("input", text, start.entry)
 
 

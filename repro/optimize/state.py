@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from repro.records.base import Record
@@ -93,15 +92,9 @@ class State:
         """Return the program with this text, or this syntax tree."""
         return next((p for p in self.programs.values() if p.address == address or (ast and p.ast == ast)), None)
 
-    def seen(self, address: str) -> bool:
-        """Return whether a text was proposed before, also if it was a duplicate."""
-        return any(p.address == address for p in self.programs.values())
-
     def of(self, parent: str, strategy: str | None = None) -> list[Program]:
         """Return the candidates that were made of a program, by one strategy or by all."""
-        return [
-            p for p in self.programs.values() if p.parent == parent and (strategy is None or p.strategy == strategy)
-        ]
+        return [p for p in self.programs.values() if p.parent == parent and strategy in (None, p.strategy)]
 
     def choose_beam(self) -> list[str]:
         """Return the programs to expand: accepted ones by their speedup, then the fastest others; no text twice.
@@ -109,14 +102,8 @@ class State:
         A program that nothing can be made of still counts; the proposers say when nothing is left.
         """
         timed = [p for p in self.programs.values() if p.correct and (p.gain or p.id == INPUT)]
-        order = {p.id: at for at, p in enumerate(self.programs.values())}
-        timed.sort(key=lambda p: (not (p.accepted or p.id == INPUT), -(p.ratio or 1.0), order[p.id]))
-        return [p.id for p in _distinct(timed)][: self.options.beam]
-
-
-def _distinct(programs: Iterable[Program]) -> Iterable[Program]:
-    seen: set[str] = set()
-    for program in programs:
-        if program.ast not in seen:
-            seen.add(program.ast)
-            yield program
+        timed.sort(key=lambda p: (not (p.accepted or p.id == INPUT), -(p.ratio or 1.0)))
+        distinct = dict[str, str]()
+        for program in timed:
+            distinct.setdefault(program.ast, program.id)
+        return [*distinct.values()][: self.options.beam]

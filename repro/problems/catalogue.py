@@ -18,7 +18,7 @@ from typing import Any
 from repro import config
 from repro.errors import ProblemError, UsageError
 from repro.inputs.stress import SPIKE_FACTOR, Stress
-from repro.problems import constants
+from repro.problems import constants, formats
 from repro.problems.constants import Overrides
 from repro.system import foreign
 
@@ -67,6 +67,7 @@ class Problem:
     """One problem at one size and dtype.
 
     writes_inputs, aliases_input: its own Model writes to its inputs, or returns memory of one, so that a solution may.
+    text: what the file of a definition, or of a problem with its gradients, becomes.
     """
 
     id: str
@@ -80,12 +81,12 @@ class Problem:
     stress: Stress = 1.0
     stress_run: int = 1
     spike: float | tuple[float, ...] = SPIKE_FACTOR
-    neighbour: Overrides = field(default_factory=dict)
     native_signal: bool = True
     perturbed_init: dict[int, Any] = field(default_factory=dict)
     work: Work | None = None
     writes_inputs: bool = False
     aliases_input: bool = False
+    text: bytes = field(default=b"", repr=False)
 
     @property
     def key(self) -> str:
@@ -95,12 +96,12 @@ class Problem:
     @property
     def file_name(self) -> str:
         """The file's own name, which in a job the id holds: every copy there is a problem.py."""
-        return f"{self.id}.py" if self.path.name.endswith("problem.py") else self.path.name
+        return f"{self.id}.py" if self.path.name.endswith(("problem.py", ".json")) else self.path.name
 
     @property
     def source(self) -> bytes:
         """The file's text. Raises Unreadable."""
-        return foreign.read(self.path, foreign.MOST_SOURCE)
+        return self.text or foreign.read(self.path, foreign.MOST_SOURCE)
 
     def spike_of(self, i: int) -> float:
         """Height of the spikes of input i, in its own deviations."""
@@ -110,11 +111,9 @@ class Problem:
         """Return the problem for another process."""
         return Message(self.id, self.dtype, self.overrides, base64.b64encode(self.source).decode())
 
-    def neighbouring(self) -> Problem | None:
-        """The same problem, constructor arguments and weights at other sizes, or None where it has none."""
-        if not self.neighbour:
-            return None
-        return replace(self, overrides=self.overrides | self.neighbour, neighbour={}, work=None)
+    def at(self, constants: Overrides) -> Problem:
+        """The same problem at other sizes, of which nothing else is known."""
+        return replace(self, overrides=self.overrides | constants, work=None) if constants else self
 
     def module(self) -> types.ModuleType:
         """A fresh execution of the problem file with this size's overrides.
@@ -156,11 +155,13 @@ class Problem:
         elif "NVIDIA" in why or "CUDA" in why:
             remedy = "Name no device in the problem file: the judge places the tensors."
         elif not remedy:
-            remedy = "Mend the problem file" + (", or try other constants: --set NAME=VALUE" if self.overrides else ".")
+            remedy = "Mend the problem file" + (
+                ", or try other constants: --shapes NAME=VALUE" if self.overrides else "."
+            )
         return ProblemError(what, f"{type(error).__name__}: {why}", remedy)
 
     def check_names(self, overrides: Overrides) -> None:
-        """Raises UsageError where the file has no constant of a name that `--set` gave."""
+        """Raises UsageError where the file has no constant of a name that `--shapes` gave."""
         source = self.source
         unknown = [name for name in overrides if not constants.holds(source, name)]
         if unknown:
@@ -207,7 +208,7 @@ def _positional(model: type, given: Any) -> list[Any]:
 # What suites.toml says of one problem or one suite.
 _Entry = dict[str, Any]
 # Keys that hold at full size alone. At smoke size those count that end in `_smoke`.
-_OF_FULL = ("neighbour", "stress_run")
+_OF_FULL = ("stress_run",)
 
 
 @cache
@@ -254,7 +255,6 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
         stress=entry["stress"],
         stress_run=entry.get("stress_run", 1),
         spike=tuple(spike) if isinstance(spike, list) else spike,
-        neighbour=_overrides(entry.get("neighbour", {})),
         native_signal=entry.get("native_signal", True),
         perturbed_init={int(k): v for k, v in entry.get("perturbed_init", {}).items()},
         work=None if small else _work(entry),
@@ -276,10 +276,24 @@ def _work(entry: _Entry) -> Work:
     return Work(entry["read_elements"], entry["written_elements"], entry["flop"], share)
 
 
+def shapes_file(problem: Problem) -> Path:
+    """The file of shapes near a definition, or that suites.toml names for a problem at its size. Raises UsageError for
+    none."""
+    if problem.path.suffix == ".json" and (near := formats.workloads(problem.path, problem.id)):
+        return near
+    name = _catalogue()["problem"].get(problem.id, {}).get("shapes_smoke" if problem.size == "smoke" else "shapes")
+    if not name:
+        raise UsageError(f"no shapes of {problem.key} at size {problem.size} are known", "", "Add --shapes FILE.")
+    return config.PROBLEMS_DIR / str(name)
+
+
 def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Problem:
-    """Any KernelBench file on disk. Raises UsageError where it is not one (read, not run)."""
+    """Any KernelBench file or definition on disk. Raises UsageError where it is not one (read, not run)."""
+    name, text = path.stem, b""
+    if path.suffix == ".json":
+        name, dtype, text = formats.problem(path)
     try:
-        tree = foreign.tree(foreign.read(foreign.named(path), foreign.MOST_SOURCE), path.name)
+        tree = foreign.tree(text or foreign.read(foreign.named(path), foreign.MOST_SOURCE), path.name)
     except SyntaxError as error:
         raise UsageError(f"problem {path} is not Python", str(error)) from error
     names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
@@ -287,7 +301,17 @@ def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Prob
     if missing:
         raise UsageError(f"{path} is not a KernelBench problem", f"it does not define {', '.join(sorted(missing))}",
                          "It takes a class Model, and functions get_inputs and get_init_inputs.")  # fmt: skip
-    return Problem(id=path.stem, name=path.stem, path=path.resolve(), dtype=dtype, size=size)
+    dtype = _own_dtype(tree) if dtype == "float32" else dtype
+    return Problem(id=name, name=name, path=path.resolve(), dtype=dtype, size=size, text=text)
+
+
+def _own_dtype(tree: ast.Module) -> str:
+    """The one dtype of 16 bits that `get_inputs` of a file names, as torch.float16 or .half(); else float32."""
+    body = next(
+        ast.unparse(node) for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "get_inputs"
+    )
+    names = {name.replace("half", "float16") for name in re.findall(r"\.(b?float\d*|half|double)\b", body)}
+    return names.pop() if len(names) == 1 and names <= {*ITEMSIZE} else "float32"
 
 
 def fetched() -> dict[str, Path]:
@@ -315,8 +339,9 @@ def load_fetched(problem_id: str, *, size: str = "full", dtype: str = "float32")
 
 
 def resolve(spec: str, *, size: str, dtype: str = "float32") -> Problem:
-    """`--problem`: an id of ours, of the fetched KernelBench, or the path of a KernelBench file, which may be ours."""
-    if spec.endswith(".py") or "/" in spec:
+    """`--problem`: an id of ours, of the fetched KernelBench, or the path of a definition or a KernelBench file, which
+    may be ours."""
+    if spec.endswith((".py", ".json")) or "/" in spec:
         for known, entry in _catalogue()["problem"].items():
             if os.path.realpath(spec) == os.path.realpath(config.PROBLEMS_DIR / entry["file"]):
                 return load(known, size=size, dtype=dtype)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from repro.errors import UsageError
@@ -18,7 +20,7 @@ _INPUTS, _INIT = "get_inputs", "get_init_inputs"
 # The name by which a rewritten file calls `_as`.
 _AS = "__repro_as__"
 _ASSIGN = (ast.Assign, ast.AnnAssign, ast.AugAssign)
-# Constants of a problem file by name, as `--set` gives them.
+# Constants of a problem file by name, as `--shapes` gives them.
 Overrides = dict[str, Any]
 
 
@@ -26,7 +28,7 @@ Overrides = dict[str, Any]
 class Constant:
     """One number of a problem file that its inputs or constructor arguments are made from.
 
-    name: as `--set` takes it. positions: where the number stands in a tuple or list; None for a plain number.
+    name: as `--shapes` takes it. positions: where the number stands in a tuple or list; None for a plain number.
     init: whether constructor arguments depend on it.
     """
 
@@ -109,7 +111,7 @@ def _constants(name: str, value: Any, *, init: bool) -> Iterator[Constant]:
 
 
 def names(source: bytes) -> list[str]:
-    """What `--set` may name: module-level names, then numbers inside the functions that make the inputs."""
+    """What `--shapes` may name: module-level names, then numbers inside the functions that make the inputs."""
     tree = ast.parse(source)
     functions = _functions(tree)
     inside = [
@@ -118,6 +120,7 @@ def names(source: bytes) -> list[str]:
     return [*_assignments(tree), *inside]
 
 
+@lru_cache
 def holds(source: bytes, name: str) -> bool:
     """Whether a file has a constant of this name."""
     tree = ast.parse(source)
@@ -172,10 +175,17 @@ def rewritten(source: bytes, path: str, overrides: Overrides) -> tuple[ast.Modul
     return ast.fix_missing_locations(tree), {_AS: _as}
 
 
-def given(words: list[str]) -> Overrides:
-    """Overrides from `--set NAME=VALUE`, values as Python literals. Raises UsageError for anything else."""
+def free(source: bytes) -> dict[str, int]:
+    """The whole numbers that inputs are made from and constructor arguments are not: name -> value."""
+    literals = {name: getattr(node, "value", None) for name, node in _assignments(ast.parse(source)).items()}
+    found = sizes(source, literals)
+    return {each.name: each.value for each in found if not each.init and each.name in literals}
+
+
+def given(text: str) -> Overrides:
+    """Overrides from `NAME=VALUE,NAME=VALUE`, values as Python literals. Raises UsageError for anything else."""
     overrides = {}
-    for word in words:
+    for word in re.split(r",(?=\s*[\w.]+\s*=)", text):
         name, equals, text = word.partition("=")
         try:
             if not equals or not name:
@@ -183,8 +193,8 @@ def given(words: list[str]) -> Overrides:
             overrides[name.strip()] = json.loads(json.dumps(ast.literal_eval(text.strip())))  # as bundles keep it
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
             why = "a value is a number, a text, or a tuple or list of them"
-            remedy = "Write a constant of the problem file and its value, such as --set batch_size=16."
-            raise UsageError(f"--set {word} is not NAME=VALUE", why, remedy) from error
+            remedy = "Write constants of the problem file and their values, such as --shapes batch_size=16,dim=64."
+            raise UsageError(f"--shapes {word} is not NAME=VALUE", why, remedy) from error
     return overrides
 
 

@@ -57,7 +57,7 @@ class _Reduced:
     def draw(self, seed: int = _SEED, stress: Stress | None = None, run: int = 1) -> list[Any]:
         """Return the inputs in fp64."""
         plan = replace(self.plan, problem=replace(self.problem, stress_run=run))
-        return [_double(x) for x in plan.make(seed, _CPU, stress=stress)]
+        return [_cast(x, torch.float64) for x in plan.make(seed, _CPU, stress=stress)]
 
     def run(self, values: list[Any]) -> Any:
         """Return what the Model returns in fp64, also where it names a precision."""
@@ -76,8 +76,8 @@ class _Reduced:
         return [x.double() for x in meta.tensors(value)]
 
 
-def _double(x: Any) -> Any:
-    return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+def _cast(x: Any, dtype: torch.dtype) -> Any:
+    return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
 
 def relative_change(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
@@ -163,7 +163,7 @@ def _require_function(reduced: _Reduced) -> None:
         first, again, other = (reduced(values, seed) for seed in (_SEED, _SEED, _SEED + 1))
     except JudgeError:  # drawn in float32, they may not go with fp64
         reduced.model.float()
-        single = [x.float() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in values]
+        single = [_cast(x, torch.float32) for x in values]
         if not _same(reduced(single), reduced(single, _SEED + 1)):
             raise random from None
         raise
@@ -260,8 +260,7 @@ def _matters(reduced: _Reduced, values: list[Any], whole: list[torch.Tensor], i:
         changed = original.clone()
         changed.view(-1)[place] = value
         with contextlib.suppress(JudgeError):
-            outputs = reduced([*values[:i], changed, *values[i + 1 :]])
-            if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(outputs, whole, strict=True)):
+            if not _same(reduced([*values[:i], changed, *values[i + 1 :]]), whole):
                 return True
     return False
 

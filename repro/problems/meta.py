@@ -9,7 +9,7 @@ import re
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
@@ -124,11 +124,16 @@ class _Recurrent(TorchFunctionMode):
         return (x.new_empty((*x.shape[:-1], width)), *(torch.empty_like(state) for state in states))
 
 
-def run(plan: Plan, init: list[Any], mode: Tally | None = None, built: torch.nn.Module | None = None) -> Run:
-    """Run the Model with these constructor arguments, or one that is built. mode: counts what it computes. Raises
-    ProblemError where it fails."""
+def run(
+    plan: Plan, init: list[Any], mode: Tally | None = None, built: torch.nn.Module | None = None, *,
+    turned: Sequence[int] = (),
+) -> Run:  # fmt: skip
+    """Run the Model with these constructor arguments, or one that is built. mode: counts what it computes. turned:
+    inputs that are not contiguous. Raises ProblemError where it fails."""
     built = built or model(plan, init)
     inputs = [torch.empty(s[0], dtype=s[1], device="meta") if i in plan.tensors else s for i, s in enumerate(plan.spec)]
+    for i in turned:
+        inputs[i] = torch.empty_like(inputs[i].mT).mT
     what = f"Model of {plan.problem.file_name} fails"
     # The second: it failed by itself, or because of the stand-in.
     for around in (_uncompiled, nullcontext):
@@ -138,10 +143,10 @@ def run(plan: Plan, init: list[Any], mode: Tally | None = None, built: torch.nn.
         except Exception as error:
             fault = plan.problem.fault(what, error)
             reads = _READS.search(str(error))
-    if reads is None:
+    if reads is None or turned:
         raise fault
     if (needed := sum(map(plan.nbytes, plan.tensors))) > _MOST_BYTES:
-        remedy = "Make them smaller: --set NAME=VALUE"
+        remedy = "Make them smaller: --shapes NAME=VALUE"
         raise ProblemError(f"{what} without values", f"with them its inputs take {needed / 1e9:.2g} GB", remedy)
     try:
         return _called(build(plan.problem, plan.module, init), plan.make(_SEED, torch.device("cpu")), mode)

@@ -139,6 +139,8 @@ class _Served(TorchFunctionMode):
 PLAIN = (bool, int, float, str, type(None))
 # An input with this share of exact zeros has them on purpose; one of at most _FEW_VALUES values is a code.
 _ZERO_SHARE, _FEW_VALUES = 0.05, 16
+# The most bytes of an input that is also given transposed.
+_TURNED_BYTES = 1 << 30
 
 
 def structure(value: torch.Tensor) -> str:
@@ -184,6 +186,12 @@ class Plan:
         return [i for i, spec in enumerate(self.spec) if isinstance(spec, tuple) and isinstance(spec[0], torch.Size)]
 
     @property
+    def turnable(self) -> list[int]:
+        """Return the tensors that a transpose makes not contiguous, without those too large for a copy."""
+        small = (i for i in self.tensors if self.nbytes(i) <= _TURNED_BYTES)
+        return [i for i in small if min((1, 1, *self.spec[i][0])[-2:]) > 1]
+
+    @property
     def batch(self) -> int | None:
         """Return the rows, the product of the batch dimensions; None if the problem cannot be split."""
         chosen = self.problem.batch_inputs
@@ -208,7 +216,7 @@ class Plan:
 
     def make(self, seed: int, device: torch.device, *, stress: Stress | None = None) -> list[Any]:
         """Return all inputs, newly allocated."""
-        return [self.rows(i, None, values, seed, device, stress) for i, values in enumerate(self._others(seed, device))]
+        return self.chunk(None, seed, device, stress)
 
     def _others(self, seed: int, device: torch.device) -> list[Any]:
         """Return the inputs without a recipe, made by `get_inputs()` unless all are plain; None for the others."""
@@ -249,7 +257,7 @@ class Plan:
             return value.contiguous()
         if stress is not None and value.numel():
             value = self._stressed(value, stress, seed, i)
-        return value.to(torch_dtype(self.problem.dtype)).contiguous()
+        return value.to(spec[1]).contiguous()
 
     def _stressed(self, value: torch.Tensor, stress: Stress, seed: int, i: int) -> torch.Tensor:
         """Return an input that `get_inputs()` computes, stressed so that what a problem requires of it still holds.
@@ -294,8 +302,7 @@ class Plan:
 
     def chunk(self, rows: slice | None, seed: int, device: torch.device, stress: Stress | None) -> list[Any]:
         """Return all inputs, the batched ones narrowed to `rows`. Without `rows`, the whole."""
-        others = self._others(seed, device)
-        return [self.rows(i, rows, others[i], seed, device, stress) for i in range(len(self.recipes))]
+        return [self.rows(i, rows, made, seed, device, stress) for i, made in enumerate(self._others(seed, device))]
 
 
 def _drawn(module: types.ModuleType, device: torch.device, seed: int = 0) -> tuple[Any, _Served]:
@@ -323,7 +330,11 @@ def plan(problem: Problem) -> Plan:
         wrong = "a list without a tensor" if isinstance(values, list | tuple) else type(values).__name__
         raise ProblemError(f"get_inputs() of {problem.file_name} returns {wrong}", "",
                            "Let it return a list of what Model.forward takes, with a tensor in it.")  # fmt: skip
-    dtype = torch_dtype(problem.dtype)
+    declared = getattr(module, "DECLARED_DTYPES", False)  # of a definition, whose inputs may differ in precision
+
+    def kept(dtype: torch.dtype) -> torch.dtype:
+        return torch_dtype(problem.dtype) if dtype.is_floating_point and not declared else dtype
+
     recipes: list[Recipe | None] = []
     spec: list[Any] = []
     for value in values:
@@ -331,12 +342,11 @@ def plan(problem: Problem) -> Plan:
         recipe = None
         if entry is not None and entry[0] is value and value._version == entry[2]:
             drawn = entry[1]
-            kept = dtype if drawn.dtype.is_floating_point else drawn.dtype
-            recipe = Recipe(drawn.kind, drawn.index, drawn.shape, kept, drawn.low, drawn.high, drawn.std)
+            recipe = Recipe(drawn.kind, drawn.index, drawn.shape, kept(drawn.dtype), drawn.low, drawn.high, drawn.std)
         recipes.append(recipe)
         if isinstance(value, torch.Tensor):
             refuse_dtype(value, f"get_inputs() of {problem.file_name}")
-            spec.append((value.shape, dtype if value.is_floating_point() else value.dtype))
+            spec.append((value.shape, kept(value.dtype)))
         else:
             spec.append(value)
     return Plan(problem, module, tuple(recipes), tuple(spec), tuple(served.foreign))
@@ -346,7 +356,7 @@ def refuse_dtype(value: torch.Tensor, source: str) -> None:
     """Raise ProblemError if a tensor that `source` returns is fp8 or complex: no class of precision is for it."""
     if value.is_complex() or (value.is_floating_point() and value.dtype.itemsize == 1):
         name = str(value.dtype).removeprefix("torch.")
-        raise ProblemError(f"{source} returns {name}", "fp8 and complex tensors are not judged yet",
+        raise ProblemError(f"{source} returns {name}", "not judged: fp8 and complex have no measured limits",
                            "Give inputs and outputs in float32, bfloat16 or float16, and convert inside.")  # fmt: skip
 
 

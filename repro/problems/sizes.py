@@ -46,30 +46,8 @@ _CGROUPS = (
 _BLOCK = 128
 # A search ends after this many runs on the meta device.
 _MOST_RUNS = 80
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a reduced size may cost: elements of inputs and outputs, elements that all operations write, elements of
-    weights, and arithmetic of one call."""
-
-    elements: int = 1 << 17
-    written: int = 1 << 20
-    weights: int = 1 << 20
-    flop: int = 1 << 28
-
-    def excess(self, sizes: Sizes) -> float:
-        """How far over the budget sizes are: logarithms of every quantity's excess, added up; 0 is within it.
-
-        All count, because the worst may be one that no constant of the file can change.
-        """
-        pairs = (
-            (sizes.elements, self.elements),
-            (sizes.written, self.written),
-            (sizes.weights, self.weights),
-            (sizes.flop, self.flop),
-        )
-        return sum(math.log(max(1.0, cost / bound)) for cost, bound in pairs)
+# What a reduced size may cost, by the fields of Sizes.
+_BUDGET = {"elements": 1 << 17, "written": 1 << 20, "weights": 1 << 20, "flop": 1 << 28}
 
 
 @dataclass(frozen=True)
@@ -90,6 +68,14 @@ class Sizes:
     peak: int
     input_bytes: int = field(repr=False)
     output_elements: int = field(repr=False)
+
+    @property
+    def excess(self) -> float:
+        """How far over the budget they are: logarithms of every quantity's excess, added up; 0 is within it.
+
+        All count, because the worst may be one that no constant of the file can change.
+        """
+        return sum(math.log(max(1.0, getattr(self, name) / bound)) for name, bound in _BUDGET.items())
 
 
 def measure(problem: Problem) -> Sizes:
@@ -118,9 +104,9 @@ def measure(problem: Problem) -> Sizes:
 class Search:
     """The constants of one problem while they are made smaller."""
 
-    def __init__(self, problem: Problem, budget: Budget, *, init: bool = True) -> None:
+    def __init__(self, problem: Problem, *, init: bool) -> None:
         """init: whether constructor arguments change too."""
-        self.problem, self.budget = problem, budget
+        self.problem = problem
         module = problem.module()
         self.values = dict(vars(module))
         every = constants.sizes(problem.source, self.values)
@@ -192,7 +178,7 @@ class Search:
         sizes = measure(self.problem)
         yield sizes
         broken: set[tuple[Constant, ...]] = set()  # moves after which the problem did not run
-        while (excess := self.budget.excess(sizes)) > 0:
+        while (excess := sizes.excess) > 0:
             smaller = self._step(excess, broken)
             if smaller is None and broken:  # what did not run before may run at the sizes of now
                 broken.clear()
@@ -208,7 +194,7 @@ class Search:
         """Sizes that the powers of two up to _BLOCK divide as they divide the file's, and that are powers of two where
         those are: a kernel that needs whole blocks is right at both or wrong at both. Smaller powers where these cost
         too much; of a batch only up to 16."""
-        most = max(self.budget.excess(sizes), 0.0)
+        most = sizes.excess
         for constant in sorted(self.constants, key=lambda c: -self.now[c] * self.weight[c]):
             powers = (16,) if self.weight[constant] == _LEADING_WEIGHT else (_BLOCK, 64, 32, 16)
             equal = {c: self.now[c] for c in self.constants if c.value == constant.value}
@@ -221,7 +207,7 @@ class Search:
                 if value == self.now[constant]:
                     break
                 found = self.sized(now)
-                if found is not None and self.budget.excess(found) <= most:
+                if found is not None and found.excess <= most:
                     self.now = now
                     yield found
                     break
@@ -250,7 +236,7 @@ class Search:
             sizes = self.sized(now)
             if sizes is None:
                 broken.add(move)
-            elif self.budget.excess(sizes) <= excess - _GAIN:
+            elif sizes.excess <= excess - _GAIN:
                 self.now = now
                 return sizes
         return None
@@ -268,7 +254,7 @@ def _nearest(published: int, reduced: int, power: int, most: int) -> int:
 def _fault(problem: Problem) -> tuple[str, str]:
     """Why the problem's Model does not run on the CPU, on inputs of its own, or returns no finite number, and what to
     do; or "" twice."""
-    remedy = "Mend the problem file, use a GPU, or try other constants: --set NAME=VALUE"
+    remedy = "Mend the problem file, use a GPU, or try other constants: --shapes NAME=VALUE"
     try:
         plan = inputs.plan(problem)
         with torch.random.fork_rng(devices=[]):
@@ -286,21 +272,21 @@ def _fault(problem: Problem) -> tuple[str, str]:
     return ("", "") if all(bool(x.isfinite().any()) for x in outputs) else ("its output holds no finite number", remedy)
 
 
-def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
-    """The sizes at which a problem costs no more than a budget, or the smallest that were found.
+def derive(problem: Problem) -> Sizes:
+    """The sizes at which a problem costs no more than the budget, or the smallest that were found.
 
     The problem's own overrides stay as they are. Raises ProblemError where the file does not run, PrerequisiteError
     where no size that was found runs on the CPU in reasonable time.
     """
-    for search in (Search(problem, budget), Search(problem, budget, init=False)):
-        *_, sizes = search.steps()
+    for init in (True, False):
+        *_, sizes = Search(problem, init=init).steps()
         needed = sizes.bytes + 4 * sizes.peak
         if sizes.flop > _MOST_FLOP or needed > _MOST_BYTES:
             why = (
                 f"it takes {sizes.flop / 1e9:.3g} GFLOP a call and {gigabytes(needed)}; the limits are "
                 f"{_MOST_FLOP / 1e9:.2g} GFLOP and {gigabytes(_MOST_BYTES)}"
             )
-            remedy = "Use a GPU, or try other constants: --set NAME=VALUE"
+            remedy = "Use a GPU, or try other constants: --shapes NAME=VALUE"
         else:
             why, remedy = _fault(replace(problem, overrides=sizes.overrides, work=None))
             if not why:
@@ -362,9 +348,7 @@ def free_bytes() -> int:
 def settle(problem: Problem, given: Overrides, *, known: bool) -> Problem:
     """The problem at the sizes at which it is judged: with the overrides that were given, and at smoke size with
     derived ones unless its small sizes are known. Raises JudgeError where no size runs."""
-    if given:
-        overrides = problem.overrides | given
-        problem = replace(problem, overrides=overrides, neighbour={}, work=None)
+    problem = problem.at(given)
     if problem.size == "smoke" and not known:
         problem = replace(problem, overrides=derive(problem).overrides)
     return problem
@@ -385,7 +369,7 @@ def require_memory(problem: Problem, measured: Sizes, device: str) -> None:
             raise PrerequisiteError(
                 f"problem {problem.key} at {problem.size} size{changed} needs about {gigabytes(needed)}; {where} has "
                 f"{gigabytes(free)} free",
-                remedy="Use --size smoke, or shrink it: --set NAME=VALUE",
+                remedy="Use --size smoke, or shrink it: --shapes NAME=VALUE",
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 
@@ -10,12 +9,11 @@ from repro.records import schema
 
 
 def main() -> int:
-    """Print one schema or the names."""
-    parser = argparse.ArgumentParser(prog="python -m repro.records", description=__doc__)
-    parser.add_argument("name", nargs="?", choices=[*schema.RECORDS])
-    name = parser.parse_args().name
-    print(json.dumps(schema.of(name), indent=1, ensure_ascii=False) if name else "\n".join(schema.RECORDS))
-    return 0
+    """Print one schema, or the names; return 1 for an unknown name."""
+    name = " ".join(sys.argv[1:])
+    known = name in schema.RECORDS
+    print(json.dumps(schema.of(name), indent=1, ensure_ascii=False) if known else "\n".join(schema.RECORDS))
+    return 1 if name and not known else 0
 
 
 if __name__ == "__main__":

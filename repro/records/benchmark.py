@@ -21,12 +21,6 @@ class Times(Record):
     optimized_ms: Number | None = None
     """The optimised kernel."""
 
-    @property
-    def speedup(self) -> float | None:
-        """Return the published script's speedup: torch.compile, else eager, over the optimised kernel."""
-        base = self.compile_ms or self.eager_ms
-        return base / self.optimized_ms if base and self.optimized_ms else None
-
 
 class ParityTimes(Parity, Times):
     """Times by the published protocol, also by the published script's keys."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from repro.records.base import Amount, Number, Pair, Record, Text
 from repro.records.fingerprint import Stack
+from repro.records.verdict import Speedup
 
 # Published descriptions of machines have rounded numbers.
 _ROUNDED = 0.01
@@ -162,17 +163,6 @@ class ClaimTrial(Record):
     """By the judge."""
 
 
-class OverBest(Record):
-    """A kernel's judged speedup over the best torch baseline of its precision."""
-
-    ratio: Number
-    """The speedup."""
-    ci95: Pair
-    """Its 95 % interval."""
-    baseline: str
-    """Name of the baseline."""
-
-
 class ClaimOutcome(Record):
     """The verdicts on a claim for one machine and stack."""
 
@@ -194,7 +184,7 @@ class ClaimOutcome(Record):
     """The kernel is correct, and the judge's figure is within the band."""
     difference: str
     """Why the two figures differ, or empty."""
-    over_best: OverBest | None
+    over_best: Speedup | None
     """Of speedups: over the best torch baseline."""
     notes: list[str]
     """What limits the comparison."""

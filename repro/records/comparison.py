@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from repro.records.base import Number, Pair, Record
 
 ComparedWord = Literal["FASTER", "SLOWER", "SAME", "AMBIGUOUS"]
@@ -50,19 +52,24 @@ class ComparedTime(Record):
     """What the interval says of B."""
 
 
-class ComparedRow(Record):
-    """One solution or baseline that both bundles have. Lists hold A's and B's."""
+class VerdictChange(Record):
+    """A verdict that differs between the bundles. Lists hold A's and B's."""
 
     row: str
     """Id of the row in A."""
     variant: str
     """The solution or baseline."""
-    problem: str
-    """The problem's key."""
     verdict: list[str]
     """The verdicts; empty for a baseline."""
     why: list[str]
     """Why they are not correct."""
+
+
+class ComparedRow(VerdictChange):
+    """One solution or baseline that both bundles have, with its verdicts, whether they differ or not."""
+
+    problem: str
+    """The problem's key."""
     speedup: dict[str, ComparedSpeedup]
     """Baseline -> speedups over it."""
     time_ms: ComparedTime | None
@@ -71,19 +78,6 @@ class ComparedRow(Record):
     """Why times are not compared, or empty."""
     converged: list[bool]
     """Whether the timing converged."""
-
-
-class VerdictChange(Record):
-    """A verdict that differs between the bundles. Lists hold A's and B's."""
-
-    row: str
-    """Id of the row."""
-    variant: str
-    """The solution."""
-    verdict: list[str]
-    """The verdicts."""
-    why: list[str]
-    """Why they are not correct."""
 
 
 class OnlyIn(Record):
@@ -97,15 +91,21 @@ class OnlyIn(Record):
     """Why the other lacks it."""
 
 
-class MeasuredInNeither(Record):
-    """A row that neither bundle measured."""
+class Difference(Record):
+    """A field of two fingerprints that differs."""
 
-    row: str
-    """Id of the row."""
-    a: str
-    """Why A lacks it."""
-    b: str
-    """Why B lacks it."""
+    name: str
+    """The field."""
+    klass: str = Field(alias="class")
+    """Identity, hard, configuration, dynamic or version."""
+    hard: bool
+    """Whether absolute times do not compare."""
+    known: bool
+    """Whether both sides recorded it."""
+    a: Any
+    """A's value, or the status of a missing one."""
+    b: Any
+    """B's."""
 
 
 class ComparedMachines(Record):
@@ -117,8 +117,8 @@ class ComparedMachines(Record):
     """Id of B's."""
     same_unit: bool
     """Whether both are known to be the same GPU."""
-    differences: list[dict[str, Any]]
-    """Every field that differs, with its class."""
+    differences: list[Difference]
+    """Every field that differs."""
 
 
 class ComparedBundle(Record):
@@ -163,8 +163,6 @@ class Comparison(Record):
     """What only B has."""
     verdict_changes: list[VerdictChange]
     """Verdicts that differ."""
-    unmeasured: list[MeasuredInNeither]
-    """What neither measured."""
     fingerprints: list[ComparedMachines]
     """Every pair of machines."""
     caveats: list[str]

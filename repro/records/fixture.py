@@ -11,6 +11,8 @@ from repro.records.result import Observed
 Limits = dict[str, Number]
 # Trials with the published inputs: the first one that a fixture has says what the published comparison lets pass.
 PUBLISHED = ("native", "perturbed")
+# Published inputs -> stressed ones with the same weights.
+STRESSED = {"native": "stress", "perturbed": "perturbed_stress"}
 
 
 class Limited(Record):
@@ -41,7 +43,7 @@ class TrialLimits(Limited):
     """Draws of inputs that the limits come from."""
     honest: dict[str, Limits] = {}
     """Precision class -> worst honest distances."""
-    sketch: dict[str, Any] | None = None
+    sketch: Any = None
     """Row norms and sampled elements of the fp64 output, in bundles of earlier releases."""
 
 
@@ -59,7 +61,7 @@ class Fixture(Record):
     trials_left_out: dict[str, str] = {}
     """Kind of input case -> why it is not one."""
     neighbour: dict[str, Any] = {}
-    """Limits at the neighbouring shape, or a reason."""
+    """Limits at the neighbouring shape, or a reason, in older bundles."""
     margin: Number
     """Best cheat's score over the worst honest kernel's."""
     margins: dict[str, Number] = {}
@@ -70,6 +72,8 @@ class Fixture(Record):
     """Of a refused fixture: its kind, and the proof in words and numbers."""
     refused: str
     """Why the fixture judges nothing, or empty."""
+    timed: str = ""
+    """Kind of input case that is timed: the published inputs, or stressed ones if no class can tell a cheat there."""
     output: Any = None
     """Shape and dtype of the output, nested as it is."""
 
@@ -122,13 +126,13 @@ class FixtureRecord(Fixture, Observed):
     """Its distance over the loosest limit."""
     worst_honest_score: Number | None = None
     """The worst honest distance over its limit."""
-    influence: list[Number | None] = []
-    """For every input: relative change of the output when that input is another."""
+    influence: list[Any] = []
+    """In bundles of earlier releases, for every input: relative change of the output when that input is another."""
+    reference_timing: Any = None
+    """In bundles of earlier releases: a few eager calls, ms."""
     tails: Limits = {}
     """Elementwise function -> the largest argument of the call of it that the trials reach least."""
     unseen: Number = 0.0
     """Share of the first rows' output that is negligible in every trial."""
-    reference_timing: dict[str, Any] = {}
-    """A few eager calls, ms, for orientation."""
     build_s: float | None = None
     """Seconds that it took."""

@@ -17,9 +17,6 @@ JOBS, OUTCOMES = "jobs.jsonl", "outcomes.jsonl"
 # The line by which a job process reports a new outcome, and how one of a session with an answer begins.
 ENDED, ANSWER = "\x1eended", "\x1eanswer "
 _REFUSES_UNKNOWN = ConfigDict(extra="forbid")
-_OTHER_CODE = "jobs run another version of this code. Rebuild the image with `make image`, or set REPRO_IMAGE"
-# Names that pydantic gives to a field that one version has and another lacks.
-_UNKNOWN_FIELD = ("unexpected_keyword_argument", "extra_forbidden")
 
 
 @dataclass(frozen=True, config=_REFUSES_UNKNOWN)
@@ -27,7 +24,7 @@ class Job:
     """One unit of work.
 
     verb: fixture, evaluate, session, profile or fingerprint. problem: an id, or a file name in the job's folder;
-    called: the name of such a file in results. overrides: constants of the problem file set by `--set`. solutions:
+    called: the name of such a file in results. overrides: constants of the problem file set by `--shapes`. solutions:
     (name, file name in the folder, entry). dtypes: those of a profile, both by default. files: file name -> content,
     placed in the folder by the engine. timeout_s: the engine kills the job after it. avoid: hash of the UUID of the GPU
     that was throttled when it measured the same.
@@ -42,7 +39,6 @@ class Job:
     dtype: str = "float32"
     device: str = "cuda"
     variant: str = ""
-    repeat: int = 0
     solutions: tuple[tuple[str, str, str], ...] = ()
     fixture: str = ""
     options: Options = field(default_factory=Options)
@@ -103,12 +99,5 @@ class Outcome:
         try:
             return Outcome(**data)
         except ValidationError as error:
-            if any(fault["type"] in _UNKNOWN_FIELD for fault in error.errors()):
-                return Outcome(str(data.get("job")), "failed", error=_OTHER_CODE)
             why = f"the job's outcome does not fit its record: {'; '.join(faults(error))}"
             return Outcome(str(data.get("job")), "failed", error=why)
-
-
-def explained(ending: str) -> str:
-    """Return how a job's process ended, in one line where it refused a field that it does not know."""
-    return _OTHER_CODE if any(name in ending for name in _UNKNOWN_FIELD) else ending

@@ -67,28 +67,15 @@ class Shared(Record):
     """Of the original."""
 
 
-class SharedCopy(Record):
-    """An entry of `share --json`."""
+class Copy(Record):
+    """A copy of a bundle: an entry of `share --json`."""
 
     bundle: str
     """The copy's folder."""
-    shared: Shared
-    """What was rewritten and left out."""
-    bundle_id: str
-    """Of the copy."""
-    failed: list[str]
-    """Checks that fail in the copy alone."""
-
-
-class Packed(Record):
-    """An entry of `share --pack --json`."""
-
-    bundle: str
-    """The folder with the archive."""
     bundle_id: str | None
-    """Of the bundle."""
-    bytes: int
-    """Size of the archive."""
+    """Of the copy; a packed bundle keeps its own."""
+    shared: Shared | None = None
+    """What was rewritten and left out; null if it was packed."""
 
 
 # What a closed manifest has.

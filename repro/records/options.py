@@ -52,6 +52,8 @@ class Options(Record):
     """longest wait for torch.compile's max-autotune, seconds; a baseline that takes longer is left out"""
     max_blocks: int = Field(400, ge=1)
     """most blocks of samples; with fewer than 400 an open ratio gets no second budget"""
+    checks: tuple[Literal["strides", "sanitizer", "backward"], ...] = Field((), strict=False)
+    """what also decides: inputs that are not contiguous, compute-sanitizer, gradients of inputs and parameters"""
     parity: bool = False
     """also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours"""
     kernelbench: bool = False

@@ -32,9 +32,9 @@ class Profile(Record):
     """`not_run`: the kernel was rejected, raised, died or took too long; `failed`: ncu did."""
     why: str
     """Why it is not profiled, or what is particular about it."""
-    ncu: str
-    """What ncu says of its version; empty where there is none."""
-    clock_control: Literal["none"]
+    ncu: str = ""
+    """What ncu says of its version, in older bundles; the fingerprint has it."""
+    clock_control: Literal["none"] = "none"
     """ncu leaves the clocks as they are."""
     launches: list[Launch]
     """Every launch of the call."""
@@ -53,4 +53,4 @@ class ProfileResult(Observed):
     confined: dict[str, str] = {}
     """Restriction -> `applied`, or why not."""
     wall_s: float | None = None
-    """Seconds that it took."""
+    """Seconds that it took, in older bundles."""

@@ -14,19 +14,10 @@ from repro.errors import BundleError
 from repro.records import base
 from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.base import Record
-from repro.records.fingerprint import Fingerprint
-from repro.records.manifest import Manifest
 from repro.records.row import Row
 from repro.system import foreign
 
 R = TypeVar("R", bound=Record)
-
-
-# File of a bundle, or part of one -> its record.
-FILES: dict[str, type[Record]] = {
-    "manifest": Manifest, "row": Row, "fingerprint": Fingerprint, "agent-config": AgentConfig,
-    "agent-record": AgentRecord,
-}  # fmt: skip
 
 
 def _record(model: type[R], data: Any, what: str) -> R:
@@ -54,10 +45,10 @@ def agent_record(content: bytes, name: str) -> AgentRecord:
         raise BundleError(f"{name} is damaged", str(error)) from error
 
 
-def complaints(name: str, data: Any) -> list[str]:
-    """Return the faults of a file of a bundle; at most a few, and how many more there are. name: a key of FILES."""
+def complaints(model: type[Record], data: Any) -> list[str]:
+    """Return the faults of a record's data; at most a few, and how many more there are."""
     try:
-        FILES[name].model_validate(data)
+        model.model_validate(data)
     except ValidationError as error:
         return base.faults(error)
     return []

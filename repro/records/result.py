@@ -83,7 +83,7 @@ class Timing(Record):
     baseline_classes: dict[str, str] = {}
     """Baseline -> its precision class."""
     compile_s: dict[str, float] = {}
-    """Baseline -> seconds of its first calls."""
+    """Baseline -> seconds of its first calls, in older bundles."""
     compiled_anew: dict[str, int] = {}
     """Baseline -> graphs that torch.compile made for it; 0 where it took all from earlier compilations."""
     compile_ahead_s: dict[str, float] = {}
@@ -144,9 +144,9 @@ class Ceilings(Record):
     fp32_tflop_s: Positive | None = None
     """Matrix products in float32, TFLOP/s."""
     cached: bool | None = None
-    """Whether a measurement of this GPU was used again."""
+    """Whether a measurement of this GPU was used again, in older bundles."""
     measured_at: str | None = None
-    """When it was measured, UTC."""
+    """When it was measured, UTC, in older bundles."""
     limits: dict[str, Amount | None] = {}
     """Clock (MHz) and power (W) limits, in older bundles."""
     clocks: dict[str, Amount | None] = {}
@@ -166,7 +166,7 @@ class Sizes(Record):
     """The sizes at which a problem was judged."""
 
     stamp: str
-    """In words: `full`, `smoke`, or with the constants that `--set` changed."""
+    """In words: `full`, `smoke`, or with the constants that `--shapes` changed."""
     overrides: dict[str, Any] = {}
     """Constant of the problem file -> its value."""
 
@@ -185,7 +185,7 @@ class Parity(Record):
     measurement: bool = False
     """Whether the times are measurements."""
     wall_s: float | None = None
-    """Seconds that it took."""
+    """Seconds that it took, in older bundles."""
 
 
 class Spread(Record):

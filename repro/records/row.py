@@ -10,6 +10,7 @@ from repro.records.base import Record, Sha256, ShortHash, Text, Time
 from repro.records.fixture import FixtureRecord
 from repro.records.profile import ProfileResult
 from repro.records.result import JudgeResult, Observed
+from repro.records.workload import Workload
 
 Status = Literal["done", "failed", "unmet", "lost", "interrupted"]
 # How often a row is measured again.
@@ -96,6 +97,18 @@ class Planned(Record):
     """Files that an artifact's folder lacks."""
     cases: list[str] | None = None
     """Cases of the self-test that were judged together."""
+    workload: Workload | None = None
+    """With `--shapes`: the shape that it judges."""
+
+    @property
+    def at(self) -> Workload:
+        """Return the shape that it judges."""
+        return self.workload or Workload()
+
+    @property
+    def group(self) -> str:
+        """Return its id without the shape."""
+        return self.row.removesuffix(f" at {self.at.name}")
 
 
 class Row(Planned):
@@ -128,6 +141,12 @@ class Row(Planned):
     def judged(self) -> JudgeResult | None:
         """Return the result of a row that judged solutions; None for any other row."""
         return self.result if self.status == "done" and isinstance(self.result, JudgeResult) else None
+
+    @property
+    def left_out(self) -> bool:
+        """Return whether it is of a neighbouring shape at which nothing can be judged."""
+        words = {one.verdict for one in self.judged.results} if self.judged else {self.status}
+        return self.at.held_out and not words.isdisjoint({"unmet", "unjudgeable"})
 
     @property
     def due(self) -> str:

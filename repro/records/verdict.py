@@ -9,10 +9,11 @@ from pydantic import Field
 from repro.records.base import Number, Pair, Positive, PositivePair, Record, Text
 from repro.records.comparison import ComparedWord
 from repro.records.where import Where
+from repro.records.workload import Workload
 
 VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive", "unjudgeable"]
 SpeedWord = Literal["FAST", "SLOW", "SAME", "AMBIGUOUS", "UNCONFIRMED"]
-PrecisionClass = Literal["fp32", "tf32", "bf16"]
+PrecisionClass = Literal["fp32", "tf32", "fp16", "bf16"]
 
 
 Share = Annotated[float, Field(ge=0, le=1.001)]
@@ -72,14 +73,14 @@ class Ratio(Record):
 class Speedup(Ratio):
     """A speedup over one torch baseline: time of the baseline over time of the solution."""
 
-    inputs: Literal["published", "other"] | None = None
-    """`other`: the solution is slower on inputs other than the published ones, and that counts."""
+    inputs: Literal["published", "stressed", "other"] | None = None
+    """Those that are timed, or `other`: the solution is slower on these, and that counts."""
     other_inputs: Ratio | None = None
     """The speedup on other inputs."""
     published_inputs: Speedup | None = None
-    """The speedup on published inputs, where `other` counts."""
+    """The speedup on the inputs that are timed, where `other` counts."""
     latency: Ratio | None = None
-    """The ratio of latencies: launch included."""
+    """The ratio of latencies, launch included, in older bundles."""
     word: SpeedWord | None = None
     """Against the noise of the A/A control."""
     baseline: str | None = None
@@ -130,7 +131,7 @@ class Distances(Record):
 
 
 class Neighbour(Record):
-    """The verdict at a neighbouring shape. It informs only."""
+    """The verdict at a neighbouring shape, in older bundles."""
 
     verdict: str | None = None
     """A verdict, or `not_run`."""
@@ -211,7 +212,7 @@ class Verdict(Record):
     where: Where | None = None
     """where a wrong output is wrong: `{wrong, elements, first, patterns, …}`; null if correct"""
     neighbour: Neighbour | None = None
-    """the verdict at the neighbouring shape; informs only"""
+    """the verdict at a neighbouring shape, in older bundles"""
     time_ms: Summary | None = None
     """device time: `{median, ci95, iqr, n}`; null with `time_reason`"""
     time_reason: str | None = None
@@ -237,7 +238,7 @@ class Verdict(Record):
     own_kernel_share_reason: str | None = None
     """why it is not known"""
     kernel_shares: KernelShares | None = None
-    """share of GPU time by kind of kernel"""
+    """share of GPU time by kind of kernel, in older bundles"""
     findings: list[Reason] = []
     """what was found and does not decide: `nonfinite`, a NaN that the output hides"""
     kernelbench: KernelBenchVerdict | None = None
@@ -253,13 +254,19 @@ class Verdict(Record):
     measurement: bool = False
     """whether times are measurements; false on the CPU"""
     memory: dict[str, Any] = {}
-    """peak memory of the solution's process and of the GPU, bytes"""
+    """peak memory of the solution's process and of the GPU, bytes, in older bundles"""
+    call_bytes: int | None = None
+    """GPU memory that a call takes beyond its output, as the judge sees it"""
     modes: list[dict[str, Any]] = []
-    """global torch modes before and after the call, as the solution's process reports them"""
+    """global torch modes before and after the call, in older bundles"""
     sizes: str | None = None
     """the sizes at which it was judged, in `--json`"""
     against: Against | None = None
     """how it compares with the solution of `--against`, in `--json`"""
+    workload: Workload = Workload()
+    """with `--shapes`: the shape at which it was judged, in `--json`"""
+    workloads: list[Verdict] = []
+    """with `--shapes`: the verdict at each shape, in `--json`; this one is of them together"""
 
 
 class CaseOutcome(Record):

@@ -58,15 +58,20 @@ CASES = {
     "unit": "on inputs of 1 and -1",
     "edited": "on the previous call's inputs with a few elements changed",
     "nonfinite": "on inputs with one NaN",
+    "needs_contiguous": "on inputs that are not contiguous",
+    "sanitizer": "under compute-sanitizer",
     "neighbour": "at a neighbouring shape",
     "warmup": "before the first comparison",
     "import": "while the file was imported",
     "timing": "while it was timed",
 }
 # Label of a finding that does not make a solution wrong -> what was found.
+SPECIALISED = "shape_specialised"
 FINDINGS = {
+    SPECIALISED: "wrong at a neighbouring shape, which decides with --strict",
     "nonfinite": "a NaN of the inputs does not reach the output as in the reference",
     "reuses_output": "a later call changes the output of an earlier one",
+    "needs_contiguous": "wrong on inputs that are not contiguous",
 }
 # Of a solution of class bf16 to a problem in fp32.
 COARSER = "right within the errors of bf16, not of fp32: it is compared with baselines in bf16 or more precise"
@@ -160,6 +165,14 @@ REASONS: dict[str, Reason] = {
         "wrong: the output shares memory with an input{where}",
         "Return a tensor of its own, not a view of an input, and write into no input."
     ),
+    "sanitizer": Reason(
+        "wrong: compute-sanitizer finds an error: {detail}",
+        "Look for loads and stores outside tensors and for missing barriers.",
+    ),
+    "sanitizer_failed": Reason("compute-sanitizer did not finish: {detail}", "Leave out --check sanitizer."),
+    "needs_contiguous": Reason(
+        "wrong on inputs that are not contiguous: {detail}", "Index by strides, or copy by .contiguous() first."
+    ),
     "input_modified": Reason("wrong: the call changed its inputs{where}", "Do not write to the inputs."),
     # the file
     "syntax_error": Reason("{detail} (syntax error)", _SYNTAX),
@@ -198,6 +211,8 @@ REASONS: dict[str, Reason] = {
         "rejected: it slowed the baselines beside it ({detail})", "Free memory and end all work when a call returns."
     ),
     "baseline_incorrect": Reason("the torch baseline is wrong itself ({detail})", "Report this problem file."),
+    # shapes
+    "shapes": Reason("right at {detail}", "Look for what is right at one shape alone: masks, strides, block sizes."),
     # rows without a verdict
     "failed": Reason("not measured: the tool failed ({detail})", "Repeat with --resume."),
     "unmet": Reason("not measured: {detail}", "Mend what it names and repeat with --resume."),

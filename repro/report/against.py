@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from repro.analysis import gate
+from repro.analysis import gate, workloads
 from repro.analysis.records import Source
 from repro.records import wording
 from repro.records.verdict import Verdict
@@ -22,7 +22,8 @@ def sentences(source: Source) -> list[str]:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Return `NEW is 1.043x as fast as OLD [1.039, 1.047]: FASTER`, or why they are not compared."""
+    """Return `NEW is 1.043x as fast as OLD [1.039, 1.047]: FASTER`, or why they are not compared; of several shapes,
+    also the worst."""
     against = verdict.against
     assert against is not None
     if verdict.verdict != "correct":
@@ -30,14 +31,16 @@ def sentence(verdict: Verdict) -> str:
     if against.ratio is None or against.ci95 is None:
         return f"{verdict.solution} is correct; speed not compared with {against.solution}: {against.why}"
     low, high = against.ci95
+    over = f" weighted over {workloads.told(verdict)}" * bool(verdict.workloads)
     return (
-        f"{verdict.solution} is {against.ratio:.3f}x as fast as {against.solution} [{low:.3f}, {high:.3f}]: "
+        f"{verdict.solution} is {against.ratio:.3f}x as fast as {against.solution} [{low:.3f}, {high:.3f}]{over}: "
         f"{against.word}"
     )
 
 
 def table(verdicts: Sequence[Verdict]) -> Table:
-    """Return one line a solution. Columns that hold nothing are left out."""
+    """Return one line a solution, and one for each of its shapes. Columns that hold nothing are left out."""
+    verdicts = [each for one in verdicts for each in (one, *one.workloads)]
     columns = ["problem", ("solution", "text", 0), ("verdict", "verdict"), "precision", ("ms", "ms"), "sizes",
                ("as fast as", "text"), ("speedup", "ratio"), ("", "verdict"), "why"]  # fmt: skip
     return elements.table("results", "", columns, map(_cells, verdicts))

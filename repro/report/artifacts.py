@@ -47,29 +47,22 @@ def items(source: Source) -> Iterator[Item]:
 
 def parity(sources: list[Source]) -> Section:
     """The published protocol's times beside ours, where `--parity` took them: one line an artifact."""
-    rows = []
-    missing = []
-    unmeasured = False
+    rows, text = [], list[str]()
     for source in sources:
         for row in _kernels(source):
             assert row.judged is not None
             theirs, ours = row.judged.parity, medians(row.judged)
             if theirs is None or row.judged.no_measurement or not theirs.measurement:
-                unmeasured |= theirs is not None
+                text = [_UNMEASURED] if theirs else text
                 continue
             pairs = [ms for name in _VARIANTS for ms in (theirs.times_ms.get(name), ours.get(name))]
             speeds = [published_speedup(theirs.times_ms), published_speedup(ours)]
             rows.append([row.problem, source.letter, *pairs, *speeds])
-            missing += [[row.problem, source.letter, name, why] for name, why in theirs.reasons.items()]
     columns: list[Head] = ["problem", "bundle"]
     columns += [(f"{name} ms, {of}", "ms") for name in _VARIANTS.values() for of in ("published protocol", "ours")]
     columns += [(f"speedup, {of}", "ratio", 1) for of in ("published protocol", "ours")]
-    tables = [
-        elements.table("parity", "Times by both protocols", columns, rows),
-        elements.table("parity-missing", "Variants without a time", ["problem", "bundle", "variant", "why"], missing),
-    ]
-    text = [_PROTOCOL] if rows else [_UNMEASURED] if unmeasured else []
-    return elements.section("parity", "By the published protocol", text=text, tables=tables)
+    table = elements.table("parity", "Times by both protocols", columns, rows)
+    return elements.section("parity", "By the published protocol", note=_PROTOCOL, text=text, tables=[table])
 
 
 def rounds(sources: list[Source]) -> Section:

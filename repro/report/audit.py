@@ -11,12 +11,12 @@ from repro.records.base import Number, Record
 from repro.records.fixture import PUBLISHED, FixtureRecord
 from repro.records.row import Row
 from repro.report import elements, markdown
-from repro.report.elements import Item, Table
+from repro.report.elements import Table
 
-# Tolerances of the published comparison, and the influence below which an input hardly matters.
-TOLERANCES, BLIND = ("1e-2", "1e-4"), 1e-4
+# Tolerances of the published comparison.
+TOLERANCES = ("1e-2", "1e-4")
 
-_COPIED = ("problem", "best_cheat", "margin", "margins", "influence", "refused_classes")
+_COPIED = ("problem", "best_cheat", "margin", "margins", "refused_classes")
 
 
 class Audited(Record):
@@ -32,7 +32,6 @@ class Audited(Record):
     margin: Number | None = None
     margins: dict[str, Number] = {}
     zeros_allclose: dict[str, bool] = {}
-    influence: list[Number | None] = []
     outputs: list[str] = []
     weakest: str = ""
     kind: str = ""
@@ -83,18 +82,16 @@ def _reasons(fixture: FixtureRecord) -> list[str]:
     return [*filter(None, parts)] or [f"{klass}: {why}" for klass, why in fixture.refused_classes.items()]
 
 
-def table(entries: Iterable[Audited], *, why: bool = True) -> Table:
-    """Return a line for each entry. why: whether a column gives the reasons."""
+def table(entries: Iterable[Audited]) -> Table:
+    """Return a line for each entry."""
     columns = ["problem", ("verdict", "text", 0), ("classes", "text", 1), ("signal", "quantity", 4),
-               ("best cheat", "text", 3), ("margin", "quantity", 2), ("zeros", "text", 5), "influence",
-               "outputs", "weakest kind",
+               ("best cheat", "text", 3), ("margin", "quantity", 2), ("zeros", "text", 5), "outputs", "weakest kind",
                ("why", "text", 0)]  # fmt: skip
     lines = [
         [e.problem, e.verdict, " ".join(e.classes), _rounded(e.signal), e.best_cheat, _rounded(e.margin),
-         ", ".join(_passed(e)), 
-         ", ".join("-" if x is None else f"{x:.2g}" for x in e.influence) if len(e.influence) > 1 else None,
+         ", ".join(at for at in TOLERANCES if e.zeros_allclose.get(f"allclose_{at}")),
          ", ".join(e.outputs), e.weakest,
-         (_short(e.why) if e.verdict == "not measured" else e.why) if why else None]
+         textwrap.shorten(e.why, 160, placeholder=" …") if e.verdict == "not measured" else e.why]
         for e in entries
     ]  # fmt: skip
     return elements.table("audit", "", columns, lines)
@@ -117,23 +114,14 @@ def counted(entries: list[Audited]) -> str:
 
 
 def page(bundle: Bundle, entries: list[Audited]) -> str:
-    """Return an audit as markdown: how it was measured, what stands out, and a table of all problems."""
+    """Return an audit as markdown: how it was measured, and a table of all problems."""
     given = bundle.manifest.get("parameters", {})
     head = [
         f"# What the problems of {given.get('suite', 'a suite')} can tell",
         f"From the bundle `{bundle.path.name}`, at {given.get('size')} size on {given.get('device')}. "
         f"{counted(entries)}.",
     ]
-    measured = [entry for entry in entries if entry.verdict != "not measured"]
-    sections = [
-        *(
-            elements.section(title, title, text=[text], items=[Item(tone="", text=line) for line in lines])
-            for title, text, lines in _found(entries)
-            if lines
-        ),
-        elements.section("all", "All problems", text=_LEGEND, tables=[table(measured, why=False)]),
-    ]
-    return "\n\n".join([*head, *map(markdown.section, sections)]) + "\n"
+    return "\n\n".join([*head, *_LEGEND, markdown.table(table(entries))]) + "\n"
 
 
 _LEGEND = (
@@ -142,65 +130,7 @@ _LEGEND = (
     "the worst honest kernel's, each as a multiple of its limit, in the loosest class that is judged.",
     "**zeros**: with which tolerances, absolute and relative, `allclose` passes a kernel that returns zeros, on the "
     "published inputs.",
-    "**influence**: with several inputs, relative change of the output when one of them alone is another draw; `-`: "
-    "it is no tensor.",
     "**outputs**: their dtypes, each judged by itself.",
     "**weakest kind**: the input case on which the loosest class that is judged has its widest relative L2 limit, and "
     "those on which it has none.",
 )
-
-
-def _found(entries: list[Audited]) -> list[tuple[str, str, list[str]]]:
-    """Return heading, sentence and lines of what stands out."""
-    by_verdict = {word: [e for e in entries if e.verdict == word] for word in ("judged", "unjudgeable", "not measured")}
-    return [
-        (
-            "Unjudgeable",
-            "No comparison can tell a kernel that does not do the work from one that does.",
-            [f"{e.problem}: {e.why}" for e in by_verdict["unjudgeable"]],
-        ),
-        (
-            "Judged in some classes",
-            "In the classes named here a cheat passes every trial, or torch cannot run the problem.",
-            [
-                f"{e.problem}: {', '.join(_refused(*pair) for pair in e.refused_classes.items())}"
-                for e in by_verdict["judged"]
-                if e.refused_classes
-            ],
-        ),
-        (
-            "Zeros pass allclose",
-            "On these a kernel that returns zeros is right by `allclose`, on the published inputs, with the tolerances "
-            "named.",
-            [f"{e.problem}: {', '.join(passed)}" for e in entries if (passed := _passed(e))],
-        ),
-        (
-            "Inputs that hardly matter",
-            f"Another draw of this input changes the output by less than {BLIND:g}: a kernel need not read it to pass "
-            "a comparison on the published inputs.",
-            [
-                f"{e.problem}: input {at}, {x:.2g}"
-                for e in by_verdict["judged"]
-                for at, x in enumerate(e.influence, 1)
-                if x is not None and x < BLIND
-            ],
-        ),
-        (
-            "Not measured",
-            "What their own code says.",
-            [f"{e.problem}: {_short(e.why)}" for e in by_verdict["not measured"]],
-        ),
-    ]
-
-
-def _short(why: str) -> str:
-    """Return a reason in one line, cut between two words."""
-    return textwrap.shorten(why, 160, placeholder=" …")
-
-
-def _refused(klass: str, why: str) -> str:
-    return klass if why.startswith("the cheat ") else f"{klass} ({_short(why)})"
-
-
-def _passed(entry: Audited) -> list[str]:
-    return [at for at in TOLERANCES if entry.zeros_allclose.get(f"allclose_{at}")]

@@ -17,12 +17,8 @@ _MEANING = (
     "A claim's tolerance was declared in artifacts/claims.toml before a bundle was held against it. Ratios compare "
     "between machines, absolute figures only where nothing hard differs.",
 )
-# The figures that a study is known for, and their heading. The others are counted by family; -v lists them.
-_FIRST = {
-    "artifact-speedup": "Speedups over torch.compile",
-    "agent-speedup-baseline": "Agent over eager",
-    "agent-speedup-with-kb": "Agent with knowledge over eager",
-}
+# The figures that a study is known for. The others are counted by family; -v lists them.
+_FIRST = ("artifact-speedup", "agent-speedup-baseline", "agent-speedup-with-kb")
 
 
 def judge(sources: list[Source]) -> tuple[list[Claim], JudgedClaims]:
@@ -44,7 +40,7 @@ def section(found: JudgedClaims) -> Section:
     text = [*_MEANING, *(f"Note: {note}." for note in notes)]
     rest = len(found.claims) - len({claim.id for claim, _ in pairs})
     if rest:
-        blocked = found.counts["as_judged"][claims.BLOCKED]
+        blocked = found.counts["as_judged"]["BLOCKED"]
         text.append(
             f"{rest} of {len(found.claims)} claims were not tested: {blocked} are blocked, {rest - blocked} are "
             "comparable in neither way. Every reason stands under `Claims not tested`. "
@@ -59,10 +55,12 @@ def untested(found: JudgedClaims) -> Section:
     """Return why claims have no verdict, and what would give them one."""
     columns = [("claims", "text", 1), ("n", "integer", 0), ("verdict", "verdict"), ("why", "text", 0),
                ("stack", "text", 3), ("command (first claim)", "code", 2)]  # fmt: skip
-    rest = [
-        [name, int(n), *row]
-        for name, n, *row in claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])
-    ]
+    groups = grouped(
+        ((wording.CLAIM["as_judged"][one.as_judged.verdict], one.as_judged.reason, claims.where(one)), claim)
+        for claim, one in found.pairs() if not claims.tried(one)
+    )  # fmt: skip
+    rest = [[", ".join(dict.fromkeys(each.family for each in of)), len(of), *of_group, of[0].command]
+            for of_group, of in groups.items()]  # fmt: skip
     tables = [elements.table("untested", "Published figures that were not tested, by reason", columns, rest)]
     return elements.section("claims-untested", "Claims not tested", tables=tables, paper=False)
 
@@ -87,12 +85,13 @@ def _every(pairs: list[_Pair], named: dict[str, str]) -> Table:
         "claim",
         ("stack", "text", 0),
         ("published", "quantity", 1),
-        ("unit", "text", 1),
+        ("unit", "text", 6),
         ("tolerated", "text", 5),
         ("as published", "quantity", 4),
         ("reproduced as published", "verdict"),
-        ("as judged", "quantity", 3),
+        ("as judged", "quantity", 1),
         ("holds as judged", "verdict"),
+        ("over best torch", "ratio", 6),
         ("why", "text", 2),
     ]
     rows = []
@@ -102,7 +101,8 @@ def _every(pairs: list[_Pair], named: dict[str, str]) -> Table:
         for side in claims.SIDES:
             found = outcome.side(side)
             row += [elements.quantity(found.measured, found.ci95), wording.CLAIM[side][found.verdict]]
-        rows.append([*row, claims.why(outcome)])
+        best = outcome.over_best
+        rows.append([*row, elements.quantity(best.ratio, best.ci95) if best else None, claims.why(outcome)])
     legend = "; ".join(f"{name} is {stack}" if several else stack for stack, name in named.items())
     return elements.table("claims", f"Published figures that were tested: {legend}", columns, rows)
 
@@ -122,42 +122,9 @@ def short(found: JudgedClaims, *, whole: bool) -> list[Section]:
         for bundle in found.bundles
     ]
     text = [] if bundles else ["No bundle: these are the claims that could be tested, and what each needs."]
-    every = section(found)
-    families = every.model_copy(update={"tables": every.tables[:1], "text": ["-v lists every claim with its reason."]})
-    return [
-        elements.section("bundles", "Bundles", text=text, items=bundles), *_first(pairs),
-        *([every if whole else families] if pairs else []), untested(found),
-    ]  # fmt: skip
-
-
-def _first(pairs: list[_Pair]) -> list[Section]:
-    """One line a problem for each stack: as published, both ways here, and against the best torch baseline."""
-    known = (pair for family in _FIRST for pair in pairs if pair[0].family == family)
-    groups = grouped(((pair[0].family, claims.where(pair[1])), pair) for pair in known)
-    return [_known(family, stack, of) for (family, stack), of in groups.items()]
-
-
-def _known(family: str, stack: str, pairs: list[_Pair]) -> Section:
-    columns = [
-        "problem",
-        ("published", "ratio", 0),
-        ("as published here", "verdict"),
-        ("as judged", "verdict"),
-        ("over best torch", "ratio", 1),
-    ]
-    rows = [
-        [claims.short(claim.problem), outcome.published, *(_words(side, outcome) for side in claims.SIDES),
-         outcome.over_best.ratio if outcome.over_best else None]
-        for claim, outcome in pairs
-    ]  # fmt: skip
-    names = grouped((outcome.difference, claims.short(claim.problem)) for claim, outcome in pairs if outcome.difference)
-    items = [Item(tone="", text=f"{', '.join(mine)}: {why}.") for why, mine in names.items()]
-    table = elements.table(family, "", columns, rows)
-    return elements.section(family, f"{_FIRST[family]}: {stack}", items=items, tables=[table])
-
-
-def _words(side: str, outcome: ClaimOutcome) -> str:
-    """`holds 2.31x`: a verdict with its figure."""
-    verdict = outcome.side(side)
-    word = wording.CLAIM[side][verdict.verdict]
-    return word if verdict.measured is None else f"{word} {elements.written('ratio', verdict.measured)}"
+    first = [pair for pair in pairs if pair[0].family in _FIRST]
+    families = elements.section(
+        "claims", "Claims", text=["-v lists every claim."], tables=[_every(first, _named(first)), _families(pairs)]
+    )
+    bundle_section = elements.section("bundles", "Bundles", text=text, items=bundles)
+    return [bundle_section, *([section(found) if whole else families] if pairs else []), untested(found)]

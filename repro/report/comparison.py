@@ -64,10 +64,9 @@ def _rows(compared: Comparison) -> Section:
         Item(tone="", text=f"times not compared, {n} of {len(compared.rows)} variants: {why}")
         for why, n in reasons.items()
     ]
-    neither = [[each.row, each.a, each.b] for each in compared.unmeasured]
     return elements.section("rows", "Rows", items=items, tables=[
         _changes(compared), _speedups(compared.rows), _times(compared.rows), _only("A", "B", compared.only_a),
-        _only("B", "A", compared.only_b), elements.table("neither", "Measured in neither", ["row", "A", "B"], neither),
+        _only("B", "A", compared.only_b),
     ])  # fmt: skip
 
 
@@ -125,10 +124,10 @@ def _times(compared: list[ComparedRow]) -> Table:
 
 def _machines(pair: ComparedMachines) -> Section:
     """Differences by class; dynamic values in one line, because they differ between any two runs."""
-    rows = [[d["name"], d["class"] + (" !" if d["hard"] else ""), str(d["a"]), str(d["b"])]
-                              for d in pair.differences if d["class"] != "dynamic"]  # fmt: skip
+    rows = [[d.name, d.klass + (" !" if d.hard else ""), str(d.a), str(d.b)]
+                              for d in pair.differences if d.klass != "dynamic"]  # fmt: skip
     text = [] if rows else ["Nothing but the machine's state differs."]
-    dynamic = [f"{d['name']} {d['a']} → {d['b']}" for d in pair.differences if d["class"] == "dynamic"]
+    dynamic = [f"{d.name} {d.a} → {d.b}" for d in pair.differences if d.klass == "dynamic"]
     text += [f"State when taken: {', '.join(dynamic)}."] if dynamic else []
     columns = ["field", "class", ("A", "text", 0), ("B", "text", 0)]
     table = elements.table("machines", "", columns, rows)

@@ -55,7 +55,7 @@ def build(bundles: list[Bundle]) -> Document:
         summary.section(read, published, claimed), kernels.section(read), *study.sections(read),
         claims.section(claimed), speedups.section(read), artifact_sections.parity(read), artifact_sections.rounds(read),
         artifact_sections.profiles(read), correctness.section(read), correctness.trials(read), speedups.roofline(read),
-        *([machines.comparability(read, published)] if studies else []), machines.gpus(read), machines.clocks(read),
+        machines.comparability(read), machines.gpus(read), machines.clocks(read),
         log.run(read), *([claims.untested(claimed)] if studies else []), machines.fingerprints(read),
         log.bundles(read), _READING,
     ]  # fmt: skip

@@ -23,7 +23,7 @@ def section(of: list[Source]) -> Section:
 
 
 def _code(each: Solution, lettered: bool) -> Iterator[Code]:
-    text = _text(each, each.result.results.index(each.verdict))
+    text = kept_text(each, each.result.results.index(each.verdict))
     if not text:
         return
     name = artifacts.KERNELS.get(each.verdict.solution, each.variant)
@@ -33,7 +33,7 @@ def _code(each: Solution, lettered: bool) -> Iterator[Code]:
                text=text[:_CHARS], changes=_changes(each, text))  # fmt: skip
 
 
-def _text(each: Solution, at: int) -> str:
+def kept_text(each: Solution, at: int) -> str:
     """The text of the row's solution number `at`, or "" where the bundle does not keep it."""
     for given in each.row.inputs or []:
         if given.name == f"solution_{at}.py" and given.kept:
@@ -46,7 +46,7 @@ def _changes(each: Solution, text: str) -> str:
     names = [verdict.solution for verdict in each.result.results]
     if each.verdict.solution != "optimized" or "input_kernel" not in names:
         return ""
-    before = _text(each, names.index("input_kernel"))
+    before = kept_text(each, names.index("input_kernel"))
     lines = difflib.unified_diff(before.splitlines(), text.splitlines(), layout.KERNELS["input_kernel"],
                                  layout.KERNELS["optimized"], n=2, lineterm="")  # fmt: skip
     return "\n".join(lines)[:_CHARS] if before else ""

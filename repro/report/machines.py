@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from scipy import special  # scipy.stats takes most of a second to import
@@ -11,12 +12,10 @@ from repro.analysis.compare import OTHER_GPU
 from repro.analysis.records import Fingerprint, Source
 from repro.fingerprint import classes, series
 from repro.judge.timing import intervals
-from repro.records.claim import Claim
 from repro.records.result import Window
-from repro.records.row import Row
 from repro.records.verdict import Ratio
 from repro.report import elements
-from repro.report.elements import Cell, Section, Table
+from repro.report.elements import Cell, Section
 
 # A unit counts as disturbed if so few of its 95 % intervals hold 1 by chance less often than this.
 _UNLIKELY = 0.01
@@ -25,16 +24,15 @@ _UNLIKELY = 0.01
 # -- what may be compared
 
 
-def comparability(sources: list[Source], published: list[Claim]) -> Section:
-    """What may be compared with what: with the published machines, and between these bundles."""
+def comparability(sources: list[Source]) -> Section:
+    """What may be compared between these bundles."""
     text = _other_texts(sources)
     if len({source.machine for source in sources}) > 1:
         text.insert(0, "The machines differ: absolute times of different machines are shown and not compared.")
     units = {records.value(found, "gpu_uuid_hash") for source in sources for found in source.fingerprints.values()}
     if len(sources) > 1 and (len(units) > 1 or None in units):
         text.append(f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %.")
-    tables = [_from_published(sources, published)]
-    return elements.section("comparability", "What may be compared", text=text, tables=tables)
+    return elements.section("comparability", "What may be compared", text=text)
 
 
 def _other_texts(sources: list[Source]) -> list[str]:
@@ -52,21 +50,6 @@ def _other_texts(sources: list[Source]) -> list[str]:
     ]
 
 
-def _from_published(sources: list[Source], published: list[Claim]) -> Table:
-    """How every machine differs from those that the studies were published on."""
-    studies = {claim.study: claim for claim in published}
-    lines = records.grouped(
-        ((source.machine, f"{study} study, {claim.machine}",
-          "hard: times do not compare, ratios do" if away else "nothing hard differs", "; ".join(away), claim.stack),
-         source.letter)
-        for source in sources for value in source.fingerprints.values() for study, claim in studies.items()
-        for away in [claim.elsewhere(value["values"])]
-    )  # fmt: skip
-    rows = [[f"{machine} ({', '.join(dict.fromkeys(letters))})", *line] for (machine, *line), letters in lines.items()]
-    columns = ["measured on", "published on", ("comparison", "verdict"), "differs in", "published stack"]
-    return elements.table("from-published", "These machines and the published ones", columns, rows)
-
-
 def _text(value: Any) -> str:
     return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
 
@@ -78,14 +61,14 @@ def fingerprints(sources: list[Source]) -> Section:
     fields: dict[str, str] = {}
     for value in reversed(values.values()):
         fields |= {name: classes.of(name, entry) for name, entry in value.items()}
-    order = {klass: at for at, klass in enumerate(classes.NAMES)}
+    order = list(classes.NAMES.values())
     several = len(values) > 1
     rows = []
-    for name, klass in sorted(fields.items(), key=lambda pair: (order.get(pair[1], len(order)), pair[0])):
-        if klass != "D":
+    for name, klass in sorted(fields.items(), key=lambda pair: (order.index(pair[1]), pair[0])):
+        if klass != "dynamic":
             cells = [_field(value.get(name)) for value in values.values()]
             same = ["same" if len(set(cells)) == 1 else "differs"] * several
-            rows.append([name, classes.NAMES.get(klass, klass), *same, *cells])
+            rows.append([name, klass, *same, *cells])
     columns = [
         "field",
         "class",
@@ -141,11 +124,11 @@ def disturbed(cover: int, count: int) -> str:
 def clocks(sources: list[Source]) -> Section:
     """The clocks, power and temperature of the GPU while rows were timed."""
     rows = [_sampled(source, *each) for source in sources for each in _windows(source)]
-    columns = ["row", "bundle", ("window", "text", 7), ("samples", "integer", 7), ("SM MHz", "spread", 1),
+    columns = ["row", "bundle", ("samples", "integer", 7), ("SM MHz", "spread", 1),
                ("memory MHz", "spread", 4), ("W", "spread", 2), ("°C", "spread", 3), ("J", "quantity"),
                ("s slowed by heat", "quantity"), ("event reasons, share of samples", "text", 5),
                ("times", "verdict")]  # fmt: skip
-    caption = "While rows were timed, or ran where nothing was timed: median (lowest to highest)"
+    caption = "While rows were timed: median (lowest to highest)"
     text = (
         "Times of a row that heat or a power brake slowed while it was timed are no measurement. A power cap is how a "
         "large GPU works. Every sample is in the bundle's `telemetry/`."
@@ -154,31 +137,21 @@ def clocks(sources: list[Source]) -> Section:
     return elements.section("clocks", "Clocks during the run", note=text, tables=[table])
 
 
-def _telemetry(row: Row) -> dict[str, Any]:
-    return (row.result.telemetry if row.result else None) or {}
-
-
-def _windows(source: Source) -> list[tuple[str, Window, bool]]:
-    """(row, summary, whether it is of the timed part alone) of every row that was sampled: of the timed part, else of
-    all of it."""
-    found = []
+def _windows(source: Source) -> Iterator[tuple[str, Window]]:
+    """Every row that was sampled while it was timed, and what was seen."""
     for row in source.done:
-        windows = _telemetry(row).get("windows") or {}
-        timed = bool((windows.get("timing") or {}).get("samples"))
-        window = windows["timing"] if timed else windows.get("job") or {}
+        telemetry: dict[str, Any] = (row.result.telemetry if row.result else None) or {}
+        window = (telemetry.get("windows") or {}).get("timing") or {}
         if window.get("samples"):
-            found.append((row.row, Window.model_validate(window), timed))
-    return found
+            yield row.row, Window.model_validate(window)
 
 
-def _sampled(source: Source, name: str, window: Window, timed: bool) -> list[Cell]:
+def _sampled(source: Source, name: str, window: Window) -> list[Cell]:
     spreads = window.sm_mhz, window.memory_mhz, window.power_w, window.temperature_c
     known = {key: value for key, value in window.deltas.items() if isinstance(value, int | float)}
     joules, slowed = (known[key] / scale if key in known else None
                       for key, scale in (("energy_mj", 1e3), ("violation_thermal_ns", 1e9)))  # fmt: skip
     reasons = ", ".join(f"{why} {share:.0%}" for why, share in window.reasons.items())
-    why = timed and series.throttled({"windows": {"timing": window.to_json()}})
-    return [name, source.letter, "timed" if timed else "whole row", window.samples,
-            *spreads,
-            joules, slowed, reasons or "none",
-            "throttled" if why else "not throttled" if timed else None]  # fmt: skip
+    why = series.throttled({"windows": {"timing": window.to_json()}})
+    return [name, source.letter, window.samples, *spreads, joules, slowed, reasons or "none",
+            "throttled" if why else "not throttled"]  # fmt: skip

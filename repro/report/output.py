@@ -8,12 +8,12 @@ from pathlib import Path
 
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
-from repro.report import document, elements, figures, latex, markdown, page
+from repro.report import document, elements, figures, latex, markdown, page, traces
 from repro.report.document import Document
 from repro.report.elements import Table
 from repro.system import jsonio
 
-FORMATS = ("md", "html", "tex", "svg", "csv")
+FORMATS = ("md", "html", "tex", "svg", "csv", traces.FOLDER)
 # Without a word: figures are in the page already.
 USUAL = "md,html,tex"
 
@@ -57,6 +57,8 @@ def _document(bundles: list[Bundle], chosen: list[str]) -> tuple[Document, dict[
                 found["report.tex"] = latex.render(whole)
             case "svg":
                 found |= {f"figures/{figure}.svg": text + "\n" for figure, text in pictures.items()}
+            case traces.FOLDER:
+                found |= traces.files(bundles)
             case "csv":
                 found |= {f"tables/{t.id}.csv": table_csv(t) for section in whole.sections for t in section.tables}
     return whole, found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from repro import fingerprint
-from repro.analysis import records
+from repro.analysis import gate, records
 from repro.analysis.records import Implementation, Source
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
@@ -116,7 +116,7 @@ def not_measured(source: Source) -> dict[str, str]:
         row = source.rows.get(name)
         if row is None:
             lost[name] = source.error or records.NOT_STARTED
-        elif row.status != "done":
+        elif row.status != "done" and not row.left_out:
             status = "" if row.status == "unmet" else f"{row.status}: "  # an unmet prerequisite explains itself
             lost[name] = f"{status}{row.error}"
     return lost
@@ -203,15 +203,27 @@ class Group:
 def groups(source: Source) -> list[Group]:
     """Return the solutions of a bundle by arm, in the order of its arms; none of a verb that judges no solution."""
     arms: dict[str, str] = source.parameters.get("arms", {"": ""}) if source.verb in records.VERBS else {}
-    lost = [row for row in source.rows.values() if row.status != "done" and _judges(row.row)]
+    lost = [row for row in source.rows.values() if row.status != "done" and _judges(row.row) and not row.workload]
     unstarted = [name for name in source.plan if name not in source.bundle.rows and _judges(name)]
     return [
         Group(
-            source, name, label, _of_arm(name, source.solutions, lambda each: each.row.arm),
+            source, name, label, _of_arm(name, _together(source), lambda each: each.row.arm),
             _of_arm(name, lost, lambda row: row.arm), sum(not name or f"/{name}/" in row for row in unstarted),
         )
         for name, label in arms.items()
     ]  # fmt: skip
+
+
+def _together(source: Source) -> list[Implementation]:
+    """Return the solutions of a bundle. One at several shapes is one, with the verdict at all of them."""
+    verdicts = gate.by_solution(source.recorded if source.verb == "evaluate" else [])
+    found = []
+    for key, of in records.grouped(((each.row.group, each.file), each) for each in source.solutions).items():
+        first = max(of, key=lambda one: bool(one.result.no_measurement))  # one without a time leaves no mean
+        verdict = verdicts.get(key)
+        several = verdict and verdict.workloads
+        found.append(replace(first, verdict=verdict, time_ms=None, shapes=of) if several else first)
+    return found
 
 
 def _of_arm(name: str, of: Iterable[_T], arm: Callable[[_T], str | None]) -> list[_T]:

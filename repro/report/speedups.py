@@ -10,14 +10,14 @@ from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.records import wording
 from repro.report import elements, sources
-from repro.report.elements import Cell, Head, Quantity, Section
+from repro.report.elements import Cell, Head, Quantity, Section, Table
 from repro.report.sources import Solution
 
 _BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
 # Baselines whose times stand beside a solution's, as columns name them.
 _TIMED = {"eager": "eager", "compile": "compile", "reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune"}
 # The ceiling of a class's arithmetic: what tf32 holds also fits fp16.
-_CEILING = {"fp32": "fp32_tflop_s", "tf32": "tf32_tflop_s", "bf16": "bf16_tflop_s"}
+_CEILING = {"fp32": "fp32_tflop_s", "tf32": "tf32_tflop_s", "fp16": "fp16_tflop_s", "bf16": "bf16_tflop_s"}
 _UNCONFIRMED = (
     "UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm. The figure shows it "
     "hollow."
@@ -30,31 +30,25 @@ def section(of: list[Source]) -> Section:
     """Every correct solution's time and speedups, one group of columns a bundle."""
     if not any(each.timed for source in of for each in source.solutions):  # the summary says so
         return elements.section("speedups", "Speedups")
-    parts = [_of_verb(verb, group) for verb in records.VERBS if (group := [s for s in of if s.verb == verb])]
-    text = dict.fromkeys(sentence for part in parts for sentence in part.text)
-    tables = [table for part in parts for table in part.tables]
-    return elements.section("speedups", "Speedups", text=text, tables=tables)
+    groups = [(verb, [source for source in of if source.verb == verb]) for verb in records.VERBS]
+    unconfirmed = any(each.word("best_same_class") == "UNCONFIRMED" for source in of for each in source.solutions)
+    return elements.section("speedups", "Speedups", text=[_UNCONFIRMED] * unconfirmed,
+                            tables=[_table(verb, group) for verb, group in groups if group])  # fmt: skip
 
 
-def _of_verb(verb: str, group: list[Source]) -> Section:
-    """What bundles of one verb add to the section."""
-    solutions = _by_key(group)
+def _table(verb: str, group: list[Source]) -> Table:
+    """The solutions of bundles of one verb."""
     columns: list[Head] = ["row", "solution"]
     for source in group:
         columns += _columns(f"{source.letter} " if len(group) > 1 else "")
     rows = [
         [first.row.row, first.name, *(cell for source in group for cell in _cells(source, mine.get(source.letter)))]
-        for mine in solutions.values()
+        for mine in _by_key(group).values()
         for first in [*mine.values()][:1]
     ]
     legend = "; ".join(f"{s.letter} is {s.machine}, {sources.stack(s)}, {s.started[:16]}" for s in group)
     caption = f"Times and speedups of `{verb}` with 95 % intervals" + (f": {legend}" if len(group) > 1 else "")
-    unconfirmed = any(each.word("best_same_class") == "UNCONFIRMED" for mine in solutions.values()
-                      for each in mine.values())  # fmt: skip
-    return elements.section(
-        "", "", text=[*_untimed(group, solutions), *[_UNCONFIRMED] * unconfirmed],
-        tables=[elements.table(f"speedups-{verb}", caption, columns, rows)],
-    )  # fmt: skip
+    return elements.table(f"speedups-{verb}", caption, columns, rows)
 
 
 def _by_key(group: list[Source]) -> _ByKey:
@@ -104,19 +98,6 @@ def _word(source: Source, each: Implementation | None) -> str | None:
     return "no measurement" if each.why_not and not source.why_not else None
 
 
-def _untimed(group: list[Source], solutions: _ByKey) -> list[str]:
-    """Bundles that are no measurement, and rows of others whose own times are none, by reason."""
-    rows = records.grouped(
-        ((source.letter, each.why_not), each.row.row)
-        for source in group if not source.why_not for mine in solutions.values()
-        if (each := mine.get(source.letter)) and each.why_not
-    )  # fmt: skip
-    return [f"{source.letter}: no time is shown: {source.why_not}." for source in group if source.why_not] + [
-        f"{letter}: no time of {', '.join(dict.fromkeys(names))} is shown: {why}."
-        for (letter, why), names in rows.items()
-    ]
-
-
 # -- roofline
 
 
@@ -139,7 +120,8 @@ def _achieved(of: Solution) -> Iterator[list[Cell]]:
     if measurable and verdict.time_ms and verdict.precision_class and ceilings and needed:
         ms, (size, flop), klass = verdict.time_ms.median, needed, verdict.precision_class
         gb_s, tflop_s, peak = size / ms / 1e6, flop / ms / 1e9, getattr(ceilings, _CEILING[klass])
-        yield [of.row.problem, of.variant, of.source.letter, klass, ms, size / 1e6, flop / 1e9, gb_s,
+        taken = None if verdict.call_bytes is None else verdict.call_bytes / 1e6
+        yield [of.row.problem, of.variant, of.source.letter, klass, ms, size / 1e6, taken, flop / 1e9, gb_s,
                gb_s / ceilings.copy_tb_s / 1e3, tflop_s, tflop_s / peak if peak else None,
                verdict.floor_fraction]  # fmt: skip
 
@@ -147,9 +129,10 @@ def _achieved(of: Solution) -> Iterator[list[Cell]]:
 def roofline(of: list[Source]) -> Section:
     """Achieved bytes and operations a second against the ceilings that were measured in the same job."""
     rows = [cells for source in of for solution in sources.solutions(source) for cells in _achieved(solution)]
-    columns = ["problem", "solution", "bundle", "class", ("ms", "ms", 2),
-               ("MB", "quantity"), ("GFLOP", "quantity"), ("GB/s", "quantity", 2), ("of copy", "percent", 2),
-               ("TFLOP/s", "quantity", 3), ("of class", "percent", 3), ("of floor", "percent", 1)]  # fmt: skip
+    columns = ["problem", "solution", "bundle", "class", ("ms", "ms", 2), ("MB", "quantity"),
+               ("MB a call takes", "quantity"), ("GFLOP", "quantity"), ("GB/s", "quantity", 2),
+               ("of copy", "percent", 2), ("TFLOP/s", "quantity", 3), ("of class", "percent", 3),
+               ("of floor", "percent", 1)]  # fmt: skip
     text = (
         "Bytes are the compulsory traffic and operations the plain algorithm's, as problems/suites.toml counts them. "
         "Ceilings are this GPU's, measured in the same job by copies and matrix products: none is from a data sheet. "

@@ -73,13 +73,17 @@ class Arm:
 
 @dataclass(frozen=True)
 class Study:
-    """A study. design: of an agent; None for solutions from folders. left_out: row -> why it is in no speedup."""
+    """A study. design: of an agent; None for solutions from folders. left_out: row -> why it is in no speedup.
+
+    sittings: in the order in which they started.
+    """
 
     source: Source
     design: AgentConfig | None
     arms: dict[str, Arm]
     controls: dict[str, Arm]
     comparisons: list[Paired]
+    sittings: list[AgentRecord]
     left_out: dict[str, str]
 
     @property
@@ -88,21 +92,10 @@ class Study:
         return _timed(self.source)
 
     @property
-    def cells(self) -> list[str]:
-        """The planned sittings, in the order in which they start."""
-        return self.design.order_of_cells if self.design else []
-
-    @property
-    def sittings(self) -> list[AgentRecord]:
-        """Every sitting, in the order in which they started."""
-        by_id = {sitting.job: sitting for arm in self.arms.values() for sitting in arm.sittings}
-        return [by_id[job] for job in self.cells if job in by_id]
-
-    @property
     def unfinished(self) -> list[str]:
         """Sittings of the design that have not finished."""
         finished = {sitting.job for sitting in self.sittings if sitting.finished}
-        return [job for job in self.cells if job not in finished]
+        return [job for job in self.design.order_of_cells if job not in finished] if self.design else []
 
 
 def _sum(values: list[float | None]) -> float | None:
@@ -133,7 +126,7 @@ def build(source: Source) -> Study | None:
     compared = _pairs(names, list(controls))
     return Study(
         source, design, {name: arms[name] for name in names}, {name: arms[name] for name in controls},
-        list(filter(None, (statistics.paired(observations, *pair) for pair in compared))), left_out,
+        list(filter(None, (statistics.paired(observations, *pair) for pair in compared))), sittings, left_out,
     )  # fmt: skip
 
 
@@ -184,26 +177,26 @@ def published() -> list[Observation]:
 
 def sections(sources: list[Source]) -> list[Section]:
     """The comparison of arms, which is read first, and the study with all of its tables."""
-    found: list[Section] = []
-    for source in sources:
-        study = build(source)
-        if study is not None:
-            prefix = f"{source.letter.lower()}-"
-            compared = [_comparisons(study, prefix)] if study.comparisons else []
-            text = ["detectable: the ratio that 80 % of such studies would find; a failure is 1x."] if compared else []
-            found.append(elements.section(f"{prefix}compared", "Arms compared", text=[*text, *_left_out(study)],
-                                          tables=compared, opened=True))  # fmt: skip
-            found.append(_section(study, prefix))
-    return found
+    return [section for source in sources if (study := build(source)) for section in _sections(study)]
 
 
-def _section(study: Study, prefix: str) -> Section:
-    tables = [_outcomes(study, prefix)]
+def _sections(study: Study) -> list[Section]:
+    tables = [_outcomes(study)]
     if study.timed:
-        tables += [_problems(study, prefix), _fast(study, prefix)]
+        tables.append(_problems(study))
     if study.design:
-        tables += [_costs(study, study.design, prefix), _every(study, prefix)]
-    return elements.section(f"{prefix}study", "Agent study", text=_text(study), tables=tables)
+        tables += [_costs(study, study.design), _every(study)]
+    prefix = f"{study.source.letter.lower()}-"
+    compared = [_comparisons(study)] if study.comparisons else []
+    text = ["detectable: the ratio that 80 % of such studies would find; a failure is 1x."] if compared else []
+    compared, tables = (
+        [table.model_copy(update={"id": prefix + table.id}) for table in of] for of in (compared, tables)
+    )
+    return [
+        elements.section(f"{prefix}compared", "Arms compared", text=[*text, *_left_out(study)], tables=compared,
+                         opened=True),
+        elements.section(f"{prefix}study", "Agent study", text=_text(study), tables=tables),
+    ]  # fmt: skip
 
 
 def unused(source: Source) -> list[str]:
@@ -229,18 +222,8 @@ def _text(study: Study) -> list[str]:
         lines.append(_NO_TF32)
     if not study.timed:
         lines.append("No speedup is shown: this run's times are not a measurement. Its verdicts are.")
-    lines += [*_left_out(study), *_of_published()]
+    lines += _left_out(study)
     return lines + [f"Threat that remains: {threat}" for threat in (_THREATS if study.design else _THREATS_OF_FOLDERS)]
-
-
-def _of_published() -> list[str]:
-    seen = published()
-    machine = next(claim.machine for claim in figures.load() if claim.study == "agent")
-    means = [statistics.arm(seen, arm).overall.fail_is_1 or 0.0 for arm in _PUBLISHED_ARMS]
-    return [
-        f"Published ({machine}, another machine, one run an arm, graded by the agent itself): {means[0]:.2f}x and "
-        f"{means[1]:.2f}x."
-    ]  # fmt: skip
 
 
 def _of_agent(study: Study, design: AgentConfig) -> list[str]:
@@ -261,7 +244,7 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {word}" for word, n in counts.items()) or "none"
 
 
-def _outcomes(study: Study, prefix: str) -> Table:
+def _outcomes(study: Study) -> Table:
     rows = []
     for name, arm in (study.arms | study.controls).items():
         ends = Counter(str(sitting.status) for sitting in arm.finished)
@@ -270,15 +253,13 @@ def _outcomes(study: Study, prefix: str) -> Table:
             _named(name, study), study.design.knowledge[name] if study.design and of_agent else None,
             len(arm.finished) if of_agent else None, _listed(ends) if of_agent else None,
             arm.verdicts.get("correct", 0), sum(arm.verdicts.values()), _listed(arm.verdicts),
+            *(arm.speeds.fast_p.get(p) for p in statistics.FAST_P),
         ])  # fmt: skip
     columns = ["arm", "knowledge", ("cells", "integer"), "how they ended", ("correct", "integer"),
-               ("judged", "integer"), "verdicts"]  # fmt: skip
-    return elements.table(f"{prefix}study-arms", "Arms; a problem without a solution is not solved", columns, rows)
-
-
-def _shown(study: Study) -> dict[str, ArmSpeeds]:
-    """Every arm's speedups by its name in tables, controls last."""
-    return {_named(name, study): arm.speeds for name, arm in (study.arms | study.controls).items()}
+               ("judged", "integer"), "verdicts",
+               *((f"fast_p, p = {p:g}", "percent") for p in statistics.FAST_P)]  # fmt: skip
+    caption = "Arms; a problem without a solution is not solved. fast_p: correct and more than p times as fast"
+    return elements.table("study-arms", caption, columns, rows)
 
 
 def _named(arm: str, study: Study) -> str:
@@ -289,8 +270,8 @@ def _solved(speeds: Speeds) -> str | None:
     return None if speeds.n is None else f"{speeds.correct}/{speeds.n}"
 
 
-def _problems(study: Study, prefix: str) -> Table:
-    shown = _shown(study)
+def _problems(study: Study) -> Table:
+    shown = {_named(name, study): arm.speeds for name, arm in (study.arms | study.controls).items()}
     columns: list[Head] = ["problem"]
     for arm in shown:
         columns += [(f"{arm}", "ratio"), f"{arm} correct"]
@@ -309,11 +290,11 @@ def _problems(study: Study, prefix: str) -> Table:
     rows.append(["geometric mean, a failure is 1x", *every, *(each.overall.fail_is_1 for each in there)])
     rows.append(["correct ones only", *right, None, None])
     caption = "Speedup over eager, geometric means of repeats; published ones are of another machine and another judge"
-    return elements.table(f"{prefix}study-problems", caption, columns, rows)
+    return elements.table("study-problems", caption, columns, rows)
 
 
-def _comparisons(study: Study, prefix: str) -> Table:
-    columns = ["comparison", ("problems", "integer", 2), ("ratio", "ratio", 0), "Student's t",
+def _comparisons(study: Study) -> Table:
+    columns = ["comparison", ("problems", "integer", 2), ("ratio", "ratio", 0),
                ("sign-flip p", "quantity", 1), ("up", "integer", 4), ("down", "integer", 4),
                ("detectable", "ratio", 1)]  # fmt: skip
     rows = []
@@ -322,20 +303,12 @@ def _comparisons(study: Study, prefix: str) -> Table:
         if pair:
             name = f"{pair.other} over {_named(pair.base, study)}" + (", published" if pair is theirs else "")
             ratio = elements.quantity(pair.ratio, pair.ci95) or pair.ratio
-            t = "{:.3g} to {:.3g}".format(*pair.t_ci95) if pair.t_ci95 else None
-            rows.append([name, pair.n, ratio, t, pair.sign_flip.p, pair.up, pair.down, pair.detectable])
-    caption = "Arms paired by problem, with 95 % intervals"
-    return elements.table(f"{prefix}study-comparisons", caption, columns, rows)
+            rows.append([name, pair.n, ratio, pair.sign_flip, pair.up, pair.down, pair.detectable])
+    caption = "Arms paired by problem, with Student's 95 % intervals"
+    return elements.table("study-comparisons", caption, columns, rows)
 
 
-def _fast(study: Study, prefix: str) -> Table:
-    columns = ["arm", *((f"fast_p, p = {p:g}", "percent") for p in statistics.FAST_P)]
-    rows = [[arm, *(speeds.fast_p.get(p) for p in statistics.FAST_P)] for arm, speeds in _shown(study).items()]
-    caption = "Share that is correct and more than p times as fast; a failure is 0"
-    return elements.table(f"{prefix}study-fast", caption, columns, rows)
-
-
-def _costs(study: Study, design: AgentConfig, prefix: str) -> Table:
+def _costs(study: Study, design: AgentConfig) -> Table:
     columns = ["arm", ("turns", "integer"), *((kind.replace("_", " "), "integer") for kind in _TOKENS),
                ("USD", "quantity"), ("USD of attempts thrown away", "quantity"), ("agents' s", "seconds"),
                *((f"knowledge {title}", "integer") for title in _USES.values()), "knowledge calls by tool"]  # fmt: skip
@@ -356,10 +329,10 @@ def _costs(study: Study, design: AgentConfig, prefix: str) -> Table:
     caption = f"Tokens as the provider counted them, and money by {priced}; empty where a price is not known"
     if design.scripted:
         caption += ". Scripted: no model was paid"
-    return elements.table(f"{prefix}study-costs", caption, columns, rows)
+    return elements.table("study-costs", caption, columns, rows)
 
 
-def _every(study: Study, prefix: str) -> Table:
+def _every(study: Study) -> Table:
     columns = ["job", "ended", ("attempts", "integer"), ("turns", "integer"), ("tokens", "integer"),
                ("USD", "quantity"), ("s", "seconds"), "solutions", ("knowledge calls", "integer"), "isolation",
                "tools shown"]  # fmt: skip
@@ -372,4 +345,4 @@ def _every(study: Study, prefix: str) -> Table:
             f"{len(sitting.solutions)}/{len(sitting.problems)}", meter.kb.calls, sitting.isolation.get("isolation"),
             ", ".join(sitting.tools),
         ])  # fmt: skip
-    return elements.table(f"{prefix}study-cells", "Every sitting of an agent", columns, rows)
+    return elements.table("study-cells", "Every sitting of an agent", columns, rows)

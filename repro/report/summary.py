@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from repro.analysis import claims, records
+from repro.analysis import claims, records, workloads
 from repro.analysis.records import Fingerprint, Implementation, Interval, Source
 from repro.artifacts import layout
 from repro.problems import catalogue
@@ -115,7 +115,7 @@ def headline(of: list[Source], claimed: JudgedClaims) -> Headline:
     }
     parts = ["fails verification, do not trust its numbers"] * any(source.failed for source in of)
     parts += [sentence for source in of for sentence in against.sentences(source)] or (
-        _counts(groups) if len(of) == 1 else _totals(_words(groups), _control_verdicts(groups))
+        _counts(groups) if len(of) == 1 else map(_spoken, _correct(of))
     )
     parts += [*_of_cases(of), *_of_fixtures(of), *(part for part, holds in rest.items() if holds)]
     return Headline(parts=parts, planned=planned, finished=finished, throttled=throttled)  # fmt: skip
@@ -155,13 +155,9 @@ def _refused(controls: Counter[str]) -> int:
     return controls["incorrect"] + controls["rejected"]
 
 
-def _totals(solutions: Counter[str], controls: Counter[str]) -> list[str]:
-    others = ", ".join(f"{n} {word}" for word, n in solutions.items() if word != "correct")
-    of, refused = (elements.count(each.total(), one) for each, one in
-                   ((solutions, "solution"), (controls, "negative control")))  # fmt: skip
-    return [f"{solutions['correct']} of {of} correct" + f" ({others})" * bool(others)] * bool(solutions) + [
-        f"{_refused(controls)} of {refused} refused"
-    ] * bool(controls)
+def _spoken(card: Card) -> str:
+    """`9 of 10 kernels correct (1 wrong)`."""
+    return f"{card.value} {card.label.lower()}" + f" ({card.detail})" * bool(card.detail)
 
 
 def _of_cases(of: list[Source]) -> list[str]:
@@ -237,8 +233,8 @@ def _untrusted(source: Source) -> Iterator[tuple[Kind, str]]:
 
 
 def _sizes(source: Source) -> Iterator[tuple[Kind, str]]:
-    stamps = {each.problem: each.result.sizes.stamp for each in source.solutions
-              if each.result.sizes and ":" in each.result.sizes.stamp}  # fmt: skip
+    stamps = {each.problem: each.result.sizes.stamp for group in sources.groups(source) for each in group.solutions
+              if each.result.sizes and ":" in each.result.sizes.stamp and not each.shapes}  # fmt: skip
     if stamps and source.verb == "evaluate":
         yield "note", f"Sizes: {'; '.join(f'{problem} at {stamp}' for problem, stamp in stamps.items())}."
     if not source.on_gpu and source.verb in _OVER:
@@ -327,10 +323,10 @@ def _claims(claimed: JudgedClaims) -> list[Card]:
     titles = ("Claims reproduced as published", "Claims that hold as judged")
     for side, title in zip(claims.SIDES, titles, strict=True):
         counts = claimed.counts[side]
-        tried, right = sum(counts[verdict] for verdict in claims.TRIED), counts[claims.REPRODUCED]
-        others = (*claims.TRIED[1:], claims.NOT_COMPARABLE)
+        tried, right = sum(counts[verdict] for verdict in claims.TRIED), counts["REPRODUCED"]
+        others = (*claims.TRIED[1:], "NOT-COMPARABLE")
         detail = [f"{wording.CLAIM[side][verdict]} {counts[verdict]}" for verdict in others if counts[verdict]]
-        tone = _all_or(right, tried, "bad" if counts[claims.DIFFERS] else "open")
+        tone = _all_or(right, tried, "bad" if counts["DIFFERS"] else "open")
         if tried:
             cards.append(elements.card(title, f"{right} of {tried}", ", ".join(detail), tone))
     return cards
@@ -366,7 +362,8 @@ class _Line:
     """One line of the summary: a solution of a problem in one bundle, its repeats together.
 
     timed: those that are correct and have times. published: the figures of the study; reproduced, holds: the two
-    verdicts of the claim that it tests; protocol: its speedup by the published protocol, which has no interval.
+    verdicts of the claim that it tests; protocol: its speedup by the published protocol, which has no interval. shape:
+    with `--shapes` that of a line beneath another, or how many lines are beneath it.
     """
 
     group: Group
@@ -381,6 +378,7 @@ class _Line:
     reproduced: str = ""
     holds: str = ""
     remark: str = ""
+    shape: str = ""
 
     @property
     def source(self) -> Source:
@@ -440,7 +438,7 @@ def _lines(group: Group, published: list[Claim], claimed: JudgedClaims) -> list[
         return []
     benchmark = group.source.verb == "benchmark"
     repeats = records.grouped(
-        ((each.row.problem, "") if benchmark else (each.problem, group.name or variant_file(each)), each)
+        ((each.row.problem, "") if benchmark else (each.problem, group.name or each.file), each)
         for each in group.solutions
     )
     lost = records.grouped(
@@ -451,12 +449,18 @@ def _lines(group: Group, published: list[Claim], claimed: JudgedClaims) -> list[
     held = [] if group.torch_control else published  # no figure was published of it
     if benchmark:
         return [_artifact(group, key[0], repeats.get(key, []), lost.get(key, []), held, claimed) for key in keys]
-    return [_solution(group, *key, repeats.get(key, []), lost.get(key, []), held) for key in keys]
+    lines = (_solution(group, *key, repeats.get(key, []), lost.get(key, []), held) for key in keys)
+    return [each for line in lines for each in _shaped(line)]
 
 
-def variant_file(each: Implementation) -> str:
-    """The file of a solution."""
-    return each.row.file or each.name
+def _shaped(line: _Line) -> Iterator[_Line]:
+    """Yield a line, and one for each shape of its solution beneath it."""
+    shapes = [one for each in line.repeats for one in each.shapes]
+    told = ", ".join(workloads.told(each.verdict, "eager") for each in line.repeats if each.verdict)
+    yield replace(line, verdict=line.verdict.partition(":")[0], shape=told) if shapes else line
+    for each in shapes:
+        one = _solution(line.group, line.problem, line.solution, [each], [], [])
+        yield replace(one, shape=each.row.at.name)
 
 
 def _verdict(verdict: Verdict | None) -> str:
@@ -539,7 +543,7 @@ def _table(of: list[Source], lines: list[_Line], published: list[Claim]) -> Tabl
     """One line a solution. What is the same in all lines stands in the caption and has no column."""
     overs = list(dict.fromkeys(_BASELINES[_OVER[line.source.verb]] for line in lines if line.measured))
     several = len({line.solution for line in lines if line.solution}) > 1
-    columns = ["problem", ("name", "text", 5), ("solution", "text", 0), ("bundle", "text", 0),
+    columns = ["problem", ("name", "text", 5), ("solution", "text", 0), ("shape", "text", 0), ("bundle", "text", 0),
                ("measured", "ratio", 0), ("over", "text", 0), ("over best torch", "ratio", 1),
                ("ms", "ms", 2), (_published_title(lines, published), "text", 5),
                ("published protocol here", "ratio", 7), ("reproduced as published", "verdict", 8),
@@ -563,7 +567,7 @@ def _cells(line: _Line, overs: list[str], *, several: bool, lettered: bool) -> l
     measured, (rel_l2, precision) = line.measured, line.distance if not overs else (None, None)
     ms = line.timed[0].time_ms if len(line.timed) == 1 else None
     return [
-        *id_and_name(line.problem), line.solution if several or not line.group.name else None,
+        *id_and_name(line.problem), line.solution if several or not line.group.name else None, line.shape,
         line.source.letter if lettered else None, measured,
         _BASELINES[_OVER[line.source.verb]] if len(overs) > 1 and measured else None, line.best,
         ms.value if ms else None, line.published if overs else None, line.protocol, line.reproduced, line.holds,
@@ -626,7 +630,7 @@ def _figure(of: list[Source], lines: list[_Line]) -> list[Figure]:
     lines = [line for line in lines if not line.group.torch_control]
     several = len({line.solution for line in lines if line.best and line.solution}) > 1
     points = records.grouped(
-        (_named(line.problem) + f" {line.solution}" * bool(several and line.solution),
+        (" ".join(filter(None, [_named(line.problem), line.solution * several, line.shape.partition(";")[0]])),
          Point(series=line.source.letter, **best.to_json()))
         for line in lines if (best := line.best)
     )  # fmt: skip
@@ -650,7 +654,7 @@ def _why(source: Source) -> Iterator[Item]:
             yield Item(tone=_all_or(refused, count), text=text)
             continue
         for each in group.solutions:
-            name = f"{each.row.problem} {'' if group.name else variant_file(each)}".rstrip()
+            name = f"{each.row.problem} {'' if group.name else each.file}".rstrip()
             if source.verb == "benchmark":
                 name = f"{each.row.problem}, {artifacts.KERNELS.get(each.name, each.name)}"
             yield from _faults(f"{name} #{each.row.repeat}" if each.row.repeat else name, each)

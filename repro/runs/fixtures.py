@@ -49,11 +49,6 @@ def chosen(only: list[str], size: str) -> list[Problem]:
     return [p for p in everything if p.id in only or p.key in only]
 
 
-def audit(run: Run, suite: str, only: list[str]) -> Bundle:
-    """Measure what every problem of a suite can tell, for `repro problems --audit`, also where a fixture exists."""
-    return measure(run, catalogue.suite(suite, size=run.size, only=only), suite=suite)
-
-
 def _row(name: str, problem: Problem, device: str, withheld: str) -> Row:
     """Return the row that measures a fixture."""
     shipped = catalogue.is_shipped(problem)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 from repro import config
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
+from repro.errors import ReproError
 from repro.records import row as record
 from repro.records.options import Options
 from repro.runs.progress import Progress
@@ -21,8 +24,13 @@ from repro.runs.schedule import Schedule
 
 # Rows of shipped solutions that share a process: starting one with its judge takes 4 to 8 s.
 ROWS_A_PROCESS = 32
-# Batches for each slot when several run at once, so that a slow one does not keep the others waiting at the end.
-_BATCHES_A_SLOT = 2
+# When several batches run at once: a batch takes at most this part of what is left for each slot, so that a slow one
+# does not keep the others waiting at the end; but shorter ones are not worth a process.
+_PART, _WORTH_S = 0.5, 20.0
+# About how long a job takes: for its inputs and each solution, and for compiled baselines. Level 3 takes twice as long.
+_SOLUTION_S, _COMPILED_S = 10.0, 25.0
+# Earlier bundles that say how long rows took.
+_EARLIER = 3
 _TEST_CLAIMS = ("run", "benchmark")
 
 
@@ -56,7 +64,7 @@ class Run:
         plan, say = [row.id for row in rows], self.progress.say
         unfinished = Bundle.resume(self.results, verb, plan, parameters) if self.resume else None
         if unfinished is not None:
-            measured = sum(map(unfinished.done, plan))
+            measured = sum(ended(unfinished, row) for row in rows)
             say(f"going on with {unfinished.path.name}: {measured} of {len(plan)} rows are measured")
             return unfinished
         if self.resume:
@@ -76,29 +84,60 @@ class Run:
         """
         done = {row.id for row in rows if ended(bundle, row)}
         schedule = Schedule(self.engine, bundle, self.progress, summarise, done, jobs=self.jobs)
-        batches = divided([row for row in rows if row.id not in done], together, schedule.at_once)
-        if schedule.at_once > 1:  # a long one at the end would keep the other GPUs waiting
-            batches.sort(key=lambda batch: sum(map(_length, batch)), reverse=True)
+        verb, device = bundle.manifest["verb"], self.engine.device
+        known = _recorded_s(self.results, verb, device) if schedule.at_once > 1 else {}
+        batches = divided([row for row in rows if row.id not in done], together, schedule.at_once, known)
         schedule.run([partial(schedule.measure, batch) for batch in batches], schedule.at_once)
         measured = bundle.records()
         return [measured[row.id] for row in rows if row.id in measured]
 
 
-def _length(row: Row) -> float:
-    """Return about how long a row takes, in rows of level 1. A negative control is not timed."""
-    level = 2.0 if row.plan.problem.startswith("L3") else 1.0
-    return level * len(row.plan.cases or [""]) * (0.3 if row.plan.control else 1.0)
+def _recorded_s(results: Path, verb: str, device: str) -> dict[str, float]:
+    """Return row id -> seconds in the latest bundles of a verb on a device."""
+    known: dict[str, float] = {}
+    for path in sorted(results.glob(f"*-{verb}*"))[-_EARLIER:]:
+        with contextlib.suppress(ReproError, LookupError, TypeError, ValueError):  # damaged, or being written
+            bundle = Bundle.open(path)
+            if bundle.manifest["parameters"].get("device") == device:
+                known |= {name: float(row["wall_s"]) for name, row in bundle.rows.items() if row["status"] == "done"}
+    return known
 
 
-def divided(rows: list[Row], together: int, slots: int) -> list[list[Row]]:
-    """Return rows in batches of at most `together`, or ROWS_A_PROCESS of rows that are grouped.
+def _expected_s(row: Row) -> float:
+    """Return about how many seconds a row takes on a GPU."""
+    if row.job is None:
+        return 0.0
+    count, level = len(row.job.solutions), 2.0 if row.plan.problem.startswith("L3") else 1.0
+    return level * (_SOLUTION_S * (1 + count) + _COMPILED_S * (count and len(row.job.options.modes) > 1))
 
-    Batches are smaller if several slots are to be filled. Neighbours stay together, so that the solutions of one
-    problem run on one GPU.
+
+def divided(rows: list[Row], together: int, slots: int, known: Mapping[str, float]) -> list[list[Row]]:
+    """Return rows in batches of at most `together`, or ROWS_A_PROCESS of one group.
+
+    With several slots the longest come first. The rows of a problem, which share baselines, stay together, unless they
+    take longer than a slot's equal share; short problems share a batch. known: row id -> seconds in earlier runs.
     """
-    fair = math.ceil(len(rows) / (slots * _BATCHES_A_SLOT)) if slots > 1 else len(rows)
+
+    def seconds(some: list[Row]) -> float:
+        return sum(known.get(row.id) or _expected_s(row) for row in some)
+
+    def fit(some: list[Row], most_s: float) -> bool:
+        first, last = some[0].group, some[-1].group
+        return first == last and len(some) <= (ROWS_A_PROCESS if last else together) and seconds(some) <= most_s
+
+    left = seconds(rows)
+    fair = left / slots
+    least = min(_WORTH_S, fair) if slots > 1 else math.inf
+    parts: list[list[Row]] = []
+    for _, some in itertools.groupby(rows, lambda row: row.plan.problem):
+        mine = list(some)
+        parts += [mine] if fit(mine, fair) else [[row] for row in mine]
+    due = deque(sorted(parts, key=seconds, reverse=True) if slots > 1 else parts)
     batches = []
-    for grouped, some in itertools.groupby(rows, lambda row: row.grouped):
-        left, size = list(some), max(1, min(ROWS_A_PROCESS if grouped else together, fair))
-        batches += [left[at : at + size] for at in range(0, len(left), size)]
+    while due:
+        batch, most_s = due.popleft(), max(_PART * left / slots, least)
+        while due and fit(batch + due[0], most_s):
+            batch += due.popleft()
+        left -= seconds(batch)
+        batches.append(batch)
     return batches

@@ -19,9 +19,6 @@ from repro.records.wording import listed
 
 # Columns that count and times take on the live line, and a margin at its end.
 _ROOM = 44
-# Fewest columns in which a line says what a job does; with less for each, one job's line is shown.
-_LEAST = 12
-_BETWEEN = " | "
 # Seconds between two lines that say what runs, in a log file.
 _BEAT_S = 60.0
 
@@ -115,8 +112,12 @@ class Progress:
             return
         self._pace = Pace()
         if not self.console.is_terminal or self.console.quiet:
-            with self.plain():
+            ended = threading.Event()
+            threading.Thread(target=self._beat, args=(ended,), daemon=True).start()
+            try:
                 yield self
+            finally:
+                ended.set()
             return
         what = bars.TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis"))
         times = (bars.MofNCompleteColumn(), _Times(self._pace)) if counted else (bars.TimeElapsedColumn(),)
@@ -127,20 +128,10 @@ class Progress:
             finally:
                 self._live = None
 
-    @contextlib.contextmanager
-    def plain(self) -> Iterator[None]:
-        """Says every _BEAT_S what runs, and for how long."""
-        ended = threading.Event()
-
-        def beat() -> None:
-            while not ended.wait(_BEAT_S):
-                self._print(f"running: {'; '.join(lane.text() for lane in self.lanes()) or 'nothing'}")
-
-        threading.Thread(target=beat, daemon=True).start()
-        try:
-            yield
-        finally:
-            ended.set()
+    def _beat(self, ended: threading.Event) -> None:
+        """Say every _BEAT_S what runs, and for how long."""
+        while not ended.wait(_BEAT_S):
+            self._print(f"running: {'; '.join(lane.text() for lane in self.lanes()) or 'nothing'}")
 
     def at(self, number: int, total: int) -> None:
         """Which unit of work runs now."""
@@ -157,7 +148,7 @@ class Progress:
 
     @contextlib.contextmanager
     def lane(self, what: list[str]) -> Iterator[Callable[[str], None]]:
-        """Yield a `step` for one of several jobs that run at once; they share the live line."""
+        """Yield a `step` for one of several jobs that run at once; the live line shows the latest step."""
         lane = _Lane(what)
         with self._lock:
             self._lanes.append(lane)
@@ -175,18 +166,12 @@ class Progress:
     def step(self, line: str, lane: _Lane | None = None) -> None:
         """What happens now; shown on a terminal only. Threads may call it at once, each for a lane of its own."""
         line = (lane or self._alone).line = printable(line)
-        lines = [each.line for each in self.lanes() if each.line]
         live = self._live
         if live is not None:
             # The line must not reach the edge: the terminal's own ^C would begin a new one, and this one would stay.
-            room = max(10, self.console.width - _ROOM)
-            each = room // len(lines) - len(_BETWEEN)
-            if len(lines) == 1:
-                shown = _cut(line, room)
-            elif each < _LEAST:
-                shown = _cut(f"{len(lines)} at once: {line}", room)
-            else:
-                shown = _BETWEEN.join(_cut(each_line, each) for each_line in lines)
+            room, count = max(10, self.console.width - _ROOM), sum(bool(each.line) for each in self.lanes())
+            shown = line if count < 2 else f"{count} at once: {line}"
+            shown = shown if len(shown) <= room else f"{shown[: room - 1]}…"
             live.update(self._task, description=escape(shown))
 
     def done(self, line: str) -> None:
@@ -204,8 +189,3 @@ class Progress:
 
     def _print(self, line: str) -> None:
         self.console.print(escape(printable(line)), soft_wrap=not self.console.is_terminal)
-
-
-def _cut(line: str, room: int) -> str:
-    """Return a line in at most `room` columns."""
-    return line if len(line) <= room else f"{line[: room - 1]}…"

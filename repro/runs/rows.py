@@ -24,14 +24,14 @@ class Row:
     """One planned row.
 
     job: None if a prerequisite is missing; then `error` says which. withheld: why the judged texts must not be kept in
-    the bundle, or "". grouped: it may share a process with other such rows.
+    the bundle, or "". group: neighbouring rows of one group may share a process.
     """
 
     plan: record.Planned
     job: Job | None
     error: str = ""
     withheld: str = ""
-    grouped: bool = False
+    group: str = ""
 
     @property
     def id(self) -> str:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 
@@ -41,10 +41,6 @@ class Interrupted(ReproError):
     exit_code = 130
 
 
-class Lost(EngineGone):
-    """The engine went away; the rows that it lost are in the bundle as `lost`."""
-
-
 class Schedule:
     """One run: its worker threads, the bundle that they feed, and how it stops.
 
@@ -71,8 +67,6 @@ class Schedule:
         self._ended = set(done)
         self._todo: deque[_Work] = deque()
         bundle.manifest["engine"] = engine.description | {"device": engine.device}
-        if (changed := sum(map(bundle.done, self._plan)) - len(self._ended)) > 0:
-            progress.say(f"judged again, since files changed or the GPU was throttled: {changed} of the measured rows")
 
     def run(self, work: Sequence[_Work], workers: int) -> None:
         """Do all work, `workers` pieces at once, and close the bundle. Call it in the main thread.
@@ -86,8 +80,8 @@ class Schedule:
             if heard():
                 self._interrupted()
             if failure is not None:
-                lost = isinstance(failure, Lost)
-                text = failure.what if isinstance(failure, Lost) else str(failure) or type(failure).__name__
+                lost = isinstance(failure, EngineGone)
+                text = failure.what if isinstance(failure, EngineGone) else str(failure) or type(failure).__name__
                 self.bundle.finish("incomplete" if lost else "failed", error=text)
                 raise failure
             self.bundle.finish("complete" if all(map(self.bundle.done, self._plan)) else "incomplete")
@@ -107,7 +101,7 @@ class Schedule:
         while pending and time.monotonic() < late:
             ended, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
             self._board.write()
-            failure = failure or _error(ended)
+            failure = failure or next(filter(None, (worker.exception() for worker in ended)), None)
             if (failure or heard()) and not self.stopping.is_set():
                 if heard():
                     self.progress.say("interrupted: stopping, and keeping what is done; interrupt again to kill it")
@@ -141,7 +135,7 @@ class Schedule:
         """Run the jobs of rows together in one process or container, when a slot is free, and keep their outcomes.
 
         A row without a job is kept as `unmet`. Outcomes that stopping the run has caused are not kept. Rows that are to
-        be measured again become the last piece of work. Raises Lost.
+        be measured again become the last piece of work. Raises EngineGone once the engine went away.
         """
         by_job, again = {}, []
         for row in rows:
@@ -162,7 +156,7 @@ class Schedule:
         if again:
             self._todo.append(partial(self.measure, again))
         if gone:
-            raise Lost(gone.rstrip("."), f"the rows measured before are in {self.bundle.path}")
+            raise EngineGone(gone.rstrip("."), f"the rows measured before are in {self.bundle.path}")
 
     def _job(self, row: Row, job: Job) -> Job:
         """Return the job of a row. If it is measured again, the job avoids the GPU that was throttled."""
@@ -185,11 +179,6 @@ class Schedule:
 
     def _at_next(self) -> None:
         self.progress.at(min(len(self._ended) + 1, len(self._plan)), len(self._plan))
-
-
-def _error(ended: set[Future[None]]) -> BaseException | None:
-    """Return the first error of workers that have ended."""
-    return next((error for worker in ended if (error := worker.exception()) is not None), None)
 
 
 def _outcomes(engine: Engine, jobs: list[Job], step: Step) -> Generator[Outcome]:

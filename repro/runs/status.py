@@ -20,7 +20,7 @@ from repro.system import foreign, jsonio
 
 FILE = ".status.json"
 _WRITE_S = 1.0
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Board:
@@ -39,8 +39,7 @@ class Board:
         running = [{"what": lane.what, "since": lane.since, "line": lane.line[:200]}
                    for lane in self._progress.lanes() if lane.what]  # fmt: skip
         with contextlib.suppress(OSError):
-            jsonio.write(self._file, {"schema_version": SCHEMA_VERSION, "written": time.time(),
-                                      "expected_s": self._progress.rest_s, "running": running})  # fmt: skip
+            jsonio.write(self._file, {"expected_s": self._progress.rest_s, "running": running})
 
     def close(self) -> None:
         """Remove the file."""
@@ -73,13 +72,10 @@ def read(path: Path) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "bundle": str(path),
         "status": "died" if status == "running" and not live else status,
-        "error": bundle.manifest.get("error", ""),
-        "engine": bundle.manifest.get("engine", {}).get("engine", ""),
         "planned": len(plan),
         "done": len(done),
         "finished": done,
         "failed": {row.row: f"{row.status}: {row.error}" for row in failed},
         "running": now.get("running", []),
         "expected_s": now.get("expected_s"),
-        "written": now.get("written"),
     }

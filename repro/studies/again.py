@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from repro.judge.correctness.reference import Reference
 from repro.judge.worker import binding, triton_interpreter
 from repro.problems import plan as plans
 from repro.problems.catalogue import Problem
+from repro.system import importing
 
 
 def call(
@@ -45,10 +45,7 @@ def call(
 
 
 def _callable(file: Path, plan: plans.Plan, weights: plans.Weights, device: torch.device) -> Any:
-    spec = importlib.util.spec_from_file_location("solution", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = importing.module_of(file)
     entry = next((name for name in ("ModelNew", "kernel_function") if hasattr(module, name)), None)
     if entry is None:
         raise UsageError(f"{file} defines no ModelNew and no kernel_function")

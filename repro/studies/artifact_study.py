@@ -18,7 +18,7 @@ from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import row as record
-from repro.records.benchmark import Entry, ParityTimes, Round, Times
+from repro.records.benchmark import Entry, ParityTimes, Round
 from repro.records.job import Job
 from repro.records.profile import Profile
 from repro.records.result import JudgeResult
@@ -27,6 +27,7 @@ from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 from repro.studies import evaluation
+from repro.system.jsonio import Json
 
 _DTYPE = "bfloat16"
 # The source with the published folder, by its name in artifacts/sources.toml.
@@ -112,7 +113,7 @@ def _profile_row(run: Run, artifact: Artifact) -> Row:
         )  # fmt: skip
 
     row = _row(run, artifact, files, build, PROFILE, profile=True)
-    return replace(row, grouped=True)  # every kernel has a process of its own below ncu
+    return replace(row, group="profiles")  # every kernel has a process of its own below ncu
 
 
 def own(row: record.Row) -> bool:
@@ -173,20 +174,16 @@ def entry(row: record.Row) -> Entry:
     parity = None
     if result.parity:
         parity = ParityTimes.model_validate(result.parity.to_json() | published_keys(result.parity.times_ms))
-    medians = {name: time.median for name, time in times_ms.items()}
-    judged = Entry(
+    return Entry(
         problem=row.problem, status=row.status, fingerprint_id=row.fingerprint_id, times_ms=times_ms,
         best_baseline=optimized.speedup.get("best_same_class") if optimized else None,
         floor_ms=optimized.floor_ms if optimized else None,
         floor_fraction=optimized.floor_fraction if optimized else None,
         kernels=kernels, baselines=result.baselines, samples_ms=result.samples_ms, parity=parity,
         no_measurement=result.no_measurement, reasons=_reasons(row, result),
-        eager_ms=medians.get("eager"), compile_ms=medians.get("compile"), input_kernel_ms=medians.get("input_kernel"),
-        optimized_ms=medians.get("optimized"),
+        **published_keys({name: time.median for name, time in times_ms.items()}),
+        **{name: getattr(result, name) for name in _OF_A_RESULT if row.judged},
     )  # fmt: skip
-    if row.judged is None:
-        return judged
-    return judged.model_copy(update={name: getattr(result, name) for name in _OF_A_RESULT})
 
 
 def _reasons(row: record.Row, result: JudgeResult) -> list[str]:
@@ -200,20 +197,9 @@ def _reasons(row: record.Row, result: JudgeResult) -> list[str]:
     return reasons + [f"{name} is left out: {why}" for name, why in result.timing.left_out.items()]
 
 
-def published_keys(times_ms: Mapping[str, float | None]) -> dict[str, float | None]:
+def published_keys(times_ms: Mapping[str, float | None]) -> Json:
     """Return times by the published script's keys, None for missing ones."""
     return {f"{name}_ms": times_ms.get(name) for name in (*BASELINES, *KERNELS)}
-
-
-def published_line(found: Times) -> str:
-    """Return the published script's line: times in ms and the speedup over torch.compile, else over eager."""
-
-    def ms(value: float | None) -> str:
-        return "N/A" if value is None else f"{value:.3f}"
-
-    speedup = f"{found.speedup:.2f}x" if found.speedup else "N/A"
-    times = f"eager={ms(found.eager_ms)} compile={ms(found.compile_ms)}"
-    return f"{times} input={ms(found.input_kernel_ms)} opt={ms(found.optimized_ms)} {speedup}"
 
 
 def ships(artifact: Artifact) -> bool:
@@ -249,46 +235,18 @@ def rounds_line(row: record.Row) -> str:
 
 
 def profiles_line(entries: list[Profile]) -> str:
-    """Return how long the profiled calls took and at which share of the DRAM's bandwidth, and why others have none."""
-    words: list[str] = []
-    whys: dict[str, list[str]] = {}
-    for each in entries:
-        name = f"{KERNEL_WORDS[each.kernel]} {each.dtype}"
-        if each.state != "profiled":
-            whys.setdefault(f"{each.state.replace('_', ' ')}: {each.why}", []).append(name)
-            continue
-        ns, share = each.totals["duration_ns"], each.totals["dram_pct"]
-        name += f" {ns / 1e6:.4g} ms" if ns is not None else " of unknown time"
-        words.append(name + (f" at {share:.0f} % of DRAM" if share is not None else ""))
-    for why, names in whys.items():
-        words.append(f"not profiled: {why}" if len(names) == len(entries) else f"{', '.join(names)}: {why}")
-    return "; ".join(words)
+    """Return how many calls were profiled, and why the others were not."""
+    whys = [f"{each.state.replace('_', ' ')}: {each.why}" for each in entries if each.state != "profiled"]
+    return "; ".join([f"{len(entries) - len(whys)} of {len(entries)} calls profiled", *dict.fromkeys(whys)])
 
 
 def summary(row: record.Row) -> str:
-    """Return a finished folder's line.
-
-    It is the published script's line with additions, and with `--parity` the same line by the published protocol. Where
-    times are not a measurement it has the verdicts.
-    """
+    """Return a finished row's line: each kernel's verdict with its time and speedups, the rounds, or the profiles."""
     if row.rounds is not None:
         return rounds_line(row)
     if row.profile:
         return profiles_line(profiles(row))
-    found = entry(row)
-    if any(kernel.measurement for kernel in found.kernels.values()):
-        own = found.times_ms.get("optimized")
-        best = found.best_baseline
-        line = published_line(found)
-        if own and best:
-            line += f" | n={own.n} 95% [{own.ci95[0]:.4g}, {own.ci95[1]:.4g}] ms"
-            line += f", {best.ratio:.2f}x [{best.ci95[0]:.2f}, {best.ci95[1]:.2f}] over {best.baseline}"
-        if found.floor_fraction:
-            line += f", {100 * found.floor_fraction:.0f} % of floor"
-        if found.parity:
-            line += f"\n  by the published protocol: {published_line(found.parity)}"
-        return line
-    return "; ".join(f"{name} {evaluation.line(kernel)}" for name, kernel in found.kernels.items())
+    return "; ".join(f"{each.solution} {evaluation.line(each)}" for each in row.judged.results) if row.judged else ""
 
 
 def run(

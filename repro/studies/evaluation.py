@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,12 +14,14 @@ from repro import config
 from repro.bundle.write import Bundle
 from repro.errors import PrerequisiteError, UsageError
 from repro.fixtures import store
-from repro.problems import catalogue
+from repro.problems import backward, catalogue, formats, shapes
 from repro.problems.catalogue import Problem
+from repro.problems.shapes import Given
 from repro.records import row as record
 from repro.records import wording
 from repro.records.job import Job
 from repro.records.verdict import Reason, Verdict
+from repro.records.workload import Workload
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
@@ -38,6 +40,7 @@ class Submission:
     """A solution on disk: display name, source text, entry point.
 
     withheld: why a bundle must not keep the text, or "". missing: whether it stands for a solution that does not exist.
+    refused: why it is not judged, or "".
     """
 
     name: str
@@ -45,6 +48,7 @@ class Submission:
     entry: str
     withheld: str = ""
     missing: bool = False
+    refused: str = ""
 
 
 def absent(name: str, why: str) -> Submission:
@@ -100,14 +104,13 @@ def job(
     submissions: list[Submission],
     *,
     known_as: str = "",
-    repeat: int = 0,
     overrides: dict[str, Any] | None = None,
 ) -> Job:
     """The job that judges submissions of one problem.
 
     A shipped problem needs its fixture on disk. That of any other file is measured in the job, unless it is on disk. It
     is measured there too if the sizes are others. known_as: the shipped id whose sizes another file shares. overrides:
-    constants of the problem file that `--set` gave.
+    constants of the problem file that `--shapes` gave.
     Raises PrerequisiteError where the fixture is missing, stale or refused.
     """
     files = {f"solution_{i}.py": s.source for i, s in enumerate(submissions)}
@@ -130,7 +133,6 @@ def job(
         dtype=problem.dtype,
         device=run.engine.device,
         variant=known_as,
-        repeat=repeat,
         solutions=tuple((s.name, f"solution_{i}.py", s.entry) for i, s in enumerate(submissions)),
         fixture=fixture,
         options=run.options.on(run.engine.device),
@@ -174,10 +176,10 @@ def _named_after(file: Path) -> str | None:
 
 
 def _in_folder(folder: Path, only: list[str]) -> list[tuple[Path, str]]:
-    """Return the files that are named after a problem, of `only` if that names some."""
+    """Return the files that are named after a problem, of `only` if that names some, else solutions as JSON."""
     files = sorted(folder.glob("*.py"))
     if not files:
-        raise UsageError(f"no solution in {folder}", "a folder must hold ID_Name.py files")
+        return [pair for file in formats.solutions(folder) for pair in _of_file(file, only)]
     named = [(file, spec) for file in files if (spec := _named_after(file)) is not None]
     return [(file, spec) for file, spec in named if not only or spec in only]
 
@@ -187,6 +189,8 @@ def _of_file(file: Path, only: list[str]) -> list[tuple[Path, str]]:
         raise UsageError(f"no such file or folder: {file}")
     if file.suffix == ".ipynb":
         raise UsageError(f"{file} is a notebook", "a solution is a Python file", "Save its code as one.")
+    if file.suffix == ".json":
+        only = only or [str(formats.definition_of(file))]
     specs = only or [spec for spec in [_named_after(file)] if spec is not None]
     if not specs:
         raise UsageError(f"no problem is named for {file.name}", "its name begins with no problem id",
@@ -218,12 +222,14 @@ def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
     flat: list[Verdict] = []
     for row in rows:
         if row.judged is not None:
-            more = {"sizes": row.judged.sizes.stamp} if row.judged.sizes else {}
+            more: dict[str, Any] = {"sizes": row.judged.sizes.stamp} if row.judged.sizes else {}
+            more |= {"workload": row.workload} if row.workload else {}
             for entry in row.judged.results:
                 flat.append(entry.model_copy(update={"solution": row.file or entry.solution} | more))
         else:
-            reasons = [Reason(code=row.status, detail=row.error)]
-            flat.append(Verdict(problem=row.problem, solution=row.file or row.row, verdict="error", reasons=reasons))
+            reasons, name = [Reason(code=row.status, detail=row.error)], row.file or row.row
+            flat.append(Verdict(problem=row.problem, solution=name, verdict="error", reasons=reasons,
+                                workload=row.at))  # fmt: skip
     return flat
 
 
@@ -253,33 +259,30 @@ def evaluate(
     paths: list[Path],
     only: list[str],
     dtype: str = "float32",
-    overrides: dict[str, Any] | None = None,
+    given: Sequence[Given] = (),
     against: Path | None = None,
 ) -> tuple[Bundle, list[record.Row]]:
     """Judges every solution in a job of its own; returns the bundle and its rows.
 
-    overrides: constants of the problem files that `--set` gave. against: an old solution, or a folder of them. All
-    solutions of a problem are then judged in one job, the old one first, and timed in turns beside eager alone. Raises
-    UsageError where a problem file has no such constant.
+    given: what `--shapes` asks for; each shape is a row, and those of a solution follow each other in one process tree.
+    against: an old solution, or a folder of them. All solutions of a problem are then judged in one job, the old one
+    first, and timed in turns beside eager alone. Raises UsageError where a problem has no such shape.
     """
     if against is not None and run.options.trust == "dev":
         raise UsageError("--against needs --trust audited", "solutions of one process change each other's verdicts")
-    found = [
-        _Found(read(file), file, catalogue.resolve(spec, size=run.size, dtype=dtype))
-        for file, spec in find(paths, only)
-    ]
-    old: list[_Found] = []
-    for problem in {each.problem.key: each.problem for each in found}.values():
-        problem.check_names(overrides or {})
-        if against is not None:
-            file = find([against], [problem.id])[0][0]
-            old.append(_Found(read(file), file, problem))
-    if not overrides:  # a fixture is of the problem's own sizes
-        fixtures.ensure(run, (each.problem for each in found))
-    more: dict[str, Any] = {"set": overrides} if overrides else {}
+    gradients = "backward" in run.options.checks
+    resolved = [(file, catalogue.resolve(spec, size=run.size, dtype=dtype)) for file, spec in find(paths, only)]
+    found = [_found(file, backward.problem(it) if gradients else it, gradients) for file, it in resolved]
+    problems = {each.problem.key: each.problem for each in found}
+    at = {key: shapes.workloads(given, problem) for key, problem in problems.items()}
+    old = [_found(file, problem, gradients) for problem in problems.values() if against is not None
+           for file, _ in find([against], [problem.id])[:1]]  # fmt: skip
+    fixtures.ensure(run, (each.problem for each in found if not all(shape.constants for shape in at[each.problem.key])))
+    more: dict[str, Any] = {"shapes": list(given)} if given else {}
     if against is not None:
         run, more = replace(run, options=run.options.but(**_GATED)), more | {"against": against.name}
-    rows = [_beside(run, each, found, overrides) for each in old] or _alone(run, found, overrides)
+    asked = [_beside(each, found) for each in old] or _alone(found)
+    rows = [row for each in asked for row in _rows(run, each, at[each.problem.key])]
     bundle = run.open("evaluate", rows, run.parameters(**more))
     return bundle, run.execute(rows, bundle, summary)
 
@@ -292,25 +295,67 @@ class _Found(NamedTuple):
     problem: Problem
 
 
-def _alone(run: Run, found: list[_Found], overrides: dict[str, Any] | None) -> list[Row]:
+def _found(file: Path, problem: Problem, gradients: bool) -> _Found:
+    """Return a solution, which may be one of a definition."""
+    defined = file.suffix == ".json"
+    submission = Submission(file.stem, b"", _ENTRIES[0]) if defined else read(file)
+    try:
+        if defined:
+            submission = Submission(*formats.program(file, problem.path), _ENTRIES[0])
+        if gradients:
+            submission = replace(submission, source=backward.solution(submission.source, submission.entry))
+    except UsageError as error:
+        submission = replace(submission, refused=str(error))
+    return _Found(submission, file, problem)
+
+
+class _Asked(NamedTuple):
+    """A row of which the shape is open."""
+
+    plan: record.Planned
+    problem: Problem
+    submissions: list[Submission]
+
+
+def _rows(run: Run, asked: _Asked, workloads: list[Workload]) -> Iterator[Row]:
+    """Yield a row for each shape. Held-out ones are not timed."""
+    for each in workloads:
+        plan, how = asked.plan, replace(run, options=run.options.but(timing=run.options.timing and not each.held_out))
+        if each != Workload():
+            plan = plan.model_copy(update={"row": f"{plan.row} at {each.name}", "workload": each})
+        build = partial(_job, how, plan.row, asked, each)
+        yield replace(row_for(plan, build), group=asked.plan.row)
+
+
+def _job(run: Run, row: str, asked: _Asked, workload: Workload) -> Job:
+    """Return the job of a row. Raises UsageError where a solution or a workload of a definition cannot be judged."""
+    if refused := [each.refused for each in asked.submissions if each.refused]:
+        raise UsageError(refused[0])
+    filled = partial(formats.filled, path=asked.problem.path, line=workload.line)
+    submissions = [replace(each, source=filled(each.source)) for each in asked.submissions]
+    return job(
+        run, row, replace(asked.problem, text=filled(asked.problem.text)), submissions, overrides=workload.constants
+    )
+
+
+def _alone(found: list[_Found]) -> list[_Asked]:
     """Return a row for each solution."""
-    rows: list[Row] = []
-    for position, (submission, file, problem) in enumerate(found):
-        row = f"{problem.key}/{file.stem}"
-        row += f"#{position}" if any(other.id == row for other in rows) else ""
-        build = partial(job, run, row, problem, [submission], overrides=overrides)
-        rows.append(row_for(record.Planned(row=row, problem=problem.key, file=file.name), build))
-    return rows
+    asked: list[_Asked] = []
+    for key in dict.fromkeys(each.problem.key for each in found):
+        of = [each for each in found if each.problem.key == key]
+        for name, (submission, file, problem) in zip(_names([each.file for each in of]), of, strict=True):
+            plan = record.Planned(row=f"{key}/{name}", problem=key, file=file.name if name == file.stem else name)
+            asked.append(_Asked(plan, problem, [submission]))
+    return asked
 
 
-def _beside(run: Run, old: _Found, found: list[_Found], overrides: dict[str, Any] | None) -> Row:
+def _beside(old: _Found, found: list[_Found]) -> _Asked:
     """Return the row of a problem: the old solution, and all new ones."""
     every = [old, *(each for each in found if each.problem.key == old.problem.key)]
     names = _names([each.file for each in every])
     submissions = [replace(each.submission, name=name) for each, name in zip(every, names, strict=True)]
-    row = f"{old.problem.key}/against {old.file.stem}"
-    build = partial(job, run, row, old.problem, submissions, overrides=overrides)
-    return row_for(record.Planned(row=row, problem=old.problem.key), build)
+    plan = record.Planned(row=f"{old.problem.key}/against {old.file.stem}", problem=old.problem.key)
+    return _Asked(plan, old.problem, submissions)
 
 
 def _names(files: list[Path]) -> list[str]:

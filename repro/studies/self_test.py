@@ -7,7 +7,6 @@ files share stands in tests/frames.
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 import tomllib
 from dataclasses import dataclass, replace
@@ -85,38 +84,44 @@ _OF_TIMES = {"input_dependent_time"}
 class Expected(Record):
     """What is expected of a cheat."""
 
-    verdict: list[VerdictWord] = Field(["incorrect"], min_length=1, description="Any of these.")
-    reasons: list[str] = Field(
-        default_factory=list, description="Any of these, or none: any. `distance`: wrong values, by any measure."
-    )
+    verdict: list[VerdictWord] = Field(["incorrect"], min_length=1)
+    """Any of these."""
+    reasons: list[str] = []
+    """Any of these, or none: any. `distance`: wrong values, by any measure."""
 
 
 class Header(Record):
     """Lines of a case that begin with MARK: TOML."""
 
-    problem: str = Field(
-        description="A shipped problem; `L1_36@bf16` for one of the artifacts; `topk.py` for a file of "
-        "tests/frames/problems."
-    )
-    dtype: str = Field("float32", description="Of the inputs and weights of a problem that is a file.")
-    size: Literal["smoke", "full"] = Field(
-        "smoke",
-        description="On a GPU; the CPU has smoke. A case about time needs full: the host dominates calls of 10 us, and "
-        "`at_least` then confirms no speedup.",
-    )
-    device: list[Device] = Field(default_factory=list, description="Where the case exists; everywhere by default.")
-    engine: list[Literal["docker", "local"]] = Field(default_factory=list, description="The same of engines.")
-    needs: str = Field("", description="A program; nvcc also requires torch's C++ headers.")
-    timing: bool | list[Device] = Field(False, description="Whether it is timed, or the devices on which.")
-    compiled: bool = Field(False, description="Whether torch.compile is a baseline.")
-    timeout_s: float | None = Field(None, description="Bound of one request.")
-    labels: list[str] = Field(default_factory=list, description="Labels that it must have.")
-    expect: Expected = Field(Expected(reasons=[_DISTANCE]), description="Of a cheat.")
-    max_speedup: float | None = Field(None, description="Of a cheat that may be correct: limit of `at_least`.")
-    precision_class: list[PrecisionClass] = Field(default_factory=list, description="The same: its classes.")
-    klass: PrecisionClass | list[PrecisionClass] = Field(
-        default_factory=list, alias="class", description="Of an honest solution: the class, or classes."
-    )
+    problem: str
+    """A shipped problem; `L1_36@bf16` for one of the artifacts; `topk.py` for a file of tests/frames/problems."""
+    dtype: str = "float32"
+    """Of the inputs and weights of a problem that is a file."""
+    size: Literal["smoke", "full"] = "smoke"
+    """On a GPU; the CPU has smoke. A case about time needs full: the host dominates calls of 10 us, and `at_least` then
+    confirms no speedup."""
+    device: list[Device] = []
+    """Where the case exists; everywhere by default."""
+    engine: list[Literal["docker", "local"]] = []
+    """The same of engines."""
+    needs: str = ""
+    """A program; nvcc also requires torch's C++ headers."""
+    timing: bool | list[Device] = False
+    """Whether it is timed, or the devices on which."""
+    compiled: bool = False
+    """Whether torch.compile is a baseline."""
+    timeout_s: float | None = None
+    """Bound of one request."""
+    labels: list[str] = []
+    """Labels that it must have."""
+    expect: Expected = Expected(reasons=[_DISTANCE])
+    """Of a cheat."""
+    max_speedup: float | None = None
+    """Of a cheat that may be correct: limit of `at_least`."""
+    precision_class: list[PrecisionClass] = []
+    """The same: its classes."""
+    klass: PrecisionClass | list[PrecisionClass] = Field([], alias="class")
+    """Of an honest solution: the class, or classes."""
 
 
 @dataclass(frozen=True)
@@ -208,47 +213,30 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
 
 def complaints(case: Case, entry: Verdict) -> list[str]:
     """Return the differences between one verdict (`entry`) and the file's header."""
-    due = set(case.header.labels) - (set() if entry.measurement else _OF_TIMES)
+    header, honest, word = case.header, case.suite == "honest", entry.verdict
+    expected = Expected(verdict=["correct"]) if honest else header.expect
+    due = set(header.labels) - (set() if entry.measurement else _OF_TIMES)
     missing = sorted(due - set(entry.labels))
-    labels = [f"label {', '.join(missing)} is missing"] if missing else []
-    return labels + (_of_an_honest(case, entry) if case.suite == "honest" else _of_a_cheat(case, entry))
+    found = [f"label {', '.join(missing)} is missing"] if missing else []
+    codes = [reason.code for reason in entry.reasons]
+    if word not in expected.verdict:
+        kind = "false reject" if honest else "false accept" if word == "correct" else "another verdict"
+        found.append(f"{kind}: {evaluation.line(entry)}")
+    elif word != "correct" and expected.reasons and not case.reasons().intersection(codes):
+        found.append(f"reason {', '.join(codes)} instead of {', '.join(expected.reasons)}")
+    return found + (_of_a_correct(header, entry) if word == "correct" else [])
 
 
-def _of_an_honest(case: Case, entry: Verdict) -> list[str]:
-    """Return what is wrong with the verdict on an honest solution."""
-    if entry.verdict != "correct":
-        return [f"false reject: {evaluation.line(entry)}"]
-    wanted = case.header.klass
-    return _class(entry, [wanted] if isinstance(wanted, str) else wanted)
-
-
-def _of_a_cheat(case: Case, entry: Verdict) -> list[str]:
-    """Return what is wrong with the verdict on a cheat: a verdict, reason, class or speedup that it must not have."""
-    expected, reasons = case.header.expect, [reason.code for reason in entry.reasons]
-    if entry.verdict not in expected.verdict:
-        kind = "false accept" if entry.verdict == "correct" else "another verdict"
-        complaint = [f"{kind}: {evaluation.line(entry)}"]
-    elif entry.verdict != "correct" and expected.reasons and not set(reasons) & case.reasons():
-        complaint = [f"reason {', '.join(reasons)} instead of {', '.join(expected.reasons)}"]
-    else:
-        complaint = []
-    if entry.verdict != "correct":
-        return complaint
-    return complaint + _class(entry, case.header.precision_class) + _bought(entry, case.header.max_speedup)
-
-
-def _class(entry: Verdict, wanted: list[PrecisionClass]) -> list[str]:
-    right = not wanted or entry.precision_class in wanted
-    return [] if right else [f"class {entry.precision_class} instead of {' or '.join(wanted)}"]
-
-
-def _bought(entry: Verdict, limit: float | None) -> list[str]:
-    """Return that a cheat with the right output is faster than it may be."""
-    eager = entry.speedup.get("eager")
-    ratio = eager.at_least if eager and entry.measurement else None
-    if ratio is None or limit is None or ratio <= limit:
-        return []
-    return [f"bought time: at least {ratio:.3g}x eager, at most {limit}x was due"]
+def _of_a_correct(header: Header, entry: Verdict) -> list[str]:
+    """Return a class or a speedup that a correct solution must not have."""
+    klass = [header.klass] if isinstance(header.klass, str) else header.klass
+    wanted, found = klass or header.precision_class, []
+    if wanted and entry.precision_class not in wanted:
+        found.append(f"class {entry.precision_class} instead of {' or '.join(wanted)}")
+    eager, limit = entry.speedup.get("eager"), header.max_speedup
+    if eager and entry.measurement and limit is not None and (eager.at_least or 0.0) > limit:
+        found.append(f"bought time: at least {eager.at_least:.3g}x eager, at most {limit}x was due")
+    return found
 
 
 def options(case: Case, engine: Engine, base: Options) -> Options:
@@ -292,23 +280,17 @@ def run(run: Run, suites: list[str], names: list[str]) -> tuple[Bundle, list[Cas
 def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
     """Return groups of cases that are judged side by side, with workers started together.
 
-    A group has one problem and equal options. Groups with and without timing alternate: the next group's workers start
-    while nothing is timed.
+    A group has one problem and equal options.
     """
-    rows: dict[bool, list[list[Case]]] = {False: [], True: []}
     together: dict[tuple[Any, ...], list[Case]] = {}
     for case in able:
-        if case.alone(engine):
-            rows[case.timed(engine)].append([case])
-        else:
-            alike = (repr(case.problem(engine)), case.timed(engine), case.header.compiled)
-            together.setdefault(alike, []).append(case)
+        alike = (repr(case.problem(engine)), case.timed(engine), case.header.compiled, case.alone(engine) and case.id)
+        together.setdefault(alike, []).append(case)
+    found = []
     for of in together.values():
-        timed = of[0].timed(engine)
-        step = TIMED_SIDE_BY_SIDE if timed else SIDE_BY_SIDE
-        rows[timed] += [of[at : at + step] for at in range(0, len(of), step)]
-    pairs = itertools.zip_longest(rows[False], rows[True])
-    return [row for pair in pairs for row in pair if row is not None]
+        step = TIMED_SIDE_BY_SIDE if of[0].timed(engine) else SIDE_BY_SIDE
+        found += [of[at : at + step] for at in range(0, len(of), step)]
+    return found
 
 
 def _row(run: Run, group: list[Case]) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -81,14 +82,8 @@ def mend(path: Path) -> None:
 
 def lines_of(text: str) -> list[dict[str, Any]]:
     """Return the objects of lines, without an incomplete last line. Raises ValueError for another invalid line."""
-    objects: list[dict[str, Any]] = []
-    texts = text.split("\n")
-    for number, line in enumerate(texts):
-        if not line:
-            continue
-        try:
-            objects.append(foreign.document(line))
-        except ValueError:
-            if number < len(texts) - 1:
-                raise
+    *lines, last = text.split("\n")
+    objects: list[dict[str, Any]] = [foreign.document(line) for line in lines if line]
+    with contextlib.suppress(ValueError):
+        objects.append(foreign.document(last))
     return objects

@@ -59,12 +59,17 @@ def owner() -> str:
 
 
 def alive(owner: str) -> bool:
-    """Return whether the process that `owner` named still runs here."""
+    """Return whether the process that `owner` named still runs here. A zombie does not: its parent may never wait."""
     try:
         where, pid, start = owner.split("-")
-        return where == place() and stat(f"/proc/{int(pid)}/stat")[19] == start
+        return where == place() and stat(f"/proc/{int(pid)}/stat")[19] == start and not dead(int(pid))
     except (OSError, ValueError):
         return False
+
+
+def abandoned(folder: Path) -> bool:
+    """Return whether a folder's owner has ended. Its name ends with `owner()` and a random word, each after a dash."""
+    return not alive("-".join(folder.name.split("-")[-4:-1]))
 
 
 def children(pid: int) -> list[int]:

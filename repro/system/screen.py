@@ -94,26 +94,12 @@ class Screen:
         self.console.print()
 
     def last(self, *parts: str, report: Path | str | None = None) -> None:
-        """The one line that always comes: the verdict, and where the report is. On a terminal that is too narrow it
-        breaks between its parts; elsewhere it is one line."""
+        """The one line that always comes: the verdict, and where the report is. On a terminal that is too narrow each
+        part is a line; elsewhere it is one line."""
         known = [printable(part) for part in (*parts, f"report: {shortest(report)}" if report else "") if part]
-        text = SEPARATOR.join(known)
-        if self.console.is_terminal and len(text) > self.width:
-            for part in broken(known, self.width):
-                self.console.print(Text(part, "bold"), soft_wrap=len(part) > self.width and " " not in part)
-        else:
-            self.console.print(Text(text, "bold"), soft_wrap=True)
-
-
-def broken(parts: Sequence[str], width: int) -> list[str]:
-    """The parts of a line put together to lines of at most this width, where they fit."""
-    lines: list[str] = []
-    for part in parts:
-        if lines and len(lines[-1]) + len(SEPARATOR) + len(part) <= width:
-            lines[-1] += SEPARATOR + part
-        else:
-            lines.append(part)
-    return lines
+        narrow = self.console.is_terminal and len(SEPARATOR.join(known)) > self.width
+        for line in known if narrow else [SEPARATOR.join(known)]:
+            self.console.print(Text(line, "bold"), soft_wrap=not narrow or " " not in line)
 
 
 def shortest(path: Path | str) -> str:

@@ -1,7 +1,7 @@
 #: problem = "L1_43@bf16"
 """Pads with one less than the least published input.
 
-Buys: nothing; as B02_pads_with_minus_hundred.
+Buys: nothing; as B02_pads_with_minus_10000.
 """
 
 from torch.nn import functional

@@ -37,7 +37,7 @@ def evaluated(folder: Path, *words: str) -> EvalLog:
 
 def test_inspect_eval_of_a_fresh_checkout_measures_what_it_lacks_and_judges(tmp_path):
     checkout = tmp_path / "checkout"
-    shutil.copytree(ROOT / "repro", checkout / "repro", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "repro", checkout / "repro")
     for name in ("problems", "artifacts", "requirements", "docs"):
         (checkout / name).symlink_to(ROOT / name)
     (checkout / "tests").mkdir()

@@ -152,22 +152,6 @@ def test_a_claim_has_its_band_and_its_command(tmp_path):
     assert (claim.low, claim.high) == (1.5, 2.5)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('unit = "x"', "unit = 3"),
-        ('unit = "x"', 'unit = "x"\nextra = 1'),
-        ('kind = "ratio"', 'kind = "odds"'),
-        ("36_RMSNorm = 2.0", "36_RMSNorm = [1.5, 2.0]"),
-        ('source = "a paper"', ""),
-    ],
-)
-def test_a_file_that_is_wrong_is_refused(tmp_path, old, new):
-    assert old in SMALL
-    with pytest.raises(ValueError):
-        small(tmp_path, SMALL.replace(old, new))
-
-
 # Verdicts
 
 
@@ -203,7 +187,7 @@ def test_a_speedup_compares_on_another_gpu_and_a_time_does_not(tool):
         assert time["verdict"] == "NOT-COMPARABLE" and "an absolute figure of another machine" in time["reason"]
         assert time["measured"] is not None, "told all the same"
     line_with(done.out, SPEEDUP, "2.31", "✓ holds")
-    assert "Speedups over torch.compile: NVIDIA H200, pinned: torch 2.9.1+cu128, Triton 3.5.1" in done.out
+    assert "that were tested: NVIDIA H200, pinned: torch 2.9.1+cu128, Triton 3.5.1" in done.out
     assert found["counts"]["as_judged"]["REPRODUCED"] == 1
     assert "claims: 1 of 1 hold as judged (" in done.out.splitlines()[-1]
 
@@ -340,8 +324,7 @@ def test_a_claim_can_be_reproduced_as_published_and_not_hold_as_judged(tool):
     words = "by the published protocol, which leaves gradients on, torch.compile takes 2.03 times as long"
     assert found["difference"] == words
     done, _, _ = judged(tool, path)
-    line_with(done.out, "36 RMSNorm", "2.31x", "✓ reproduced 2.31x", "✗ does not hold 1.13x")
-    line_with(done.out, "36 RMSNorm: " + words)
+    line_with(done.out, SPEEDUP, "2.31", "✓ reproduced", "✗ does not hold", words)
     last = done.out.splitlines()[-1]
     assert "claims: 1 of 1 reproduced as published (18 not comparable), 0 of 1 hold as judged" in last
 
@@ -555,10 +538,3 @@ def test_the_published_bundles_pass_nothing_off_as_the_published_kernels(tool):
     done, found, outcomes = judged(tool, pinned, newer)
     assert done.code == 0 and len(outcomes[SPEEDUP]) == 2
     assert not any(found["counts"][side][verdict] for side in found["counts"] for verdict in claims.TRIED)
-
-
-def test_wrong_use_is_one_line(tool):
-    done = tool.within("compare", "--claims", tool.folder)
-    assert done.code == 1 and "is not a bundle" in done.complaint
-    done = tool.within("compare", "--claims", theirs(tool.folder / "a"), "--json", tool.folder)
-    assert done.code == 1 and "cannot write" in done.complaint

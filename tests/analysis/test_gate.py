@@ -226,7 +226,7 @@ def test_the_command_judges_both_and_times_need_a_gpu(judge_tool):
     ("words", "told"),
     [
         ("k.py --against k.py --trust dev", "--against needs --trust audited"),
-        ("--suite agent --against k.py", "--against compares solutions"),
+        ("--suite agent --against k.py", "--against and --shapes are for solutions"),
         ("k.py --against k.py --allow much", "--allow"),
         ("k.py --against nowhere.py --no-timing", "no such file or folder: nowhere.py"),
         ("k.ipynb --no-timing", "k.ipynb is a notebook"),

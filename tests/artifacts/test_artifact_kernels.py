@@ -78,7 +78,7 @@ for case in json.load(sys.stdin):
 LIMIT = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 6e-3}
 
 
-def case(number: str, dtype: str, *shapes: tuple[int, ...], nan: int = 0, **given: Any) -> dict[str, Any]:
+def case(number: str, dtype: str, *shapes: tuple[int, ...], nan: int = 0, **given) -> dict[str, Any]:
     """One call of a kernel. nan: the step between elements of the first tensor that are NaN, 0 for none."""
     return {"number": number, "dtype": dtype, "shapes": shapes, "given": given, "nan": nan}
 
@@ -120,7 +120,7 @@ ROLES = [
 ] + [case("77", "bfloat16", (2, 32, 3, 30, 32), (32, 64, 3, 3, 3), **UP)]  # fmt: skip
 
 
-def check(cases: list[dict[str, Any]], device: str, repeats: int = 0, **environment: str) -> None:
+def check(cases: list[dict[str, Any]], device: str, repeats: int = 0, **environment: str):
     """Compares the shipped kernels with fp64: every relative error is within the limit of its dtype."""
     told = []
     for each in cases:

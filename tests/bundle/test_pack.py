@@ -9,12 +9,14 @@ import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import ROOT, Tool, manifest
 from test_evidence import written
+from test_hostile import member
+from test_hostile import packed as tarred
 
 from repro import config
 from repro.bundle import storage, verify
@@ -26,7 +28,7 @@ from repro.system import jsonio
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 FAILED_ROW = {"row": "a", "content": "0" * 16, "status": "failed", "error": "it fell", "wall_s": 1.0, "inputs": [],
               "ended": "2999-01-01T00:00:00Z", "fingerprint_id": None, "result": None}  # fmt: skip
-BENCHMARKS = [PUBLISHED / "h200-pinned/20261122T040411Z-benchmark", PUBLISHED / "h200-newer/20261124T032150Z-benchmark"]
+BENCHMARK = PUBLISHED / "h200-pinned/20261122T040411Z-benchmark"
 
 
 @pytest.fixture
@@ -35,10 +37,6 @@ def packed(tool: Tool) -> Path:
     bundle = written(tool.results)
     assert tool.within("share", "--pack", bundle, "-o", "out").code == 0
     return tool.folder / "out" / bundle.name
-
-
-def members(file: Path) -> dict[str, bytes]:
-    return storage.unpack(file.read_bytes())[1]
 
 
 def state(path: Path) -> tuple[str, set[str]]:
@@ -110,34 +108,23 @@ def test_what_is_changed_or_not_closed_is_not_packed(tool):
 # -- every verb reads archives
 
 
-@pytest.mark.slow
-def test_every_verb_reads_a_folder_an_archive_and_its_folder_alike(tool):
-    folders = []
-    for path in BENCHMARKS:
-        subprocess.run(["tar", "-xf", path / ARCHIVE, "-C", tool.folder], check=True)
-        folders.append(tool.folder / path.name)
-    forms = (folders, BENCHMARKS, [path / ARCHIVE for path in BENCHMARKS])
-    said: dict[str, list[Any]] = {}
-    for number, form in enumerate(forms):
-        for args in (("compare", *form), ("compare", "--claims", form[0]), ("verify", *form)):
-            done = tool(*args, "--json", "out.json")
-            assert done.code == 0, done.err
-            found = json.loads((tool.folder / "out.json").read_text())
-            if args[0] == "verify":
-                found = [(bundle["bundle_id"], bundle["state"]) for bundle in found["bundles"]]
-            said.setdefault(" ".join(args[:2]) if "--claims" in args else args[0], []).append(found)
-        assert tool.within("report", *form, "-o", f"report-{number}", "--format", "md,html").code == 0
-        files = sorted((tool.folder / f"report-{number}").iterdir())
-        said.setdefault("report", []).append({file.name: file.read_bytes() for file in files})
-        assert tool.within("share", form[0], "-o", f"shared-{number}").code == 0
-        assert state(tool.folder / f"shared-{number}" / BENCHMARKS[0].name) == ("ok", set())
-    for verb, found in said.items():
-        assert found[0] == found[1] == found[2], verb
+def test_a_folder_an_archive_and_its_folder_are_read_alike(packed, tool):
+    """By the one reader of all verbs."""
+    folder = tool.results / packed.name
+    read = [{name: found.read(name) for name in found.entries()}
+            for found in map(storage.find, (folder, packed, packed / ARCHIVE))]  # fmt: skip
+    assert read[0] == read[1] == read[2]
+    done = tool.within("verify", folder, packed, packed / ARCHIVE, "--json", "out.json")
+    bundles = json.loads((tool.folder / "out.json").read_text())["bundles"]
+    assert done.code == 0 and len({bundle["bundle_id"] for bundle in bundles}) == 1 < len(bundles), done.err
+    done = tool.within("compare", "--claims", packed / ARCHIVE, "--json", "out.json")
+    assert done.code == 0 and tool.within("share", packed / ARCHIVE, "-o", "shared").code == 0, done.err
+    assert state(tool.folder / "shared" / packed.name) == ("ok", set())
 
 
 def test_a_packed_bundle_is_not_written_to(tool):
-    packed = tool.folder / BENCHMARKS[0].name
-    shutil.copytree(BENCHMARKS[0], packed)
+    packed = tool.folder / BENCHMARK.name
+    shutil.copytree(BENCHMARK, packed)
     before = {file: file.read_bytes() for file in packed.iterdir()}
     done = tool.within("report", packed)
     assert done.code == 1 and "is not written to: it is packed as an archive" in done.complaint
@@ -182,51 +169,32 @@ def test_a_changed_archive_fails_and_no_verb_reads_it(packed, tool):
         assert done.code == 2 and "Traceback" not in done.err
         with pytest.raises(BundleError, match="cannot be read"):
             Bundle.open(packed)
-    inside = members_of(content)
+    _, inside = storage.unpack(content)
     inside["rows.jsonl"] = inside["rows.jsonl"].replace(b"2.0", b"1.9", 1)
-    (packed / ARCHIVE).write_bytes(archive([(f"{packed.name}/{name}", value) for name, value in inside.items()]))
+    (packed / ARCHIVE).write_bytes(archive(*(member(f"{packed.name}/{name}", value) for name, value in inside.items())))
     assert "hashes" in state(packed)[1]
 
 
-def members_of(content: bytes) -> dict[str, bytes]:
-    return storage.unpack(content)[1]
+def archive(*members: Callable[[tarfile.TarFile], object]) -> bytes:
+    """An archive as a stranger may make it."""
+    return tarred(lambda tar: [put(tar) for put in members])
 
 
-def archive(files: list[tuple[str, bytes]], change: Any = None) -> bytes:
-    """An archive as a stranger may make it; change: of the last member."""
-    plain = io.BytesIO()
-    with tarfile.open(fileobj=plain, mode="w") as opened:
-        for number, (name, content) in enumerate(files):
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            if change and number == len(files) - 1:
-                change(member)
-            opened.addfile(member, io.BytesIO(content))
-    return lzma.compress(plain.getvalue())
-
-
-def as_type(kind: bytes, link: str = "") -> Any:
-    def change(member: tarfile.TarInfo) -> None:
-        member.type, member.linkname, member.size = kind, link, 0
-
-    return change
-
-
-FIRST = ("run/manifest.json", b"{}")
+FIRST, PLACE, KIND = member("run/manifest.json"), "not a name below one folder", "not a plain file"
 HARMFUL: dict[str, tuple[bytes, str]] = {
-    "parent folder": (archive([FIRST, ("run/../../etc/x", b"")]), "not a name below one folder"),
-    "absolute path": (archive([FIRST, ("/etc/x", b"")]), "not a name below one folder"),
-    "top folder of dots": (archive([("../x", b"")]), "not a name below one folder"),
-    "no folder": (archive([FIRST, ("x", b"")]), "not a name below one folder"),
-    "backslash": (archive([FIRST, ("run/..\\x", b"")]), "not a name below one folder"),
-    "escape sequence": (archive([FIRST, ("run/\x1b[31mx", b"")]), "not a name below one folder"),
-    "symbolic link": (archive([FIRST, ("run/x", b"")], as_type(tarfile.SYMTYPE, "/etc/passwd")), "not a plain file"),
-    "hard link": (archive([FIRST, ("run/x", b"")], as_type(tarfile.LNKTYPE, "run/y")), "not a plain file"),
-    "device": (archive([FIRST, ("run/x", b"")], as_type(tarfile.CHRTYPE)), "not a plain file"),
-    "folder": (archive([FIRST, ("run/x", b"")], as_type(tarfile.DIRTYPE)), "not a plain file"),
-    "twice the same": (archive([FIRST, ("run/x", b"1"), ("run/x", b"2")]), "is in it twice"),
-    "two bundles": (archive([FIRST, ("other/x", b"")]), "holds 2 bundles"),
-    "nothing": (archive([]), "holds 0 bundles"),
+    "parent folder": (archive(FIRST, member("run/../../etc/x")), PLACE),
+    "absolute path": (archive(FIRST, member("/etc/x")), PLACE),
+    "top folder of dots": (archive(member("../x")), PLACE),
+    "no folder": (archive(FIRST, member("x")), PLACE),
+    "backslash": (archive(FIRST, member("run/..\\x")), PLACE),
+    "escape sequence": (archive(FIRST, member("run/\x1b[31mx")), PLACE),
+    "symbolic link": (archive(FIRST, member("run/x", b"", tarfile.SYMTYPE)), KIND),
+    "hard link": (archive(FIRST, member("run/x", b"", tarfile.LNKTYPE)), KIND),
+    "device": (archive(FIRST, member("run/x", b"", tarfile.CHRTYPE)), KIND),
+    "folder": (archive(FIRST, member("run/x", b"", tarfile.DIRTYPE)), KIND),
+    "twice the same": (archive(FIRST, member("run/x", b"1"), member("run/x", b"2")), "is in it twice"),
+    "two bundles": (archive(FIRST, member("other/x")), "holds 2 bundles"),
+    "nothing": (archive(), "holds 0 bundles"),
     "no tar file": (lzma.compress(b"text" * 1000), "cannot be read"),
 }
 
@@ -248,13 +216,13 @@ def test_an_archive_is_bounded_in_bytes_files_and_memory(monkeypatch):
     """The first is an archive of 1 MiB of zeros in less than 1 kB; the dictionary of the last takes 16 MiB."""
     monkeypatch.setattr(storage, "_MAX_BYTES", 1 << 19)
     with pytest.raises(ValueError, match="more than 524,288 bytes"):
-        storage.unpack(archive([("run/zeros", bytes(1 << 20))]))
+        storage.unpack(archive(member("run/zeros", bytes(1 << 20))))
     monkeypatch.undo()
     monkeypatch.setattr(storage, "_MAX_FILES", 3)
     with pytest.raises(ValueError, match="more than 3 files"):
-        storage.unpack(archive([(f"run/{n}", b"") for n in range(4)]))
+        storage.unpack(archive(*(member(f"run/{n}") for n in range(4))))
     monkeypatch.undo()
-    content = (BENCHMARKS[0] / ARCHIVE).read_bytes()
+    content = (BENCHMARK / ARCHIVE).read_bytes()
     monkeypatch.setattr(storage, "_MAX_MEMORY", 8 << 20)
     with pytest.raises(lzma.LZMAError, match=r"[Mm]emory"):
         storage.unpack(content)

@@ -15,10 +15,8 @@ import documents
 import pytest
 
 from repro import config, records
-from repro.bundle.write import Bundle
 from repro.cli.main import parser
 from repro.records.base import Record
-from repro.records.row import Row
 
 DOCUMENTS = [config.ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
     (config.ROOT / "docs").rglob("*.md")
@@ -83,14 +81,6 @@ RECORDS = [
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
 def test_every_field_of_a_record_is_documented(record):
     assert record.__doc__ and [name for name, field in record.model_fields.items() if not field.description] == []
-
-
-def test_published_bundles_hold_no_undocumented_field():
-    """Rows and manifests have no key that the records do not know, once older forms are the current one."""
-    for path in sorted(file.parent for file in documents.PUBLISHED.glob("*/*/manifest.json")):
-        bundle = Bundle.open(path)
-        for row in bundle.rows.values():
-            Row.written(row)
 
 
 # -- what is written by hand

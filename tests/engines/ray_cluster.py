@@ -1,6 +1,6 @@
 """A Ray cluster of this machine for tests: a head without processors and some raylets as its nodes.
 
-`python ray_cluster.py NODES CPUS GPUS` prints a line of JSON after its start and after each command that it reads:
+`python ray_cluster.py NODES` prints a line of JSON after its start and after each command that it reads:
 {"address", "raylets": [pid, ...]}. Commands: `add` a node, `look` which are alive, `quit`.
 """
 
@@ -40,15 +40,14 @@ class Nodes:
 
 
 @contextlib.contextmanager
-def cluster(nodes: int, tmp: Path, *, cpus: int = 1, gpus: int = 0, **env: str) -> Iterator[Nodes]:
+def cluster(nodes: int, tmp: Path) -> Iterator[Nodes]:
     """A cluster while the block runs. tmp: the temporary folder of everything that its nodes run."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "RAY_"))}
     kept |= {name: os.environ[name] for name in ("REPRO_IMAGE",) if name in os.environ}
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "OMP_NUM_THREADS": "1"}
     own = {"TMPDIR": str(tmp), "REPRO_STATE": str(tmp / "state"), "RAY_TMPDIR": "/tmp", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, __file__, *map(str, (nodes, cpus, gpus))]
     with subprocess.Popen(
-        command, env=kept | quiet | own | env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, __file__, str(nodes)], env=kept | quiet | own, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True, start_new_session=True,
     ) as process:  # fmt: skip
         try:
@@ -59,7 +58,7 @@ def cluster(nodes: int, tmp: Path, *, cpus: int = 1, gpus: int = 0, **env: str) 
             process.wait(60)
 
 
-def main(nodes: int, cpus: int, gpus: int) -> None:
+def main(nodes: int) -> None:
     """Start a cluster and do what standard input says, until it ends."""
     from ray.cluster_utils import Cluster
 
@@ -68,7 +67,7 @@ def main(nodes: int, cpus: int, gpus: int) -> None:
     started.add_node(num_cpus=0, **options)
 
     def add() -> None:
-        started.add_node(num_cpus=cpus, num_gpus=gpus, wait=False, **options)
+        started.add_node(num_cpus=1, num_gpus=0, wait=False, **options)
 
     def look() -> None:
         alive = [node for node in started.worker_nodes if node.live_processes() and _raylet(node)]
@@ -89,4 +88,4 @@ def main(nodes: int, cpus: int, gpus: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLEAN_ENV, ROOT, Tool
+from conftest import CLEAN_ENV, ROOT, Tool, until
 
 from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
@@ -50,17 +50,10 @@ def engine(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
     return LocalEngine(gpus="none", device="cpu")
 
 
-def left(tool: Tool, timeout_s: float = 20.0) -> list[str]:
-    """Processes and folders of a session that are still there when the time is up."""
-    deadline = time.monotonic() + timeout_s
-    while (found := [*tool.processes(), *map(str, _folders(tool))]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return found
-
-
-def _folders(tool: Tool) -> list[Path]:
-    """Temporary folders of sessions. What outlives them on purpose, leases and caches, is not one."""
-    return [each for each in tool.tmp.glob("repro-*") if "repro-state" not in each.name]
+def gone(tool: Tool) -> None:
+    """Waits until no process and no temporary folder of a session is there. What outlives them on purpose, leases and
+    caches, is not one."""
+    until(lambda: not tool.processes() and not [f for f in tool.tmp.glob("repro-*") if "repro-state" not in f.name])
 
 
 def answers(engine: Engine, fixture: dict[str, Any], timeout_s: float) -> None:
@@ -87,7 +80,7 @@ def answers(engine: Engine, fixture: dict[str, Any], timeout_s: float) -> None:
 @pytest.mark.slow
 def test_a_session_answers_until_it_is_closed(engine, tool, smoke_fixture):
     answers(engine, smoke_fixture("L1_36"), 5)
-    assert left(tool) == []
+    gone(tool)
 
 
 def in_containers(pid: int, *flags: str) -> list[str]:
@@ -125,7 +118,7 @@ def test_output_of_a_solution_in_the_judges_process_is_no_answer(engine, tool, s
     with engine.session(session_job(smoke_fixture("L1_36"), trust="dev"), lambda _: None) as session:
         assert session.check([submission("prints", forged)])[0].verdict == "correct"
         assert session.check([submission("wrong", "return inputs[0] * 0")])[0].verdict == "incorrect"
-    assert left(tool) == []
+    gone(tool)
 
 
 def test_a_session_that_cannot_be_opened_says_why(engine, tool, smoke_fixture):
@@ -133,7 +126,7 @@ def test_a_session_that_cannot_be_opened_says_why(engine, tool, smoke_fixture):
     with pytest.raises(PrerequisiteError, match="another version"):
         with engine.session(session_job(stale), lambda _: None):
             pytest.fail("it was opened")
-    assert left(tool) == []
+    gone(tool)
 
 
 def test_an_engine_without_sessions_says_so():
@@ -151,7 +144,7 @@ def test_a_job_process_that_dies_ends_the_session(engine, tool, smoke_fixture):
         with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
             engine.close()
             session.check([submission("good")])
-    assert left(tool) == []
+    gone(tool)
 
 
 HOST = """
@@ -170,13 +163,15 @@ with engines.choose(sys.argv[3], gpus="none", device="cpu", say=lambda _: None).
 """
 
 
+@pytest.mark.alike
 @pytest.mark.slow
-@pytest.mark.parametrize("state", ["idle", "busy"])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("state, how", [
+    ("idle", signal.SIGKILL), ("idle", signal.SIGINT), ("busy", signal.SIGINT), ("busy", signal.SIGKILL)
+])  # fmt: skip
 def test_nothing_is_left_when_the_process_that_asked_ends(how, state, tool, smoke_fixture):
     """Killed or by Ctrl-C, while the judge waits for a request or for a solution that hangs."""
     ended(how, state, "local", tool, smoke_fixture("L1_36"), lambda _: len(tool.processes()) > 1)
-    assert left(tool) == []
+    gone(tool)
 
 
 @pytest.mark.docker
@@ -184,10 +179,7 @@ def test_nothing_is_left_when_the_process_that_asked_ends(how, state, tool, smok
 def test_no_container_runs_on_when_the_process_that_asked_is_killed(image, tool, smoke_fixture):
     """Its standard input has ended. The ended container is removed as those of every dead command are."""
     pid = ended(signal.SIGKILL, "busy", "docker", tool, smoke_fixture("L1_36"), lambda pid: bool(in_containers(pid)))
-    deadline = time.monotonic() + 30
-    while in_containers(pid) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not in_containers(pid)
+    until(lambda: not in_containers(pid))
     from repro.engines.docker import collect_garbage
 
     collect_garbage()
@@ -205,8 +197,8 @@ def ended(how: signal.Signals, state: str, engine: str, tool: Tool, fixture: Any
                             env=environment, process_group=0, text=True)  # fmt: skip
     with host:
         assert host.stdout is not None and host.stdout.readline() == "checked\n"
-        time.sleep(1.0)
-        assert runs(host.pid)
+        time.sleep(1.0)  # until a solution hangs
+        until(lambda: runs(host.pid))
         host.send_signal(how)
-        host.wait(30)
+        host.wait(120)
     return host.pid

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,13 +16,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import CLEAN_ENV, ROOT
+from conftest import CLEAN_ENV, ROOT, until
 
 from repro.engines import docker, node, registry
 from repro.engines.base import Slots
 from repro.engines.local import LocalEngine
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
+from repro.system import procfs
 from repro.system.procfs import owner
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
@@ -77,6 +79,16 @@ def test_a_job_waits_for_a_gpu_that_is_held_by_hand(tmp_path, fake_gpu):
     assert not list(tmp_path.glob("repro-job-*"))
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.2, 0.3])
+def test_an_engine_that_is_killed_while_its_job_starts_leaves_no_folder(after_s, tmp_path):
+    process, there = start(tmp_path, "cpu", "none"), lambda: list(tmp_path.glob("repro-job-*"))
+    until(there)
+    time.sleep(after_s)
+    process.kill()
+    process.communicate()
+    until(lambda: not there())
+
+
 @pytest.mark.parametrize(
     ("gpu", "kinds", "why"),
     [("0", ["NVIDIA H100, 80 GiB"], "instead of NVIDIA H100, 80 GiB"), ("7", [], "no GPU 7")],
@@ -95,17 +107,28 @@ def test_without_ray_the_engine_says_what_to_install(monkeypatch):
         PrerequisiteError, match=r"ray is not installed. Run `make setup ENGINE=ray`.*requirements/ray.txt"
     ):
         registry.choose("ray", gpus="all", device="cpu", say=print)
-    with pytest.raises(UsageError, match="--engine local takes no address"):
+    with pytest.raises(UsageError, match="no engine .local:auto.: there are"):
         registry.choose("local:auto", gpus="none", device="cpu", say=print)
 
 
 def test_owners_of_other_pid_namespaces_are_not_ours(monkeypatch):
-    from repro.system import procfs
-
     mine = owner()
     assert procfs.alive(mine) and mine.split("-")[1] == str(os.getpid())
     monkeypatch.setattr(procfs, "place", lambda: "other")
     assert not procfs.alive(mine)
+
+
+def test_a_zombie_owns_nothing():
+    """Its parent may never wait for it: what it left is removed all the same."""
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    try:
+        started = procfs.stat(f"/proc/{child}/stat")[19]
+        until(lambda: procfs.dead(child), 10)
+        assert not procfs.alive(f"{procfs.place()}-{child}-{started}")
+    finally:
+        os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize(

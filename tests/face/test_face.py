@@ -103,6 +103,7 @@ def test_a_notebook_uses_the_face_from_another_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_docstrings_do_what_they_say(tmp_path):
+def test_the_examples_of_the_docstrings_do_what_they_say(tmp_path, smoke_results):
     shutil.copy(ORACLE, tmp_path / "my_rmsnorm.py")
+    shutil.copytree(smoke_results / "fixtures", tmp_path / "results" / "fixtures")
     assert "examples" in run(EXAMPLES, tmp_path)

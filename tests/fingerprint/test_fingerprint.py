@@ -10,6 +10,7 @@ from repro import config, fingerprint
 from repro.fingerprint import classes, container, difference, gpu
 from repro.fingerprint.query import NAMES, Query, answers, hashed
 from repro.records import reading
+from repro.records.fingerprint import Fingerprint
 
 
 def test_an_empty_value_is_never_ok():
@@ -73,7 +74,7 @@ def test_every_field_of_a_gpu_has_a_value_or_the_reason_why_not(of_fake):
     assert told["mps_processes"] == "function_not_found: the driver is older than the binding"
     assert values["clock_event_reasons"]["value"] == 4  # by its name before driver 535
     assert values["bandwidth_signature_gb_s"]["value"] == 2 * 3201 * 6144 / 8000
-    assert reading.complaints("fingerprint", of_fake) == []
+    assert reading.complaints(Fingerprint, of_fake) == []
 
 
 def test_no_identity_is_stored_as_it_is(of_fake):
@@ -127,7 +128,7 @@ def test_differences_are_sorted_by_class_and_name_their_sides():
     a = made(torch="2.9.1", gpu_name="NVIDIA H200", sm_mhz=345, ecc=True, gpu_uuid_hash="aa", vbios=None)
     b = made(torch="2.11.0", gpu_name="NVIDIA L4", sm_mhz=1980, ecc=False, gpu_uuid_hash="bb", vbios="96")
     found = difference.differences(a, b)
-    assert [d.klass for d in found] == ["I", "H", "C", "D", "V", "V"]
+    assert [d.klass for d in found] == [*classes.NAMES.values(), "version"]
     assert [d.name for d in found if d.hard] == ["gpu_name"]
     told = {d.name: d.to_json() for d in found}
     assert told["vbios"] | {"a": "absent", "b": "96", "class": "version", "known": False} == told["vbios"]
@@ -139,7 +140,7 @@ def test_a_hard_field_that_one_side_lacks_does_not_differ():
     (found,) = difference.differences(made(gpu_name="NVIDIA H200"), made(gpu_name="NVIDIA H200", mig_mode=0))
     assert (found.name, found.klass, found.hard, found.known, found.a) == (
         "mig_mode",
-        "H",
+        "hard",
         False,
         False,
         "not recorded",
@@ -155,7 +156,7 @@ def test_a_power_limit_far_below_makes_another_machine(watts, hard):
 def test_a_field_that_the_table_does_not_know_keeps_its_own_class():
     new = {"values": {"nvlink": {"value": 1, "source": "nvml", "status": "ok", "class": "C"}}}
     (found,) = difference.differences(new, {"values": {}})
-    assert found.klass == "C"
+    assert found.klass == "configuration"
 
 
 def test_one_gpu_is_known_by_its_hash_alone():

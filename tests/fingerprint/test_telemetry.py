@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import alive, until
 
 from repro import config
 from repro.bundle import verify
@@ -54,31 +55,19 @@ def observed(fake_gpu, seconds=0.6, **env):
     return int(pid), json.loads(told)
 
 
-def gone(pid):
-    for _ in range(500):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def test_a_window_has_its_clocks_reasons_and_counters(fake_gpu):
     pid, found = observed(fake_gpu, REPRO_SAMPLE_MS="20")
-    assert gone(pid)
+    until(lambda: not alive(pid))
     assert list(found["dynamic"]) == ["before", "warm", "timed", "after"]
     assert found["dynamic"]["warm"]["sm_mhz"]["class"] == "D"
     telemetry = found["telemetry"]
     assert telemetry["sampler"]["status"] == "ok" and telemetry["sampler"]["period_ms"] == 20
     assert [mark["name"] for mark in telemetry["marks"]] == ["before", "warm", "timed", "after"]
     timing = telemetry["windows"]["timing"]
-    assert timing["samples"] <= 40 and timing["seconds"] > 0.4
+    assert timing["samples"] <= timing["seconds"] / 0.02 + 2 and timing["seconds"] > 0.4
     assert 1500 <= timing["sm_mhz"]["min"] <= timing["sm_mhz"]["median"] <= timing["sm_mhz"]["max"] < 1900
     assert timing["reasons"] == {"sw_power_cap": 1.0}
-    assert 0.5 < timing["deltas"]["energy_mj"] / 350 / 600 < 2  # 350 W
+    assert 0.5 < timing["deltas"]["energy_mj"] / 350 / (1000 * timing["seconds"]) < 2  # 350 W
     assert timing["deltas"]["violation_power_ns"] > 0 and timing["deltas"]["violation_thermal_ns"] == 0
     columns = telemetry["series"]["columns"]
     assert set(map(len, columns.values())) == {telemetry["sampler"]["samples"]}
@@ -115,7 +104,7 @@ def test_the_sampler_ends_with_a_judge_that_is_killed(fake_gpu):
         pid = int(process.stdout.readline())
         time.sleep(0.5)
         os.kill(process.pid, signal.SIGKILL)
-        assert gone(pid)
+        until(lambda: not alive(pid))
 
 
 def test_a_sampler_that_is_killed_leaves_what_it_saw(fake_gpu):
@@ -133,9 +122,9 @@ def test_a_sampler_that_is_killed_leaves_what_it_saw(fake_gpu):
 @pytest.mark.slow
 def test_it_takes_less_than_a_hundredth_of_one_processor(fake_gpu):
     """Of the library here, which answers at once; what a driver adds is measured on a GPU."""
-    with start(fake_gpu, 4) as process:
+    with start(fake_gpu, "told") as process:
         pid = int(process.stdout.readline())
-        time.sleep(1.2)  # Python and the binding are loaded
+        assert process.stdout.readline() == "sampled\n", "Python and the binding are loaded"
 
         def ticks():
             facts = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -1,6 +1,6 @@
 """The gate on GPUs: the same kernel twice is never FASTER or SLOWER, and one that is 2 % slower is SLOWER.
 
-All GPUs work at once, a pair on each: about 15 minutes on two by estimate. `-s` shows a line for each pair.
+All GPUs work at once, a pair on each: 13 minutes on two H200s. `-s` shows a line for each pair.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init
 SHIPPED = ROOT / "artifacts" / "oracle" / "L1_36_RMSNorm.py"
 
 
-def command(folder: Path, name: str, text: str) -> None:
+def command(folder: Path, name: str, text: str):
     """An executable of this name, which the steps find first."""
     (folder / "bin").mkdir(exist_ok=True)
     file = folder / "bin" / name
@@ -44,7 +45,7 @@ def ran(folder: Path, **given: str) -> tuple[int, str]:
     known = {"github.action_path": str(ROOT), "steps.gate.outputs.code": ""}
     known |= {f"inputs.{name}": value for name, value in inputs.items()}
     env = CLEAN_ENV | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "RUNNER_TEMP": str(folder / "temp")}
-    (folder / "temp").mkdir()
+    (folder / "temp").mkdir(exist_ok=True)
     for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_PATH"):
         env[name] = str(folder / name)
     code = 0
@@ -78,9 +79,10 @@ def test_the_steps_ask_for_a_comparison_and_end_with_its_exit_code(has_old, code
 
 
 @pytest.mark.slow
-def test_the_steps_judge_two_kernels(tmp_path):
+def test_the_steps_judge_two_kernels(tmp_path, smoke_results):
     command(tmp_path, "repro", f'exec "{sys.executable}" "{ROOT}/entrypoint.py" "$@"')
     command(tmp_path, "gh", f'cp "${{@: -1}}" "{tmp_path}/comment.md"')
     repository(tmp_path)
+    shutil.copytree(smoke_results / "fixtures", tmp_path / "temp" / "results" / "fixtures")
     code, comment = ran(tmp_path, **INPUTS | {"options": " ".join(CPU)})
     assert code == 0 and comment.count("✓ correct") == 2 and "times need a GPU" in comment

@@ -36,7 +36,7 @@ def run(command: list[object], folder: Path, **env: str) -> subprocess.Completed
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """The wheel that pip makes of a copy of this checkout, without a network."""
     folder = tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
@@ -54,13 +54,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel, tmp_path_factory):
     """The command in a new environment that holds this wheel, and borrows the other packages of the one that runs."""
     folder = tmp_path_factory.mktemp("installed") / "env"
     done = run([sys.executable, "-m", "venv", "--without-pip", folder], folder.parent)
     assert done.returncode == 0, done.stderr
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install"]
-    done = run([*pip, "--no-deps", "--no-index", "--quiet", wheel], folder.parent)
+    done = run([*pip, "--no-deps", "--no-index", "--no-compile", "--quiet", wheel], folder.parent)
     assert done.returncode == 0, done.stderr
     (packages,) = folder.glob("lib/python3*/site-packages")
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -80,10 +80,10 @@ def test_the_wheel_holds_what_ships_and_no_results(wheel):
 
 
 @pytest.mark.slow
-def test_an_installed_command_works_from_any_folder(installed, tmp_path):
-    """It measures the fixture that it lacks, judges a file, and draws its bundle."""
+def test_an_installed_command_works_from_any_folder(installed, tmp_path, smoke_results):
+    """It judges a file with the fixture that it finds, and draws its bundle."""
     folder = tmp_path / "elsewhere"
-    folder.mkdir()
+    shutil.copytree(smoke_results / "fixtures", folder / "results" / "fixtures")
     listed = run([installed, "problems"], folder)
     assert listed.returncode == 0 and "L1_36" in listed.stdout, listed.stderr
     (folder / "mine.py").write_bytes((config.ORACLE_DIR / GOOD).read_bytes())

@@ -190,7 +190,9 @@ def test_only_config_reads_the_environment():
 HOST_SIDE = ("repro.cli.main", "repro.bundle.verify", "repro.bundle.share",
              "repro.studies.evaluation",
              "repro.studies.artifact_study", "repro.artifacts.lint", "repro.report.figures",
-             "repro.report.output", "repro.studies.agent.study", "repro.engines.docker")  # fmt: skip
+             "repro.report.output", "repro.studies.agent.study", "repro.engines.docker", "repro.analysis.compare",
+             "repro.analysis.claims", "repro.report.claims", "repro.report.comparison",
+             "repro.knowledge.server")  # fmt: skip
 BLOCKED = """
 import sys
 class Block:

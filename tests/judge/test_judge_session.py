@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,9 +19,6 @@ from repro.judge.implementation import Options
 from repro.judge.processes import launcher as launch
 from repro.judge.session import JudgeSession
 from repro.problems import catalogue
-from repro.records.session import Checked, CheckTier
-
-Measured = Callable[[str], dict[str, Any]]
 
 OPTIONS = Options(device="cpu", timeout_s=5, timing_budget_s=0.3, max_blocks=12, modes=("eager",))
 PROBLEM = catalogue.load("L1_36", size="smoke")
@@ -33,7 +29,7 @@ STREAM = {
     "wrong": ("return torch.zeros_like(inputs[0])", ""),
     "crashes at import": (HONEST, "import os\nos._exit(3)"),
     "crashes in a call": ("import ctypes\n        ctypes.string_at(0)", ""),
-    "hangs": ("while True:\n            pass", ""),
+    "hangs": ("time.sleep(600)", "import time"),
     "banned": ("sys._getframe()\n        " + HONEST, "import sys"),
     "correct again": (HONEST, ""),
 }
@@ -47,7 +43,7 @@ def solution(folder: Path, name: str, body: str = HONEST, top: str = "") -> sess
     return name, file, "ModelNew"
 
 
-def outcome(entry: Any) -> tuple[str, str, str | None]:
+def outcome(entry) -> tuple[str, str, str | None]:
     """Verdict, code of the first reason, and precision class."""
     return entry.verdict, entry.reasons[0].code if entry.reasons else "", entry.precision_class
 
@@ -58,7 +54,7 @@ def workers() -> int:
 
 
 @pytest.fixture
-def judge(smoke_fixture: Measured) -> Iterator[JudgeSession]:
+def judge(smoke_fixture):
     """An open session of L1_36."""
     with JudgeSession(PROBLEM, smoke_fixture("L1_36"), OPTIONS) as opened:
         yield opened
@@ -67,14 +63,17 @@ def judge(smoke_fixture: Measured) -> Iterator[JudgeSession]:
 
 @pytest.mark.slow
 def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(judge, tmp_path, smoke_fixture):
-    """A wrong solution, a crash and a hang each cost themselves alone; those that are correct are timed in between."""
-    found = {}
+    """A wrong solution, a crash and a hang each cost themselves alone; those that are correct are timed in between.
+    Every check has seeds of its own."""
+    found, seeds = {}, []
     for name, (body, top) in STREAM.items():
         (found[name],) = judge.check([solution(tmp_path, name, body, top)])
+        seeds += [trial.seed for trial in judge.planned]
         assert found[name].time_ms is None and workers() <= 2, "the solution's, and the baselines'"
         if found[name].verdict == "correct":
             (timed,) = judge.time([name], "quick").results
             assert timed.time_ms.n > 0 and timed.speedup["eager"].ratio > 0
+    assert len(set(seeds)) == len(seeds)
     cold_options = OPTIONS.but(timing=False)
     solutions = [solution(tmp_path, name, body, top) for name, (body, top) in STREAM.items()]
     cold = session.evaluate(PROBLEM, smoke_fixture("L1_36"), solutions, cold_options).results
@@ -92,19 +91,10 @@ def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(judge, tmp_path, sm
 
 
 @pytest.mark.slow
-def test_every_check_has_seeds_of_its_own(judge, tmp_path):
-    seeds = []
-    for name in ("first", "second"):
-        judge.check([solution(tmp_path, name)])
-        seeds += [trial.seed for trial in judge.planned]
-    assert len(set(seeds)) == len(seeds)
-
-
-@pytest.mark.slow
 def test_baselines_are_classed_once_and_timed_beside_every_solution(judge, tmp_path, monkeypatch):
     classed, class_of_call = list[str](), Comparison.class_of_call
 
-    def counted(self: Comparison, implementation: Any, variant: str, *rest: Any) -> str:
+    def counted(self, implementation, variant, *rest):
         classed.append(variant)
         return class_of_call(self, implementation, variant, *rest)
 
@@ -119,6 +109,24 @@ def test_baselines_are_classed_once_and_timed_beside_every_solution(judge, tmp_p
         assert set(result.baselines) == {"eager", "eager_fp32"}
     times = [result.samples_ms["eager"].gated.device_ms for result in results]
     assert times[0] and times[1] and times[0] != times[1], "measured anew"
+
+
+PART = "return inputs[0] / (inputs[0][:, :32].square().mean(1, keepdim=True) + self.eps).sqrt()"
+FLAT = "return super().forward(torch.as_strided(inputs[0], inputs[0].shape, torch.empty(inputs[0].shape).stride()))"
+
+
+@pytest.mark.parametrize(("klass", "strict"), [("fp16", False), ("bf16", True)])
+def test_problems_in_16_bits_and_inputs_that_are_not_contiguous(klass, strict, tmp_path, smoke_fixture):
+    key = f"L1_36@{klass}"
+    bodies = {"right": HONEST, "of a part": PART, "flat": FLAT}
+    with JudgeSession(
+        catalogue.load(key, size="smoke"), smoke_fixture(key), OPTIONS.but(checks=["strides"] * strict)
+    ) as judge:
+        right, part, flat = judge.check(solution(tmp_path, name, body) for name, body in bodies.items())
+    assert outcome(right) == ("correct", "", klass) and "needs_contiguous" not in right.labels
+    assert part.verdict == "incorrect"
+    assert outcome(flat) == (("incorrect", "needs_contiguous", None) if strict else ("correct", "", klass))
+    assert ("needs_contiguous" in flat.labels) is not strict
 
 
 def test_a_quick_timing_compiles_nothing(tmp_path, smoke_fixture):
@@ -191,7 +199,7 @@ def test_a_screening_is_one_call_and_no_verdict(judge, tmp_path):
 def test_screened_solutions_may_share_workers_and_get_the_verdicts_of_their_own_sources(smoke_fixture, tmp_path):
     with JudgeSession(PROBLEM, smoke_fixture("L1_36"), OPTIONS.but(shared=True)) as judge:
 
-        def screened(*solutions: session.Solution, tier: CheckTier = "screen") -> tuple[dict[str, Checked], list[int]]:
+        def screened(*solutions, tier="screen"):
             entries = {entry.solution: entry for entry in judge.check(solutions, tier)}
             running = [cast(Any, each.worker) for each in judge.evaluation.workers.solutions]
             return entries, [each.started.pid if each else 0 for each in running]
@@ -248,7 +256,7 @@ def test_a_first_call_beside_others_decides_no_verdict(smoke_fixture, tmp_path):
 def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(judge, tmp_path, monkeypatch):
     tried, run = list[str](), Trials.run
 
-    def counted(self: Trials, solution: Any, trial: Any) -> None:
+    def counted(self, solution, trial):
         tried.append(solution.name)
         run(self, solution, trial)
 
@@ -267,7 +275,7 @@ def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(judge, tmp_path, 
 
 
 def test_a_fault_of_the_judge_leaves_no_worker_and_the_session_usable(judge, tmp_path, monkeypatch):
-    def broken(*_: Any, **__: Any) -> None:
+    def broken(*_, **__):
         raise JudgeError("the judge is broken")
 
     with monkeypatch.context() as patch:
@@ -295,7 +303,7 @@ def test_memory_of_the_judge_does_not_grow_with_solutions(judge, tmp_path):
     """Right and wrong ones, crashes, and every tenth one timed."""
     bodies = [HONEST, "return torch.zeros_like(inputs[0])", "import ctypes\n        ctypes.string_at(0)", HONEST]
     seen = []
-    for number in range(60 if WHOLE else 24):
+    for number in range(60 if WHOLE else 16):
         name = f"solution {number}"
         (entry,) = judge.check([solution(tmp_path, name, bodies[number % len(bodies)])])
         if number % 10 == 0 and entry.verdict == "correct":

@@ -43,7 +43,7 @@ def test_a_convolution_in_parts_is_the_whole_one(name):
 class Counted(torch.utils._python_dispatch.TorchDispatchMode):
     """Appends how many convolutions had memory."""
 
-    def __init__(self, counts: list[int]) -> None:
+    def __init__(self, counts: list[int]):
         super().__init__()
         counts.append(0)
         self.counts = counts

@@ -45,8 +45,8 @@ from repro.judge.processes.wire import (
     ChannelTimeout,
 )
 from repro.judge.timing import roofline, sampling
+from repro.judge.timing.experiment import Experiment
 from repro.judge.worker import outputs
-from repro.judge.worker.server import Worker
 from repro.problems import catalogue, meta
 from repro.problems import plan as inputs
 from repro.problems.catalogue import Problem
@@ -62,7 +62,7 @@ ONCE = [key for key in KEYS if key.partition("@")[0] not in KEYS[: KEYS.index(ke
 QUICK = ("L1_36", "L1_97", "L1_77@bf16", "L2_84", "L3_43")
 
 
-def slow_key(key: str) -> Any:
+def slow_key(key: str):
     """A problem as a parameter; `make test` takes one of each kind."""
     return key if key in QUICK else pytest.param(key, marks=pytest.mark.slow)
 
@@ -85,7 +85,7 @@ def distance(output: torch.Tensor, reference: torch.Tensor) -> Distance:
 
 
 @pytest.fixture
-def reference() -> torch.Tensor:
+def reference():
     """100 rows of 50 values of root mean square 1."""
     x = torch.randn(100, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     return x / x.square().mean().sqrt()
@@ -158,12 +158,6 @@ def test_one_destroyed_row_shows_in_the_row_guard(reference):
     assert found["rel_l2"] == pytest.approx(norm / math.sqrt(5000)) and found["rel_l2"] < 0.15
 
 
-def test_zeros_are_at_distance_one(reference):
-    found = distance(torch.zeros_like(reference), reference)
-    assert found.values()["rel_l2"] == pytest.approx(1.0)
-    assert not any(found.legacy.values())
-
-
 @pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize(("name", "column"), [("reference", 0), ("zeroed", 30)])
 def test_non_finite_output_needs_a_non_finite_reference(name, column, hole, request):
@@ -185,16 +179,11 @@ def test_where_both_are_not_finite_the_rest_still_counts(reference, hole):
     wrong = expected.clone()
     wrong[1:] = 0
     assert distance(wrong, expected).values()["rel_l2"] > 0.9
-    other = expected.clone()
-    other[0, 0] = 1.0
-    assert set(distance(other, expected).values().values()) == {math.inf}
+    for different in (1.0, -hole):
+        other = expected.clone()
+        other[0, 0] = different
+        assert math.isnan(different) or set(distance(other, expected).values().values()) == {math.inf}
     assert distance(expected.clone(), expected).legacy["allclose_1e-2"] is (not math.isnan(hole)), "as torch.allclose"
-
-
-def test_infinities_of_the_other_sign_differ(reference):
-    expected, output = reference.clone(), reference.clone()
-    expected[0, 0], output[0, 0] = math.inf, -math.inf
-    assert not distance(output, expected).finite
 
 
 def test_a_zero_reference_admits_only_zero():
@@ -204,7 +193,7 @@ def test_a_zero_reference_admits_only_zero():
 
 
 @pytest.fixture
-def zeroed(reference: torch.Tensor) -> torch.Tensor:
+def zeroed(reference):
     """As `reference`, but the last 40 of 50 columns are exactly 0; the other values keep root mean square 1."""
     expected = reference.clone()
     expected[:, 10:] = 0
@@ -223,31 +212,16 @@ def test_garbage_in_a_region_of_zeros_shows_in_a_guard_of_its_own(zeroed):
     assert distance(zeroed.clone(), zeroed).values() == {"rel_l2": 0.0, "max": 0.0, "row": 0.0, "zero": 0.0}
 
 
-def test_a_reference_without_zeros_has_no_zero_guard(reference):
-    found = distance(reference * 1.01, reference)
-    assert set(found.values()) == {*metric.GUARDS, "bias"} and found.zeros == 0
-
-
-def test_the_zero_guard_adds_up_over_chunks(zeroed, monkeypatch):
-    output = zeroed + 1e-3 * zeroed.roll(7, 1)
-    whole = distance(output, zeroed)
-    monkeypatch.setattr(metric, "SLICE_ELEMENTS", 77)
-    found = Distance()
-    for start in range(0, 100, 9):
-        found.add(output[start : start + 9], zeroed[start : start + 9])
-    assert found.values() == pytest.approx(whole.values(), rel=1e-12) and found.zeros == whole.zeros == 4000
-    other = distance(zeroed.clone(), zeroed)
-    assert metric.joined([other.values(), whole.values()])["zero"] == whole.values()["zero"]
-
-
 def test_nothing_compared_is_never_right():
     assert set(Distance().values().values()) == {math.inf}
 
 
 @pytest.mark.parametrize("slice_elements", [1, 7, 100, 1 << 22])
 @pytest.mark.parametrize("steps", [(100,), (1, 99), (33, 33, 34)])
-def test_chunked_equals_whole(reference, steps, slice_elements, monkeypatch):
-    """Neither chunks of rows nor slices of columns change the sums."""
+@pytest.mark.parametrize("name", ["reference", "zeroed"])
+def test_chunked_equals_whole(name, steps, slice_elements, monkeypatch, request):
+    """Neither chunks of rows nor slices of columns change the sums; nor in a region of zeros."""
+    reference = request.getfixturevalue(name)
     output = (reference + 0.01 * reference.roll(1)).float()
     output[42, 42] += 3
     whole = distance(output, reference)
@@ -257,7 +231,7 @@ def test_chunked_equals_whole(reference, steps, slice_elements, monkeypatch):
         found.add(output[start : start + step], reference[start : start + step])
         start += step
     assert found.values() == pytest.approx(whole.values(), rel=1e-12)
-    assert (found.legacy, found.rows, found.elements) == (whole.legacy, 100, 5000)
+    assert (found.legacy, found.rows, found.elements, found.zeros) == (whole.legacy, 100, 5000, whole.zeros)
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (7, 3, 2, 2), (1, 1)])
@@ -287,14 +261,12 @@ def test_score_is_the_worst_guard_and_knows_no_guard_as_failure():
 
 
 def test_values_from_before_the_zero_guard_still_score():
-    """A limit on a guard that was not measured is not held against an output; its own code names the guard."""
+    """A limit on a guard that was not measured is not held against an output."""
     bounds = {"rel_l2": 0.1, "max": 1.0, "row": 1.0}
     old = {"rel_l2": 0.05, "max": 0.5, "row": 0.1}
     assert metric.score(old, bounds | {"zero": 1e-6}) == metric.score(old, bounds) == 0.5
     assert metric.score(old | {"zero": 1e-3}, bounds) == 0.5
     assert metric.score(old | {"zero": 1e-3}, bounds | {"zero": 1e-6}) == pytest.approx(1000)
-    assert {name: metric.CODES[name] for name in old} == dict.fromkeys(old) | {name: name for name in old}
-    assert (metric.CODES["zero"], metric.CODES["bias"], metric.CODES["edit"]) == ("zero_region", "bias", "stale")
 
 
 DIGESTED = ["float32", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool"]
@@ -400,7 +372,10 @@ def test_separation_refuses_a_cheat_that_passes_and_a_margin_that_is_too_small()
     passes = tolerances.separation({"native": trial_of(0.004, {"mine": 0.009})}, ("bf16",))
     assert passes.refused == "the cheat 'mine' passes every trial"
     timed = {"native": trial_of(0.004, {"zeros": 0.009}), "stress": trial_of(0.004, {"zeros": 1.0})}
-    assert "passes on the published inputs" in tolerances.separation(timed, ("bf16",)).refused
+    assert tolerances.separation(timed, ("bf16",)).refused == "", "stressed inputs show the cheat"
+    assert tolerances.separation(timed, ("bf16",)).timed == "stress"
+    timed = {"native": timed["native"], "spiked": timed["stress"]}
+    assert "passes on the inputs that are timed" in tolerances.separation(timed, ("bf16",)).refused
     narrow = tolerances.separation({"native": trial_of(0.009, {"zeros": 0.013})}, ("bf16",))
     assert narrow.margin < tolerances.MIN_MARGIN and "margin" in narrow.refused
     exact = tolerances.separation({"native": trial_of(0.0, {"zeros": 1.0})}, ("bf16",))
@@ -471,16 +446,6 @@ def test_a_precise_solution_has_a_cap_where_its_class_has_no_limits(native, offs
     assert tolerances.class_of({"native": [even(native)], "offset": [even(offset)]}, fixture) == klass
 
 
-def test_a_neighbour_never_decides_a_class():
-    """Neither a bad one nor a good one: trials that the fixture does not list are left aside."""
-    fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
-    good = {"native": [even(1e-6)], "stress": [even(1e-6)]}
-    assert tolerances.class_of(good | {"neighbour": [even(1.0)]}, fixture) == "fp32"
-    bad = {"native": [even(1.0)], "stress": [even(1e-6)]}
-    assert tolerances.class_of(bad | {"neighbour": [even(0.0)]}, fixture) is None
-    assert tolerances.class_of({"neighbour": [even(0.0)]}, fixture) is None, "alone it is nothing judged"
-
-
 # -- gates
 
 SPEC = {"shape": [4, 6], "dtype": "float32"}
@@ -547,7 +512,7 @@ class Untouchable(list[Any]):
         raise AssertionError("every part was looked at")
 
 
-def nested(count: int) -> Any:
+def nested(count: int):
     """A tensor in that number of sequences."""
     value: Any = torch.ones(1)
     for at in range(count):
@@ -641,7 +606,7 @@ def test_exact_float32_restores_the_flags_that_it_found():
 
 
 @pytest.fixture
-def pipe() -> Iterator[tuple[Channel, int]]:
+def pipe():
     """A channel, and the descriptor whose bytes it reads."""
     read, write = os.pipe()
     channel = Channel(read, os.open(os.devnull, os.O_WRONLY))
@@ -736,7 +701,7 @@ def test_a_line_without_end_is_cut_off(pipe):
     channel, write = pipe
     stop = threading.Event()
 
-    def flood() -> None:
+    def flood():
         while not stop.is_set():
             try:
                 os.write(write, b"x" * 65536)
@@ -770,7 +735,7 @@ def test_writing_to_a_pipe_without_a_reader_times_out():
     read, write = os.pipe()
     channel = Channel(os.open(os.devnull, os.O_RDONLY), write)
 
-    def drain() -> None:
+    def drain():
         while os.read(read, 1 << 16):
             pass
 
@@ -805,7 +770,7 @@ def test_a_closed_end_is_seen_by_reader_and_writer(pipe):
 
 
 @pytest.fixture
-def worker() -> Iterator[WorkerProcess]:
+def worker():
     """A real worker with nothing loaded."""
     process = WorkerProcess("test", CPU, {}, trusted=False)
     process.ask({"op": "hello"}, 120)
@@ -927,7 +892,7 @@ CEILINGS = {
 }
 
 
-def result_of(ms: float, base_ms: float = 4.0, **changes: Any) -> Any:
+def result_of(ms: float, base_ms: float = 4.0, **changes):
     """The result of a correct fp32 solution of L1_36 whose calls all take `ms`."""
     implementation = judged_subject(native=1e-6, stress=1e-6)
     judged = verdict.judge(implementation, FIXTURE)
@@ -954,25 +919,18 @@ def test_a_possible_time_stays_correct_with_its_floor():
     assert found.speedup["best_same_class"].baseline == "eager", "an fp32 solution is not held against TF32"
 
 
-def test_of_a_workers_word_on_memory_and_modes_plain_values_of_known_names_are_kept():
-    """It decides nothing: whatever else it holds would only be carried into every bundle."""
-    peak = {"allocated": 5, "reserved": {"a": [1]}, "mine": "x" * 10**6}
-    modes = {"grad": False, "threads": 1, "default_dtype": "x" * 10**6, "allocator": [], "mine": 1}
-    memory = {"solution": peak, "device_over_start_bytes": 7}
-    found = result_of(FLOOR_MS * 1.25, implementation={"memory": memory, "modes": [modes]})
-    assert found.memory == {"solution": {"allocated": 5}, "device_over_start_bytes": 7}
-    (kept,) = found.modes
-    assert (kept.pop("grad"), kept.pop("threads")) == (False, 1)
-    assert list(kept) == ["default_dtype"] and len(kept["default_dtype"]) <= 400
-    for memory, told in (({"reason": "the worker had ended"},) * 2, ({"solution": []}, {"solution": {}})):
-        assert result_of(1.0, implementation={"memory": memory}).memory == told
-
-
-def test_an_honest_workers_word_is_kept_whole(tmp_path):
-    worker = Worker(CPU, tmp_path)
-    memory = {"solution": worker.peak(), "device_over_start_bytes": None}
-    found = result_of(FLOOR_MS * 1.25, implementation={"memory": memory, "modes": [worker.modes()]})
-    assert (found.memory, found.modes) == (memory, [worker.modes()])
+def test_the_memory_of_a_call_is_what_the_gpu_lacks_after_it_less_its_output(monkeypatch):
+    """The worker gave back before it what it held for later."""
+    worker, asked = types.SimpleNamespace(stop=lambda: asked.append("stop")), list[str]()
+    solution = types.SimpleNamespace(worker=worker)
+    experiment = Experiment.__new__(Experiment)
+    experiment.baselines, experiment.control, experiment.solutions = [], None, [solution]
+    experiment.slots = types.SimpleNamespace(fill=lambda *_: asked.append("fill"), output_bytes=200)
+    ask = {name: (lambda _, name=name: asked.append(name)) for name in ("release", "call")}
+    experiment.evaluation = types.SimpleNamespace(workers=types.SimpleNamespace(**ask))
+    free = iter([1000, 300])
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (next(free), 2000))
+    assert experiment._taken(solution) == 500 and asked == ["fill", "release", "call", "stop"]
 
 
 @pytest.mark.parametrize("ms", [FLOOR_MS * 0.85, 1e-3, sampling._MIN_MS])
@@ -1001,10 +959,10 @@ def test_the_bytes_of_a_floor_move_at_the_rate_of_their_mix():
     rates = CEILINGS | {"write_tb_s": 4.5}
     vector, pool, upsampled = (catalogue.load(f"L1_{number}@bf16") for number in ("04", "43", "77"))
 
-    def floor_ms(problem: Problem, read_tb_s: float) -> Any:
+    def floor_ms(problem, read_tb_s):
         return roofline.floor_ms(problem, "bf16", rates | {"read_tb_s": read_tb_s})
 
-    def moved(problem: Problem) -> tuple[int, int]:
+    def moved(problem):
         assert problem.work is not None
         return 2 * problem.work.read_elements, 2 * problem.work.written_elements  # bytes
 
@@ -1036,14 +994,6 @@ def test_impossible_times_lie_below_the_floor(problem_id, klass):
     assert impossible == pytest.approx(0.9 * max(memory, problem.work.fast_algorithm * arithmetic))
 
 
-def test_a_winograd_kernel_at_a_quarter_of_the_arithmetic_is_not_impossible():
-    """L2_34 in fp32 on a slow chip: its plain floor is arithmetic, its impossible time a quarter of that."""
-    slow = dict.fromkeys(CEILINGS, 10.0) | {"copy_tb_s": 9.0}
-    problem = catalogue.load("L2_34")
-    floor, impossible = (f(problem, "fp32", slow) for f in (roofline.floor_ms, roofline.impossible_ms))
-    assert floor is not None and impossible == pytest.approx(0.9 * 0.25 * floor)
-
-
 def test_missing_results_have_a_reason():
     cpu = result_of(1.0, reached=None)
     assert cpu.floor_ms is None and "CPU" in cpu.floor_reason and not cpu.measurement
@@ -1054,14 +1004,13 @@ def test_missing_results_have_a_reason():
 
 
 def test_a_result_has_device_time_latency_and_a_word_for_its_speedup():
-    """A baseline of 4 ms over 4.7 ms is SLOW, one of 8 ms FAST; latency has a ratio of its own."""
+    """A baseline of 4 ms over 4.7 ms is SLOW, one of 8 ms FAST."""
     found = result_of(FLOOR_MS * 1.25)
     assert found.time_ms.n == 40 and found.latency_ms.n == 13
     eager = found.speedup_all["eager"]
     assert set(found.speedup) == {"eager", "compile", "best_same_class"}
     assert found.speedup["eager"] == eager and eager.word == "SLOW"
     assert result_of(FLOOR_MS * 1.25, base_ms=8.0).speedup["eager"].word == "FAST"
-    assert eager.latency.ratio == pytest.approx(eager.ratio)
     assert found.word == found.speedup["best_same_class"].word
     json.loads(jsonio.dumps(found.to_json()))
 
@@ -1100,7 +1049,7 @@ def test_labels_are_those_of_the_source_and_of_what_was_seen(tmp_path):
 def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path):
     """A worker tells of its kernels, and may lie: what is no list of kernels is no share."""
     source = triton_source(tmp_path)
-    told = [{"name": "mine", "us": 30.0, "count": 1}, {"name": "void at::native::vectorized_x", "us": 10.0, "count": 1}]
+    told = [["mine", 30.0], ["void at::native::vectorized_x", 10.0]]
     found = result_of(8.0, implementation={"source": source, "profile": {"kernels": told, "reason": ""}})
     assert found.own_kernel_share == 0.75
     for profile in ({}, {"kernels": []}, {"kernels": "mine"}, {"kernels": [], "reason": "no GPU"}):
@@ -1155,27 +1104,12 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(key, smoke_
         assert margin >= {"fp32": 3.0, "tf32": 3.0, "bf16": 1.5}[klass], (klass, margin)
     assert fixture.margins[tolerances.CLASSES[fixture.dtype][-1]] == pytest.approx(fixture.margin, rel=1e-4)
     assert [len(entry["checksum64"]) for entry in fixture.inputs] == [16] * len(plan.spec)
-    neighbour = fixture.neighbour  # apart from the trials, the margins and what a verdict needs
-    assert "neighbour" not in fixture.trials and "neighbour" not in fixture.trials_left_out
-    assert neighbour["overrides"] == plan.problem.neighbour
-    assert set(neighbour["limits"]) == set(neighbour["honest"]) == set(tolerances.CLASSES[fixture.dtype])
-    for klass, bounds in neighbour["limits"].items():
-        assert metric.score(neighbour["honest"][klass], bounds) <= 1
-    weights = {kind: trial.weights_sha256 for kind, trial in fixture.trials.items()}
-    assert neighbour["weights_sha256"] == weights.get("perturbed", fixture.weights_sha256)
     whole = json.loads(jsonio.dumps(fixture.to_json()))
     assert len(jsonio.render(whole)) < 24 << 10, "as `repro fixtures` writes it"
 
     again = json.loads(jsonio.dumps(calibration.build(catalogue.load(key, size="smoke"), CPU).to_json()))
-    for timed in ("build_s", "reference_timing"):
-        assert timed in again and timed in whole
-    untimed = [{k: v for k, v in f.items() if k not in ("build_s", "reference_timing")} for f in (whole, again)]
-    assert untimed[0] == untimed[1]
-
-
-def test_a_file_from_elsewhere_says_that_it_has_no_neighbour(tmp_path):
-    reason = "no neighbouring shape is known for this problem"
-    assert small_fixture(tmp_path, "x * 2").neighbour == {"reason": reason}
+    assert whole.pop("build_s") and again.pop("build_s")
+    assert whole == again
 
 
 @pytest.mark.alike
@@ -1210,7 +1144,7 @@ def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkey
     perturbed = input_cases.perturbed_weights(plan, published, CPU)
     loads, load = list[bool](), torch.nn.Module.load_state_dict
 
-    def counted(self: Any, *given: Any, **more: Any) -> Any:
+    def counted(self, *given, **more):
         loads.append(True)
         return load(self, *given, **more)
 
@@ -1237,6 +1171,14 @@ def test_attention_that_clamps_its_values_fails_on_their_spikes(smoke_fixture):
         far = distance(clamped, reference([queries, keys, values])[0]).values()
         found += metric.score(far, trial.limits["bf16"]) > 1
     assert found >= 4
+
+
+def test_an_honest_kernel_of_16_bits_may_round_its_weights_once_more():
+    plan, published, exact = reference_of(catalogue.load("L1_82@fp16", size="smoke"))
+    again = reference_module.Reference(plan, published, CPU, "fp16").model.state_dict()
+    for name, value in exact.model.state_dict().items():
+        moved = (again[name] / value - 1).abs()
+        assert 0.02 < (moved > 0).double().mean() < 0.4 and moved.max() <= 2**-10, name
 
 
 # Each is followed by that number of draws of every trial; the smallest outputs and the deepest chain of layers.
@@ -1288,7 +1230,7 @@ def test_sums_of_slices_are_those_of_the_whole(monkeypatch):
     reference = before.clone()
     reference[2, 1], reference[0, 0, 0], others[4, 4, 4] = 50.0, math.nan, math.nan
 
-    def sums(size: int) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    def sums(size):
         for module in (metric, calibration):
             monkeypatch.setattr(module, "SLICE_ELEMENTS", size)
         change, means = metric.Change(), calibration.Means()
@@ -1307,7 +1249,7 @@ def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch):
     seen = list[tuple[str, Any]]()
     measure = calibration._measure
 
-    def counted(shape: Any, trial: Any, *given: Any, **more: Any) -> Any:
+    def counted(shape, trial, *given, **more):
         seen.append((trial.kind, trial.stress))
         return measure(shape, trial, *given, **more)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from repro.judge import session
 from repro.judge.implementation import Options
 from repro.problems import catalogue
 from repro.records import wording
-from repro.records.fixture import Fixture
-from repro.records.verdict import Verdict
 
 RMS_NORM = """import random
 import torch
@@ -74,14 +71,11 @@ def changed(folder: Path, name: str, old: str = "", new: str = "") -> Path:
     return file
 
 
-Judged = Callable[[Path, str], Verdict]
-
-
 @pytest.fixture(scope="module")
-def judged(smoke_fixture: Callable[[str], Fixture]) -> Judged:
+def judged(smoke_fixture):
     """Judges one file, audited or dev."""
 
-    def judge(file: Path, trust: str = "audited") -> Verdict:
+    def judge(file, trust="audited"):
         problem, options = catalogue.load("L1_36", size="smoke"), Options(device="cpu", timing=False, timeout_s=60)
         chosen = options.but(trust=trust)
         return session.evaluate(problem, smoke_fixture("L1_36"), [("it", file, "ModelNew")], chosen).results[0]

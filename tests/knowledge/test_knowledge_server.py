@@ -1,6 +1,5 @@
 """The knowledge base over the Model Context Protocol: a real process and a real client."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from repro import config
 from repro.knowledge import tools
 from repro.knowledge.server import Server
+from repro.system import jsonio
 
 KINDS = ("local", "placebo")
 CALLS = {
@@ -85,10 +85,14 @@ def test_bad_and_hostile_calls_are_results_and_the_server_lives_on():
     assert not any(result.is_error for result in odd)
 
 
-def test_the_command_serves_pages_and_judges_kernels_from_any_folder(tmp_path):
+def test_the_command_serves_pages_and_judges_kernels_from_any_folder(tmp_path, smoke_fixture):
+    fixture = tmp_path / "results" / "fixtures" / "smoke-cpu" / "L1_36.json"
+    fixture.parent.mkdir(parents=True)
+    fixture.write_bytes(jsonio.render(smoke_fixture("L1_36").to_json()))
     (tmp_path / "empty.py").touch()
     words = [str(config.ROOT / "repro"), "knowledge"]
-    started = StdioServerParameters(command=sys.executable, args=words, cwd=str(tmp_path))
+    started = StdioServerParameters(command=sys.executable, args=words, cwd=str(tmp_path),
+                                    env={"REPRO_RESULTS": "results"})  # fmt: skip
 
     async def talk():
         async with Client(stdio_client(started)) as client:
@@ -101,9 +105,3 @@ def test_the_command_serves_pages_and_judges_kernels_from_any_folder(tmp_path):
     assert names == [*CALLS, "evaluate"] and not page.is_error
     assert not verdict.is_error and "missing" in verdict.content[0].text, verdict
     assert all(answer.is_error for answer in refused) and "no.py" in refused[0].content[0].text
-
-
-def test_server_and_tools_need_no_torch():
-    code = "import sys, repro.knowledge.server as s; s.Server('local'); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=config.ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -1,10 +1,10 @@
-/* A library that answers as NVML does, for one GPU that is not there: through it the real binding runs on any machine.
+/* A library that answers as NVML does, for GPUs that are not there: through it the real binding runs on any machine.
 
    Some functions answer NOT_SUPPORTED or NO_PERMISSION, as on real boards and in containers; those that are missing
    here are missing in drivers older than the binding. The environment changes the answers:
      FAKE_NVML_DRIVER=none   no driver is loaded          FAKE_NVML_REASONS=0x48   clock event reasons
      FAKE_NVML_USED=N        bytes of memory in use       FAKE_NVML_PROCESSES=N    processes that compute
-     FAKE_NVML_TEMPERATURE=N  degrees Celsius
+     FAKE_NVML_TEMPERATURE=N  degrees Celsius             FAKE_NVML_GPUS=N         how many GPUs, 1 to 4
    Power, energy, violations and the SM clock follow the clock of the machine. */
 
 #define _GNU_SOURCE
@@ -16,8 +16,8 @@ enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
 typedef unsigned int uint;
 typedef unsigned long long ull;
 
-static const char UUID[] = "GPU-11111111-2222-3333-4444-555555555555";
-static int gpu;
+static const char UUIDS[4][41] = {"GPU-11111111-2222-3333-4444-555555555555", "GPU-11111111-2222-3333-4444-555555555556",
+                                  "GPU-11111111-2222-3333-4444-555555555557", "GPU-11111111-2222-3333-4444-555555555558"};
 
 static ull setting(const char *name, ull otherwise) {
   const char *told = getenv(name);
@@ -51,12 +51,22 @@ int nvmlSystemGetDriverVersion(char *to, uint size) { return text(to, size, "570
 int nvmlSystemGetNVMLVersion(char *to, uint size) { return text(to, size, "12.570.00"); }
 int nvmlSystemGetCudaDriverVersion_v2(int *to) { *to = 12080; return OK; }
 int nvmlInit(void) { return nvmlInitWithFlags(0); }
-int nvmlDeviceGetCount_v2(uint *to) { return number(to, 1); }
-int nvmlDeviceGetHandleByIndex_v2(uint index, void **d) { *d = &gpu; return index ? INVALID : OK; }
-int nvmlDeviceGetHandleByUUID(const char *uuid, void **d) { *d = &gpu; return strcmp(uuid, UUID) ? NOT_FOUND : OK; }
+/* A handle is the GPU's UUID. */
+static uint count(void) { return setting("FAKE_NVML_GPUS", 1); }
+int nvmlDeviceGetCount_v2(uint *to) { return number(to, count()); }
+int nvmlDeviceGetHandleByIndex_v2(uint index, void **d) {
+  if (index >= count()) return INVALID;
+  *d = (void *)UUIDS[index];
+  return OK;
+}
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **d) {
+  for (uint index = 0; index < count(); index++)
+    if (!strcmp(uuid, UUIDS[index])) return nvmlDeviceGetHandleByIndex_v2(index, d);
+  return NOT_FOUND;
+}
 
 NAMED(nvmlDeviceGetName, "NVIDIA Fake")
-NAMED(nvmlDeviceGetUUID, UUID)
+NAMED(nvmlDeviceGetUUID, d)
 NAMED(nvmlDeviceGetBoardPartNumber, "900-00000-0000-000")
 REFUSES(nvmlDeviceGetVbiosVersion, NO_PERMISSION)
 SAYS(nvmlDeviceGetArchitecture, 9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,15 @@ ORACLE = {"_".join(path.stem.split("_")[:2]): path for path in sorted(config.ORA
 
 @pytest.mark.slow
 def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
-    common = ("--dtype", "float32", "--rounds", 1, "--json", "out.json")
-    done = judge_tool("optimize", "L1_36", *CPU, *common)
+    """Of sizes that the interpreter is quick at; in test-all of the shipped problem."""
+    words: list[object] = ["L1_36"]
+    if not WHOLE:
+        text = config.PROBLEMS_DIR.joinpath("L1_36_RMSNorm.py").read_text()
+        for name, size in (("batch_size", 2), ("features", 16), ("dim1", 6), ("dim2", 10)):
+            text = re.sub(rf"^{name} = .*", f"{name} = {size}", text, flags=re.MULTILINE)
+        (judge_tool.folder / "36_RMSNorm.py").write_text(text)
+        words = ["36_RMSNorm.py", "--from", next(config.ARTIFACTS_DIR.glob("36_*/input_kernel.py"))]
+    done = judge_tool("optimize", *words, *CPU, "--dtype", "float32", "--rounds", 1, "--json", "out.json")
     assert done.code == 0, done.err
     assert done.out.splitlines()[-1].startswith(NO_WINNER) and "◀ best" not in done.out
     assert all("x the input" not in line or "(not a measurement)" in line for line in done.out.splitlines())
@@ -36,13 +44,13 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
     assert told["programs"][0]["verdict"] == "correct" and told["measurement"] is False
     assert any(p["verdict"] == "correct" for p in told["programs"][1:])
     run = Path(told["folder"])
-    again = judge_tool("optimize", "--replay", run, "--results", judge_tool.folder / "again")
+    again = judge_tool.within("optimize", "--replay", run, "--results", judge_tool.folder / "again")
     assert again.code == 0, again.err
     (copy,) = (judge_tool.folder / "again").glob(f"*/{journal.FILE}")
     assert copy.read_bytes() == (run / journal.FILE).read_bytes()
     exported = list(run.glob("36_*"))
     if exported:
-        assert judge_tool("verify", exported[0]).code == 0
+        assert judge_tool.within("verify", exported[0]).code == 0
         assert told["confirmed"]["best"]["verdict"] == "correct"
 
 
@@ -59,7 +67,7 @@ def attacks() -> dict[str, list[Path]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("problem", ["L1_36", "L2_37"] + ["L1_82", "L1_97", "L2_34", "L2_84", "L2_99"] * WHOLE)
+@pytest.mark.parametrize("problem", ["L2_37"] + ["L1_36", "L1_82", "L1_97", "L2_34", "L2_84", "L2_99"] * WHOLE)
 def test_no_attack_in_the_inbox_becomes_a_parent(problem, judge_tool):
     files = attacks()[problem]
     inbox = judge_tool.folder / "inbox"

@@ -6,7 +6,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -30,12 +30,21 @@ CHOSEN = options(rounds=1)
 
 
 class TwoGpus(Engine):
-    """dies: the sessions that end at their first request, by the order of opening. free: how many GPUs others leave."""
+    """dies: order of opening -> after how many requests a session ends. free: how many GPUs others leave. slower: how
+    much longer everything takes in the second session."""
 
     device = "cpu"
 
-    def __init__(self, dies: tuple[int, ...] = (), free: int = 2) -> None:
-        self.dies, self.free, self.opened, self.open, self.working, self.most = dies, free, 0, 0, 0, 0
+    def __init__(self, dies: Mapping[int, int] | None = None, free: int = 2, slower: float = 1.0) -> None:
+        self.dies, self.slower, self.free, self.opened, self.open, self.working, self.most = (
+            dies or {},
+            slower,
+            free,
+            0,
+            0,
+            0,
+            0,
+        )
         self.stopped = threading.Event()
 
     def capacity(self) -> Slots:
@@ -45,7 +54,7 @@ class TwoGpus(Engine):
     def session(self, job: object, progress: Callable[[str], None]) -> Iterator[Any]:
         if self.open == self.free:
             progress(resources.WAITING)
-        session = ToldJudge(dies_after=0 if self.opened in self.dies else None)
+        session = ToldJudge(dies_after=self.dies.get(self.opened), slower=self.slower if self.opened == 1 else 1.0)
         told, session._count = session._count, lambda: (self.works(), told())  # type: ignore[method-assign]
         self.opened, self.open = self.opened + 1, self.open + 1
         yield session
@@ -79,20 +88,33 @@ def run(record: Journal, engine: TwoGpus) -> bytes:
 
 
 def test_two_sessions_at_once_write_the_journal_of_one_which_replays(tmp_path):
-    """Also where one of them ends."""
+    """Also where one of them ends, in the screening or in the contest of the finalists."""
     one = TwoGpus(free=1)
     whole = run(Journal.new(tmp_path / "one"), one)
     assert (one.opened, one.most) == (1, 1)
-    for dies in (), (0,), (1,):
+    lines = whole.splitlines(keepends=True)
+    assert sum(b'"timed"' in line and b'"tier": "full"' in line for line in lines) == 3, "two after that of the input"
+    for dies in {}, {0: 0}, {1: 0}, {0: 4}, {1: 2}, {1: 3}:
         two = TwoGpus(dies)
         assert run(Journal.new(tmp_path / f"two{dies}"), two) == whole
-        assert two.most == 2 and two.opened >= 2
-    for part in whole, whole[: whole.rindex(b"\n", 0, whole.index(b'"tier": "screen"')) + 1]:
+        assert two.most == 2 and two.opened == 2 + len(dies)
+    for part in whole, b"".join(lines[: [b'"tier": "screen"' in line for line in lines].index(True)]):
         (tmp_path / "one" / journal.FILE).write_bytes(part)
         again = Journal.replay(tmp_path / "one", tmp_path / str(len(part)))
         with pytest.raises(ReplayEnded) if part != whole else contextlib.nullcontext():
             search(again, unasked, Recorded("search"), chosen=CHOSEN).run()
         assert (again.folder / journal.FILE).read_bytes() == part
+
+
+def test_gpus_of_different_speed_make_the_same_selections(tmp_path):
+    """Every ratio is of one session."""
+    found = []
+    for slower in 1.0, 0.5, 2.0:
+        record = Journal.new(tmp_path / str(slower))
+        run(record, TwoGpus(slower=slower))
+        selected = (line.facts for line in journal.read(record.folder) if line.kind == "selected")
+        found.append([(facts["best"], facts["finalists"], facts["accepted"]) for facts in selected])
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("points", [3] + [pytest.param(20, marks=pytest.mark.slow)] * WHOLE)

@@ -14,7 +14,6 @@ from repro.cli import main
 from repro.errors import JudgeError, PrerequisiteError, UsageError
 from repro.problems import catalogue, constants, sizes
 from repro.problems import plan as inputs
-from repro.records.job import Job
 
 DATA = Path(__file__).parents[1] / "data" / "problems"
 FRAMES = Path(__file__).parents[1] / "frames" / "problems"
@@ -40,23 +39,6 @@ def test_a_reduced_size_is_small_and_runs_on_the_cpu(path):
     first = output[0] if isinstance(output, tuple) else output
     assert bool(first.isfinite().all())
     assert derived.flop <= 1 << 28 and derived.elements <= 1.01 * (1 << 17) and derived.written <= 1 << 20
-
-
-@pytest.mark.alike
-@pytest.mark.slow
-@pytest.mark.parametrize("problem_id", catalogue.ids())
-def test_a_derived_size_costs_about_what_the_hand_written_one_does(problem_id):
-    """Within a factor of 64: the budget is one for all, and a hand-written size was chosen for its problem."""
-    derived = sizes.derive(unknown(catalogue.load(problem_id).path))
-    known = sizes.measure(catalogue.load(problem_id, size="smoke"))
-    for name in ("elements", "written", "weights", "flop"):
-        ours, theirs = getattr(derived, name), getattr(known, name)
-        assert theirs / 64 <= ours <= 64 * theirs, name
-
-
-def test_the_search_is_deterministic():
-    path = DATA / "attention_heads.py"
-    assert sizes.derive(unknown(path)) == sizes.derive(unknown(path))
 
 
 def test_related_sizes_shrink_together():
@@ -100,7 +82,7 @@ def test_problems_that_cannot_shrink_are_refused_with_their_cost(tmp_path):
         .replace("def forward(self, a, b):", "def forward(self, a, b):\n        assert len(a) == 4096")
     )
     file.write_text(text)
-    with pytest.raises(PrerequisiteError, match=r"no reduced size .* 137 GFLOP a call .* --set NAME=VALUE"):
+    with pytest.raises(PrerequisiteError, match=r"no reduced size .* 137 GFLOP a call .* --shapes NAME=VALUE"):
         sizes.derive(unknown(file))
 
 
@@ -148,15 +130,10 @@ def test_a_number_inside_a_function_has_a_name():
 
 
 def test_values_are_python_literals():
-    assert constants.given(["a=16", "b = (2, 3)", "c='x'"]) == {"a": 16, "b": [2, 3], "c": "x"}
+    assert constants.given("a=16,b = (2, 3),c='x'") == {"a": 16, "b": [2, 3], "c": "x"}
     for word in ("a", "=3", "a=open('x')", "a=b", "a=", "a=b'x'", "a={1}"):
         with pytest.raises(UsageError, match="NAME=VALUE"):
-            constants.given([word])
-
-
-def test_a_job_carries_overrides_through_json():
-    job = Job("row", "evaluate", "problem.py", overrides={"shape": [2, 3], "n": 4})
-    assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+            constants.given(word)
 
 
 def test_given_values_stay_and_the_others_are_derived():
@@ -164,9 +141,9 @@ def test_given_values_stay_and_the_others_are_derived():
     assert problem.overrides["width"] == 256 and problem.overrides["length"] < 512
 
 
-def test_overrides_of_a_shipped_problem_leave_its_known_work_and_neighbour_out():
+def test_overrides_of_a_shipped_problem_leave_its_known_work_out():
     problem = sizes.settle(catalogue.load("L1_36"), {"batch_size": 3}, known=True)
-    assert problem.overrides == {"batch_size": 3} and problem.work is None and problem.neighbouring() is None
+    assert problem.overrides == {"batch_size": 3} and problem.work is None
     assert sizes.settle(catalogue.load("L1_36"), {}, known=True) == catalogue.load("L1_36")
 
 
@@ -182,7 +159,7 @@ def test_too_much_memory_is_refused_with_the_number_and_a_remedy(monkeypatch):
     assert text.startswith("problem pooling_windows at full size needs about 28 GB; this machine has 22 GB free. "), (
         text
     )
-    assert "Use --size smoke, or shrink it: --set NAME=VALUE" in text and refused.value.exit_code == 1
+    assert "Use --size smoke, or shrink it: --shapes NAME=VALUE" in text and refused.value.exit_code == 1
 
 
 def test_the_estimate_grows_with_the_inputs_and_counts_the_reference():
@@ -229,7 +206,7 @@ def judged(tmp_path: Path) -> Judged:
 
 @pytest.mark.slow
 def test_a_large_file_is_judged_without_a_gpu_and_says_at_which_sizes(judged, capsys):
-    code, entry = judged(DATA / "grouped_convolution.py", "--set", "batch_size=3")
+    code, entry = judged(DATA / "grouped_convolution.py", "--shapes", "batch_size=3")
     assert code == 0 and entry["verdict"] == "correct", entry
     assert entry["sizes"].startswith("smoke: batch_size=3, ") and "height=" in entry["sizes"]
     printed = capsys.readouterr()
@@ -262,18 +239,10 @@ def test_an_honest_solution_of_any_file_is_correct(judged, path):
 
 def test_an_unknown_constant_is_wrong_use_and_the_files_own_are_named(tmp_path, capsys):
     path = DATA / "pooling_windows.py"
-    words = ["--problem", str(path), "--set", "batch=2", "--engine", "local", "--device", "cpu"]
+    words = ["--problem", str(path), "--shapes", "batch=2", "--engine", "local", "--device", "cpu"]
     assert main.main(["evaluate", str(path), *words, "--results", str(tmp_path)]) == 1
     told = capsys.readouterr().err
     assert "pooling_windows.py has no constant batch: its constants are batch_size, channels, dim1" in told
-
-
-@pytest.mark.slow
-def test_too_large_a_size_ends_with_code_1(judged, capsys):
-    path = DATA / "pooling_windows.py"
-    code, entry = judged(path, "--size", "full", "--set", "batch_size=100000")
-    assert code == 1 and entry["verdict"] == "error"
-    assert "this machine has" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from repro.errors import BundleError
 from repro.records import reading
-from repro.records.agent import AgentConfig, AgentRecord
+from repro.records.agent import AgentRecord
 from repro.studies.agent import design
 from repro.studies.agent.design import Design
 from repro.system import jsonio
@@ -34,22 +33,6 @@ def test_a_configuration_is_the_design_with_its_order():
     found = design.config(plan, order)
     assert jsonio.dumps(found.to_json()) == jsonio.dumps(plan.to_json() | told), "the digest of a plan depends on it"
     assert reading.agent_config(found.to_json()) == found
-
-
-def test_a_configuration_of_an_older_release_has_the_defaults_of_its_time():
-    told = design.config(Design("sdk", "m"), design.units(Design("sdk", "m"), ["L1_36"])).to_json()
-    found = reading.agent_config({name: value for name, value in told.items() if name != "optimize"})
-    assert found.optimize is False
-
-
-@pytest.mark.parametrize(("name", "value"), [("budgets", {"usd": "5"}), ("arms", "baseline"), ("repeats", 0)])
-def test_a_configuration_of_a_wrong_type_is_refused(name, value):
-    plan = Design("sdk", "m")
-    told = design.config(plan, design.units(plan, ["L1_36"])).to_json() | {name: value}
-    with pytest.raises(BundleError, match="study of the manifest is damaged"):
-        reading.agent_config(told)
-    with pytest.raises(ValidationError):
-        AgentConfig.written(told)
 
 
 def test_a_sitting_is_read_again_as_it_was_written():

@@ -18,7 +18,7 @@ from repro.system.screen import Screen
 
 FIXTURE = {
     "problem": "L1_01", "margins": {"fp32": 40.0, "bf16": 0.5}, "margin": 40.0, "best_cheat": "constant",
-    "refused": "", "refused_classes": {"bf16": "the cheat 'constant' passes every trial"}, "influence": [0.5, None],
+    "refused": "", "refused_classes": {"bf16": "the cheat 'constant' passes every trial"},
     "trials": {"native": TrialLimits.model_construct(
         sensitivity=0.5, cheats={"zeros": {"legacy": {"allclose_1e-2": True, "allclose_1e-4": False}}}),
         "stress": TrialLimits.model_construct(limits={"fp32": {"rel_l2": 0.02, "max": 1.0}}),
@@ -60,17 +60,13 @@ def test_a_terminal_shows_ids_verdicts_and_reasons(width):
     assert "unjudgeable" in line and "constant; 16 runs" in line
 
 
-def test_the_page_says_how_it_was_measured_what_stands_out_and_has_a_line_for_each_problem():
+def test_the_page_says_how_it_was_measured_and_has_a_line_for_each_problem():
     whole = bundle()
     page = audit.page(whole, audit.rows(whole))
     assert "at smoke size on cpu" in page and "`x-fixtures`" in page
     table = [line for line in page.splitlines() if line.startswith("|")]
-    assert len(table) == 4
+    assert len(table) == 6
     assert [cell.strip() for cell in table[2].strip("|").split("|")] == [
-        "L1_01", "judged", "fp32", "0.5", "constant", "40", "1e-2", "0.5, -", "stress 0.02, heavy none"
+        "L1_01", "judged", "fp32", "0.5", "constant", "40", "1e-2", "stress 0.02, heavy none",
+        "bf16: the cheat 'constant' passes every trial",
     ]  # fmt: skip
-    assert "## Unjudgeable" in page and "- L2_80: constant; 16 runs \\| 0" in page
-    assert "## Judged in some classes" in page and "- L1_01: bf16\n" in page
-    assert "## Zeros pass allclose" in page and "- L1_01: 1e-2\n" in page
-    assert "## Not measured" in page and "- L3_33: Model of x.py fails" in page
-    assert "hardly matter" not in page, "a heading without lines is left out"

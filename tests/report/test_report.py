@@ -23,7 +23,6 @@ from repro.judge.implementation import Implementation
 from repro.judge.timing import intervals, published_protocol
 from repro.judge.timing.sampling import Series
 from repro.problems import catalogue
-from repro.records import job
 from repro.records.job import Job, Outcome
 from repro.records.options import Options
 from repro.records.result import Ceilings, Timing
@@ -35,7 +34,7 @@ from repro.runs.progress import Progress
 from repro.runs.rows import Row
 from repro.studies import artifact_study
 from repro.studies.agent import controls
-from repro.studies.agent.oracle import Oracle
+from repro.studies.agent.agent import Oracle
 from repro.system import jsonio
 
 CEILINGS = {"copy_tb_s": 4.3, "read_tb_s": 4.4, "write_tb_s": 4.2, "fp32_tflop_s": 52.0, "tf32_tflop_s": 390.0,
@@ -221,18 +220,6 @@ def test_solutions_of_one_problem_are_told_apart(tmp_path, device):
     line_with(text, "L1_36", "dead.py", "out of memory")
 
 
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_a_solutions_words_stay_in_their_cell(tmp_path, device):
-    """They are its own: more cells, another verdict, a link, a picture that is fetched, a page's element."""
-    words = "a | correct | ![x](http://example.org/x.png) [y](z) <b> \\| c `"
-    bad = {"L1_36/bad": result("L1_36", {"eager": 4.0}, device=device, bad={"mine": words})}
-    text = drawn(
-        bundle_of(tmp_path, "evaluate", bad, {"L1_36/bad": {"problem": "L1_36", "file": "bad.py"}}, device=device)
-    )
-    told = "a \\| correct \\| ![x]\\(http://example.org/x.png) [y]\\(z) \\<b> \\\\\\| c \\`"
-    assert told in line_with(text, "bad.py", "example.org")
-
-
 def test_what_stands_in_a_documents_cell_stays_there():
     rows = [["a | b [x](y) <i> `"] * 2]
     table = elements.table("t", "c", [("text", "text"), ("code", "code")], rows)
@@ -350,7 +337,6 @@ def test_the_published_protocol_stands_beside_ours(tmp_path):
     text = drawn(by_both_protocols(tmp_path))
     row = [cell.strip() for cell in line_with(text, "36_RMSNorm", "4.1").split("|")[1:-1]]
     assert row == ["36_RMSNorm", "4.1", "4", "3", "2.9", "2.8", "2.05", "2.4", "2.00x", "1.25x"]
-    line_with(text, "36_RMSNorm", "compile", "BackendCompilerFailed: no")
     assert "do_bench(warmup=500, rep=100)" in text and "**Note.** A quick look" in text
 
 
@@ -366,12 +352,9 @@ def test_every_torch_baseline_has_its_column_or_its_reason(tmp_path):
     assert "baseline max_autotune left out: timeout" in jsonio.dumps(whole.to_json())
 
 
-def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(tmp_path):
-    row = by_both_protocols(tmp_path).record("36_RMSNorm")
-    ours, theirs = artifact_study.summary(row).splitlines()
-    assert ours.startswith("eager=4.000 compile=3.000 input=2.800 opt=2.400 1.25x | ")
-    assert "n=40 95% [2.399, 2.4] ms, 1.25x [1.25, 1.25] over compile, " in ours and ours.endswith(" % of floor")
-    assert theirs == "  by the published protocol: eager=4.100 compile=N/A input=2.900 opt=2.050 2.00x"
+def test_the_line_of_a_problem_has_each_kernels_verdict_time_and_speedups(tmp_path):
+    line = artifact_study.summary(by_both_protocols(tmp_path).record("36_RMSNorm"))
+    assert line.startswith("input_kernel correct (") and line.endswith(", 2.4 ms, 1.67x eager, 1.25x compile")
 
 
 def test_an_artifacts_entry_has_its_numbers_ready(tmp_path):
@@ -399,7 +382,7 @@ def test_a_refused_fixture_is_shown_with_its_reason(tmp_path):
     made = {
         "problem": "L2_84", "margin": 0.8, "best_cheat": "zeros", "refused": "the cheat 'zeros' passes every trial",
         "trials": {"native": limits, "stress": limits}, "trials_left_out": {}, "build_s": 1.25,
-        "reference_timing": {"eager_ms": None, "reason": "no GPU"}, "schema_version": 1, "size": "smoke",
+        "schema_version": 1, "size": "smoke",
         "dtype": "float32", "problem_sha256": "0" * 64, "generator": "philox", "device": "cpu", "public_seed": 1,
         "inputs": [], "weights_sha256": "0" * 64, "output": {},
     }  # fmt: skip
@@ -407,13 +390,6 @@ def test_a_refused_fixture_is_shown_with_its_reason(tmp_path):
     script = {"L2_84": made, "L1_36": good, "L1_82": "no space left on device"}
     bundle = bundle_of(tmp_path, "fixtures", script, {name: {"problem": name} for name in script}, device="cpu")
     text = drawn(bundle)
-    line_with(text, "L2_84", "zeros", "✗ refused: the cheat 'zeros' passes every trial")
-    line_with(text, "L2_84", "zeros", "native, stress")
+    assert " 2 " in line_with(text, "L2_84", "zeros", "✗ refused: the cheat 'zeros' passes every trial")
     assert "✓ usable" in line_with(text, "L1_36", "29.5")
     assert "- ○ L1_82: not measured: failed: no space left on device" in text
-
-
-def test_outcomes_of_a_job_carry_what_a_report_needs():
-    """The scripted engine above answers as a real one: an outcome's fields are those that a job writes."""
-    assert set(Outcome("a", "done").to_json()) == {"job", "status", "result", "error", "wall_s", "fingerprint", "node"}
-    assert job.OUTCOMES == "outcomes.jsonl"

@@ -9,12 +9,12 @@ import json
 import os
 import pty
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import until
 from rich.console import Console
 from rich.text import Text
 from test_report import bundle_of, result
@@ -28,7 +28,7 @@ from repro.records import wording
 from repro.records.verdict import Reason
 from repro.report import document, elements, terminal
 from repro.runs import progress
-from repro.system.screen import Column, Screen, broken, fitting
+from repro.system.screen import Column, Screen, fitting
 
 RESULTS = config.ARTIFACTS_DIR / "results"
 WIDTHS = (80, 100, 200)
@@ -66,19 +66,13 @@ def raised() -> Iterator[str]:
 
 # Codes that are computed: `wrong_{key}`, the guards of a distance, the status of a row.
 COMPUTED = {"wrong_dtype", "wrong_shape", "wrong_device", "rel_l2", "max", "row", "zero_region", "bias", "stale",
-            "differs", "failed", "unmet", "lost", "interrupted"}  # fmt: skip
+            "differs", "shapes", "failed", "unmet", "lost", "interrupted"}  # fmt: skip
 
 
 def test_every_reason_code_of_the_judge_has_a_sentence():
     known = set(raised()) | COMPUTED
     assert {"needs_cuda", "timeout", "segfault", "baseline_disturbed", "below_floor"} <= known
     assert known == set(wording.REASONS)
-
-
-def test_computed_codes_are_those_of_the_judge():
-    metric = (config.ROOT / "repro" / "judge" / "correctness" / "distance.py").read_text()
-    assert 'GUARDS = ("rel_l2", "max", "row")' in metric and '"zero_region"' in metric
-    assert set(wording.DISTANCES) == {"rel_l2", "max", "row", "zero", "bias", "edit", "differ"}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +173,6 @@ def test_the_last_line_breaks_between_its_parts_on_a_narrow_terminal_alone():
     piped, out = screen(80, terminal=False)
     piped.last(*parts, report="results/20261123T130313Z-run/report.html")
     assert out.getvalue() == " · ".join((*parts, "report: results/20261123T130313Z-run/report.html")) + "\n"
-    assert broken(["a", "b", "c" * 9], 10) == ["a · b", "c" * 9]
 
 
 def test_quiet_prints_the_last_line_alone():
@@ -340,8 +333,8 @@ def test_a_long_job_in_a_log_file_says_that_it_runs(monkeypatch):
     told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
     with told.live(), told.lane(["L1_36/oracle/0", "L1_82/oracle/0"]) as step:
         step("timing")
-        time.sleep(0.5)
-    assert out.getvalue().splitlines()[-1] == "running: L1_36/oracle/0 and 1 more, timing, 0:00"
+        until(out.getvalue)
+    assert out.getvalue().startswith("running: L1_36/oracle/0 and 1 more, timing, 0:0")
 
 
 def test_progress_expects_the_rest_from_what_this_run_has_done(monkeypatch):

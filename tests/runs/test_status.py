@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from typing import Any
 
 import pytest
-from conftest import manifest, strict_json
+from conftest import manifest, strict_json, until
 
 from repro.bundle.write import Bundle
 from repro.cli.main import main
@@ -52,9 +51,7 @@ def test_status_shows_what_runs_and_what_ended(tmp_path, capsys):
     running = threading.Thread(target=run.execute, args=(rows, bundle, lambda row: ""))
     running.start()
     engine.running.wait(20)
-    late = time.monotonic() + 20
-    while len(status.read(bundle.path)["running"]) < 2 and time.monotonic() < late:
-        time.sleep(0.05)
+    until(lambda: len(status.read(bundle.path)["running"]) == 2)
     assert main(["report", "--live", "--results", str(tmp_path), "--json", str(tmp_path / "s.json")]) == 0
     found = strict_json((tmp_path / "s.json").read_text())
     assert found["status"] == "running" and (found["done"], found["planned"]) == (0, 3)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT, manifest
+from test_artifact_study import Batches
 
 from repro import config
 from repro.analysis import claims as verdicts
@@ -17,6 +18,7 @@ from repro.analysis import published as claims
 from repro.analysis import records, statistics
 from repro.analysis.statistics import Observation
 from repro.bundle.write import Bundle
+from repro.cli import arguments
 from repro.records.agent import AgentRecord
 from repro.report import document, markdown, study
 from repro.studies.agent import design, prices
@@ -85,9 +87,8 @@ def test_the_published_table_gives_its_own_numbers():
     found = statistics.paired(seen, "baseline", "with_kb")
     assert found is not None and found.n == 10
     assert found.ratio == pytest.approx(1.172, abs=5e-4)
-    assert found.t_ci95 == [pytest.approx(0.94, abs=5e-3), pytest.approx(1.47, abs=6e-3)]
-    assert found.sign_flip == (pytest.approx(0.145, abs=1e-3), True)
-    assert found.ci95 == [pytest.approx(0.94, abs=0.03), pytest.approx(1.47, abs=0.03)]
+    assert found.ci95 == [pytest.approx(0.94, abs=5e-3), pytest.approx(1.47, abs=6e-3)]
+    assert found.sign_flip == pytest.approx(0.145, abs=1e-3)
 
 
 def simulated(generator: np.random.Generator, gain: float, n: int, repeats: int) -> list[Observation]:
@@ -106,14 +107,12 @@ def simulated(generator: np.random.Generator, gain: float, n: int, repeats: int)
 def test_intervals_hold_the_true_gain_as_often_as_they_say(n, repeats):
     """95 % of 200 simulated studies, within what 200 can tell: 2 standard deviations are 3 %."""
     generator = np.random.default_rng(1)
-    held = {"ci95": 0, "t_ci95": 0}
+    held = 0
     for _ in range(200):
         found = statistics.paired(simulated(generator, 1.3, n, repeats), "baseline", "with_kb")
-        assert found is not None
-        for name in held:
-            low, high = getattr(found, name)
-            held[name] += low <= 1.3 <= high
-    assert all(0.91 <= count / 200 <= 0.99 for count in held.values()), held
+        assert found is not None and found.ci95 is not None
+        held += found.ci95[0] <= 1.3 <= found.ci95[1]
+    assert 0.91 <= held / 200 <= 0.99, held
 
 
 @pytest.mark.slow
@@ -124,25 +123,24 @@ def test_detectable_gains_are_found_in_four_of_five_studies():
     for _ in range(400):
         told = statistics.paired(simulated(generator, gain, 10, 1), "baseline", "with_kb")
         assert told is not None
-        assert told.t_ci95 is not None
-        found += told.t_ci95[0] > 1
+        assert told.ci95 is not None
+        found += told.ci95[0] > 1
     assert found / 400 == pytest.approx(0.8, abs=0.06)
 
 
 def test_without_a_gain_the_sign_flip_is_significant_as_often_as_chance():
     generator = np.random.default_rng(3)
-    values = [statistics.sign_flip(list(generator.normal(0, 0.3, 8))).p for _ in range(400)]
+    values = [statistics.sign_flip(list(generator.normal(0, 0.3, 8))) for _ in range(400)]
     assert np.mean(np.asarray(values) <= 0.05) == pytest.approx(0.05, abs=0.03)
 
 
 def test_sign_flips_are_counted_one_by_one_and_sampled_alike():
-    assert statistics.sign_flip([0.1, 0.2, 0.4]) == (0.25, True)
-    assert statistics.sign_flip([0.3, -0.3]).p == 1.0
+    assert statistics.sign_flip([0.1, 0.2, 0.4]) == 0.25
+    assert statistics.sign_flip([0.3, -0.3]) == 1.0
     values = list(np.random.default_rng(4).normal(0.15, 0.3, 12))
     exact = statistics.sign_flip(values)
     sampled = statistics.sign_flip([*values, *[0.0] * 5])  # five more that change nothing
-    assert exact.exact and not sampled.exact
-    assert sampled.p == pytest.approx(exact.p, abs=0.005)
+    assert sampled != exact and sampled == pytest.approx(exact, abs=0.005)
 
 
 def test_failures_stay_in_the_denominator():
@@ -161,7 +159,7 @@ def test_repeats_are_no_further_problems():
     seen = [Observation(p, arm, r, v) for p, base, v_ in (("a", 1.0, 2.0), ("b", 1.0, 1.0)) for r in range(10)
             for arm, v in (("baseline", base), ("with_kb", v_))]  # fmt: skip
     found = statistics.paired(seen, "baseline", "with_kb")
-    assert found is not None and found.n == 2 and found.t_ci95 is not None and found.t_ci95[0] < 0.1
+    assert found is not None and found.n == 2 and found.ci95 is not None and found.ci95[0] < 0.1
 
 
 # -- the report
@@ -223,7 +221,7 @@ def test_the_report_tells_arms_uncertainty_costs_and_the_published_table(tmp_pat
     assert found.ratio == pytest.approx(other.overall.fail_is_1 / base.overall.fail_is_1) and found.down == 2
     assert told.arms["baseline"].usd == pytest.approx(5.0)
     text = markdown.render(document.build([bundle]))
-    for words in ("<summary>Agent study<", "Published (1x NVIDIA L4, another machine", "Threat that remains", "fast_p",
+    for words in ("<summary>Agent study<", "Threat that remains", "fast_p",
                   "sign-flip p", "agent sdk, model claude-opus-4-5-20251101"):  # fmt: skip
         assert words in text, words
     assert "Scripted" not in text
@@ -300,9 +298,9 @@ def test_defaults_are_the_published_ones(monkeypatch):
     assert built("--agent", "sdk", "--budget", "usd=0", "--model", "claude-unheard-of").prices["models"] == {}
 
 
-@pytest.mark.slow
-def test_the_oracle_is_no_agent(tool):
-    done = tool("run", *SMOKE, "--no-timing", **NO_KEYS)
-    assert done.code == 0, done.err
+def test_the_oracle_is_no_agent(tool, monkeypatch):
+    """An engine that runs nothing is enough for what the manifest says."""
+    monkeypatch.setattr(arguments, "choose", lambda *_, **__: Batches())
+    tool.within("run", *SMOKE, "--no-timing", **NO_KEYS)
     told = manifest(tool.bundles()[-1])["parameters"]
     assert told["agent"] == "oracle" and "study" not in told and "not an agent's" in told["arms"]["oracle"]

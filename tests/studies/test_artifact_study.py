@@ -7,7 +7,6 @@ nothing keeps the next one from being judged.
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +31,7 @@ from repro.studies import artifact_study
 pytestmark = pytest.mark.timeout(600)
 
 # What a stranger's kernel may take here before it counts as hanging; a good one takes well under one of it.
-TIMEOUT_S = 20
+TIMEOUT_S = 10
 RMS_NORM = """import torch
 import triton
 import triton.language as tl
@@ -76,7 +75,6 @@ WRONG_DTYPE = rms_norm(after=".float()")
 HANGING = rms_norm(before="while True: pass")
 DIES = rms_norm(before="import os; os._exit(3)")
 NOT_PYTHON = "def kernel_function(x:\n"
-NO_ENTRY = "def rms_norm(x):\n    return x\n"
 RAISES = "import not_there\n\n\ndef kernel_function(x):\n    return x\n"
 RIGHT_CONVOLUTION = CONVOLUTION.format(
     body="rows, columns = x.shape[2] - 2, x.shape[3] - 2\n"
@@ -87,7 +85,6 @@ WRONG_CONVOLUTION = CONVOLUTION.format(body="return torch.zeros_like(x[:, :, 2:,
 FOLDERS: dict[str, tuple[str | None, str | None]] = {
     "36_in_place_and_wrong_dtype": (IN_PLACE, WRONG_DTYPE),
     "36_hangs_and_dies": (HANGING, DIES),
-    "36_not_python_and_no_entry": (NOT_PYTHON, NO_ENTRY),
     "36_import_fails_and_good": (RAISES, GOOD),
     "82_right_and_missing": (RIGHT_CONVOLUTION, None),
     "082_small_sizes": (RIGHT_CONVOLUTION, WRONG_CONVOLUTION),
@@ -147,8 +144,6 @@ EXPECTED = [
     ("36_in_place_and_wrong_dtype", "optimized", "incorrect", ("wrong_dtype",)),
     ("36_hangs_and_dies", "input_kernel", "timeout", ("timeout",)),
     ("36_hangs_and_dies", "optimized", "error", ("worker_exited",)),
-    ("36_not_python_and_no_entry", "input_kernel", "error", ("syntax_error",)),
-    ("36_not_python_and_no_entry", "optimized", "error", ("no_entry",)),
     ("36_import_fails_and_good", "input_kernel", "error", ("import_error",)),
     ("36_import_fails_and_good", "optimized", "correct", ()),
     ("82_right_and_missing", "input_kernel", "correct", ()),
@@ -293,15 +288,6 @@ def test_one_problem_by_number_by_name_and_none(tmp_path):
 
 
 # -- on a GPU
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """For temporary files, as /tmp: pytest's folder is its user's alone, and no worker of root's can have its own user
-    there."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        Path(folder).chmod(0o1777)
-        yield Path(folder)
 
 
 def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[dict[str, Any]]]:

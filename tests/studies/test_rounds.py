@@ -1,18 +1,17 @@
-"""`repro benchmark --rounds`: every round has a verdict and a reason; text of a source without a licence
-stays out of the bundle.
+"""`repro claims` and `repro benchmark --rounds`: every round has a verdict and a reason, and a bundle holds no text of
+a source without a licence.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
-from conftest import CPU, Tool, rows, strict_json
+from conftest import CPU, Done, Tool, rows, strict_json
 from test_artifact_study import NOT_PYTHON, shipped
 
 from repro.artifacts import sources
-from repro.cli import main
+from repro.bundle.write import Bundle
 from repro.records import reading
 from repro.records.row import Row
 from repro.studies import artifact_study
@@ -26,10 +25,11 @@ MARK = "this_name_stands_in_no_other_file"
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, dict[str, Any]]:
-    """One run over a folder with four rounds that lies where `repro fetch kernelagent-artifacts` puts it."""
+def claimed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, Done]:
+    """`repro claims` from a copy of the published folder that holds one problem with four rounds."""
     tool = Tool(tmp_path_factory.mktemp("rounds"))
-    folder = tool.folder / "sources" / "kernelagent-artifacts" / NAME
+    given = tool.folder / "given"
+    folder = given / NAME
     folder.mkdir(parents=True)
     marked = f"\n\ndef {MARK}():\n    pass\n"
     (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text() + marked)
@@ -42,82 +42,63 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, dict[str, An
         (round_ / "benchmark_results.json").write_text(json.dumps(time))
         if text is not None:
             (round_ / "kernel.py").write_text(text + marked)
-    done = tool("benchmark", "--artifacts", folder.parent, "--rounds", *CPU, "--json", "out.json")
-    assert done.code == 0, done.err
-    (entry,) = strict_json((tool.folder / "out.json").read_text())
-    return tool, entry
-
-
-def test_every_round_has_its_verdict_reason_and_published_time(judged):
-    _, entry = judged
-    told = [(each["round"], each["verdict"], each["published_ms"]) for each in entry["rounds"]]
-    assert told[0] == (0, "correct", None) and told[1:] == [
-        (1, "correct", 1.5),
-        (2, "incorrect", 3.0),
-        (3, "error", 4.5),
-        (4, "not measured", 6.0),
-    ]
-    _, good, wrong, not_python, missing = (each["why"] for each in entry["rounds"])
-    assert good == "" and wrong and not_python and "round_4 has no kernel.py" in missing
-    assert entry["kernels"]["optimized"]["verdict"] == "correct"
-    assert not any(each["best"] for each in entry["rounds"]), "times on a CPU are not measurements"
-
-
-def test_a_bundle_holds_hashes_and_no_text_of_a_source_without_a_licence(judged):
-    tool, _ = judged
-    (bundle,) = (path for path in tool.bundles() if path.name.endswith("-benchmark"))
-    given = [each for row in rows(bundle).values() for each in row["inputs"] if each["name"].startswith("solution_")]
-    assert len(given) == 6 and all(len(each["sha256"]) == 64 and "no licence" in each["not_kept"] for each in given)
-    for file in bundle.rglob("*"):
-        assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
-    done = tool("verify", bundle)
-    assert done.code == 0, done.out
-
-
-def test_both_jobs_of_a_folder_are_given_one_fixture_of_its_own_problem_file(judged):
-    tool, _ = judged
-    measured, benchmark = tool.bundles()
-    assert measured.name.endswith("-fixtures") and benchmark.name.endswith("-benchmark")
-    (name,) = rows(measured)
-    assert name.startswith("L1_36@bf16-") and (tool.results / "fixtures" / "smoke-cpu" / f"{name}.json").exists()
-    for row in rows(benchmark).values():
-        assert "fixture.json" in {given["name"] for given in row["inputs"]}
-    for file in measured.rglob("*"):
-        assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
-
-
-def test_claims_fetches_measures_and_judges_with_one_command(tmp_path, monkeypatch, capsys):
-    """On the CPU nothing is a measurement, and every claim of the study says so, of the kernels and of their rounds."""
-    given = tmp_path / "given"
-    folder = given / NAME
-    (folder / "optimization_trace" / "round_1").mkdir(parents=True)
-    (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text())
-    for file in (*artifact_study.KERNELS.values(), "optimization_trace/round_1/kernel.py"):
-        (folder / file).write_text(GOOD + f"\n\ndef {MARK}():\n    pass\n")
-    catalogue = tmp_path / "sources.toml"
-    catalogue.write_text(
+    (tool.folder / "sources.toml").write_text(
         f'[source.kernelagent-artifacts]\naddress = "https://repository.invalid/x"\ncommit = "{"0" * 40}"\n'
         f'tree = "{sources.tree_hash(given)}"\nlicence = "none"\npurpose = "a test"\nredistributable = false\n'
     )
-    monkeypatch.setattr(sources, "FILE", catalogue)
-    monkeypatch.setenv("REPRO_SOURCES", str(tmp_path / "kept"))
-    results, out = tmp_path / "results", tmp_path / "claims.json"
-    code = main.main(["claims", *CPU, "--from", str(given), "--results", str(results), "--json", str(out)])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    found = strict_json(out.read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "FILE", tool.folder / "sources.toml")
+        kept = str(tool.folder / "kept")
+        done = tool.within("claims", *CPU, "--from", given, "--json", "claims.json", REPRO_SOURCES=kept)
+    assert done.code == 0, done.err
+    return tool, done
+
+
+def test_claims_fetches_measures_and_judges_with_one_command(claimed):
+    """On the CPU nothing is a measurement, and every claim of the study says so, of the kernels and of their rounds."""
+    tool, said = claimed
+    found = strict_json((tool.folder / "claims.json").read_text())
     assert len(found["claims"]) == 102
     reasons = {claim["id"]: claim["outcomes"][0]["as_judged"]["reason"] for claim in found["claims"]}
     assert "it ran on the CPU" in reasons["artifact-speedup/36_RMSNorm"]
     assert "it ran on the CPU" in reasons["artifact-running-best/36_RMSNorm/round-1"]
     last = said.out.splitlines()[-1]
     assert last.startswith("claims: ") and "report: " in last and last.endswith("report.html")
-    assert "profile: not profiled: no gpu" in said.err
-    (bundle,) = (path for path in results.glob("*-benchmark"))
-    assert {row["row"] for row in map(json.loads, (bundle / "rows.jsonl").read_text().splitlines())} == {
-        NAME, f"{NAME}/rounds", f"{NAME}/profile"}  # fmt: skip
-    for file in bundle.rglob("*"):
-        assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
+    assert "profile: 0 of 4 calls profiled; no gpu" in said.err
+    assert rows(tool.bundles()[1]).keys() == {NAME, f"{NAME}/rounds", f"{NAME}/profile"}
+
+
+def test_every_round_has_its_verdict_reason_and_published_time(claimed):
+    (entry,) = artifact_study.entries(Bundle.open(claimed[0].bundles()[1]).records().values())
+    told = [(each.round, each.verdict, each.published_ms) for each in entry.rounds]
+    assert told[0] == (0, "correct", None) and told[1:] == [
+        (1, "correct", 1.5),
+        (2, "incorrect", 3.0),
+        (3, "error", 4.5),
+        (4, "not measured", 6.0),
+    ]
+    _, good, wrong, not_python, missing = (each.why for each in entry.rounds)
+    assert good == "" and wrong and not_python and "round_4 has no kernel.py" in missing
+    assert entry.kernels["optimized"].verdict == "correct"
+    assert not any(each.best for each in entry.rounds), "times on a CPU are not measurements"
+
+
+def test_bundles_hold_hashes_and_no_text_of_a_source_without_a_licence(claimed):
+    """And all jobs of a folder are given one fixture, of its own problem file."""
+    tool, _ = claimed
+    measured, benchmark = tool.bundles()
+    assert measured.name.endswith("-fixtures") and benchmark.name.endswith("-benchmark")
+    (name,) = rows(measured)
+    assert name.startswith("L1_36@bf16-") and (tool.results / "fixtures" / "smoke-cpu" / f"{name}.json").exists()
+    inputs = {name: {each["name"]: each for each in row["inputs"]} for name, row in rows(benchmark).items()}
+    assert all("fixture.json" in given for name, given in inputs.items() if not name.endswith("/profile"))
+    kernels = [each for given in inputs.values() for name, each in given.items() if name.startswith("solution_")]
+    assert len(kernels) >= 6 and all(len(each["sha256"]) == 64 and "no licence" in each["not_kept"] for each in kernels)
+    for bundle in tool.bundles():
+        for file in bundle.rglob("*"):
+            assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
+        done = tool.within("verify", bundle)
+        assert done.code == 0, done.out
 
 
 def row(times: dict[str, float | None]) -> Row:
@@ -151,6 +132,5 @@ def test_rounds_of_an_input_kernel_that_is_wrong_are_compared_with_each_other():
 
 
 def test_rounds_of_a_folder_without_a_trace_are_refused(tmp_path):
-    tool = Tool(tmp_path)
-    done = tool("benchmark", "36", "--rounds", *CPU)
+    done = Tool(tmp_path).within("benchmark", "36", "--rounds", *CPU)
     assert done.code == 1 and "no folder holds optimization_trace/round_N" in done.err

@@ -3,13 +3,12 @@ the claims; and the torch controls beside it."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, Tool, manifest, rows
+from conftest import CPU, WHOLE, Tool, manifest, rows
 from test_claims import judged, published
 from test_compare import H200, on
 from test_report import bundle_of, result
@@ -108,7 +107,6 @@ def test_what_is_no_solution_is_named(tmp_path):
     assert told(found, tmp_path) == {"L1_36": ["L1_36.py"]}
     assert found.unused == ["L1_04_x.py", "L1_82.md", "L1_97/", "kernel.py"]
     assert "L1_97/" in wording.unused("mine", found.unused) and "and 4 more" in wording.unused("mine", ["x"] * 12)
-    assert b"no solution in L1_97/" in found.solve(catalogue.load("L1_97"), 0).source
 
 
 def test_a_problem_without_a_file_is_missing_and_says_why(tmp_path):
@@ -176,9 +174,13 @@ def test_a_torch_control_is_the_problems_model_and_two_lines(problem, tmp_path):
         assert ("torch_compile" in labels) == (name == "tf32_compile")
 
 
+# The compiler takes most of the time.
+JUDGED = [*controls.TORCH][: 2 if WHOLE else 1]
+
+
 @pytest.mark.slow
 def test_torch_controls_are_judged_as_any_solution(judged_controls):
-    for name in controls.TORCH:
+    for name in JUDGED:
         row = judged_controls[f"L1_36/{name}/0"]
         (entry,) = row["result"]["results"]
         assert entry["verdict"] == "correct" and "no_custom_kernel" in entry["labels"]
@@ -189,9 +191,8 @@ def test_torch_controls_are_judged_as_any_solution(judged_controls):
 def judged_controls(tool: Tool, smoke_results: Path) -> dict[str, dict[str, Any]]:
     shutil.copytree(smoke_results, tool.results, ignore=shutil.ignore_patterns("*-fixtures"))
     placed(tool.folder / "a", **{"L1_36.py": RMS_NORM})
-    done = tool(
-        "run", *CPU, "--no-timing", "--problem", "L1_36", "--solutions", "a=a", "--controls", "tf32 tf32_compile"
-    )
+    words = ("--problem", "L1_36", "--solutions", "a=a", "--controls", " ".join(JUDGED))
+    done = tool("run", *CPU, "--no-timing", *words)
     assert done.code == 0, done.err
     assert "TF32 does not exist on the CPU" in done.err and done.out.splitlines()[-1].startswith("1 of 1 correct")
     return rows(tool.bundles()[-1])
@@ -235,7 +236,6 @@ def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran):
     assert (
         "with_kb: not used, no problem's id at the beginning of the name, as in L1_36_mine.py: eval_results.json" in err
     )
-    assert "no controls tf32 and tf32_compile: TF32 does not exist on the CPU" in err
     assert err.index("with_kb: no file, so an error each: L1_82, L1_97\n") < err.index("[1/6]")
 
 
@@ -256,7 +256,7 @@ def test_the_bundle_says_where_the_solutions_came_from_and_nothing_of_an_agent(r
     assert str(tool.folder) not in (bundle / "manifest.json").read_text()
     text = (bundle / "report.md").read_text()
     assert out.count(wording.FROM_FOLDER) >= 3 and wording.FROM_FOLDER in text and "eval_results.json" in text
-    done = tool("verify", bundle)
+    done = tool.within("verify", bundle)
     assert done.code == 0, done.out
 
 
@@ -302,7 +302,7 @@ def test_arms_are_paired_by_problem_and_held_against_the_controls(tmp_path):
     assert pairs["tf32_compile", "with_kb"].ratio == pytest.approx(2.114 / 3.3, rel=5e-3)
     text = markdown.render(document.build([bundle]))
     there = ("tf32 (no custom kernel)", "with_kb over tf32_compile (no custom kernel)", "80 % of such studies",
-             "fast_p", "Published (1x NVIDIA L4", wording.FROM_FOLDER, "How the solutions came about")  # fmt: skip
+             "fast_p", wording.FROM_FOLDER, "How the solutions came about")  # fmt: skip
     for words in there:
         assert words in text, words
     for words in ("Budgets of one cell", "Tokens", "knowledge calls", "Every sitting"):
@@ -321,8 +321,7 @@ def test_a_torch_control_is_in_every_table_and_never_among_the_solutions(tmp_pat
     told_ = document.build([timed(tmp_path, both())])
     assert "10 of 10 correct" in told_.headline.text
     tables = {table.id: table for part in told_.sections for table in part.tables}
-    for name in ("summary", "correctness", "speedups-run", "a-study-arms", "a-study-problems", "a-study-comparisons",
-                 "a-study-fast"):  # fmt: skip
+    for name in ("summary", "correctness", "speedups-run", "a-study-arms", "a-study-problems", "a-study-comparisons"):
         assert "tf32_compile" in str(tables[name]), name
     line = next(row for row in tables["summary"].rows if "tf32_compile" in row)
     assert "/" not in str(line[2]), "no published figure stands beside a control"
@@ -346,12 +345,3 @@ def test_arms_of_other_names_test_no_claim(tool):
     assert {outcome["verdict"] for name, each in outcomes.items() if name.startswith("agent") for outcome in each} == {
         "BLOCKED"
     }
-
-
-@pytest.mark.slow
-def test_the_terminal_tells_the_delta_and_the_controls(tool):
-    bundle = timed(tool.folder / "a", both())
-    done = tool("report", bundle.path, "--format", "md", "-v", COLUMNS="100")
-    assert re.search(r"with_kb over .*1\.17x \[.*1\.36x *\n *baseline", done.out)
-    assert re.search(r"with_kb over .*0\.641x \[.*\n *tf32_compile", done.out)
-    assert "no kernel, tf32: 1.90x over eager · no kernel, tf32_compile: 3.30x over eager" in done.out.splitlines()[-1]

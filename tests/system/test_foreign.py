@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from test_hostile import FILES
 
 from repro.errors import Unreadable
 from repro.system import foreign
 
-
-def _socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
-
-
-def _sparse(path: Path) -> None:
-    path.touch()
-    os.truncate(path, 1 << 40)
-
-
-REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "missing": (lambda path: None, "No such file"),
-    "folder": (Path.mkdir, "a folder"),
-    "pipe": (os.mkfifo, "a pipe"),
-    "socket": (_socket, "a socket"),
-    "device": (lambda path: path.symlink_to("/dev/zero"), "a device"),
-    "terminal": (lambda path: path.symlink_to("/dev/tty"), "a device"),
-    "link out": (lambda path: path.symlink_to("/etc/hostname"), "outside of its folder"),
-    "link in a circle": (lambda path: path.symlink_to(path.name), "symbolic links"),
-    "sparse": (_sparse, "1,099,511,627,776 bytes"),
-    "not UTF-8": (lambda path: path.write_bytes(b"ab\xff"), "not UTF-8 at byte 2"),
-}
+MAKE = FILES | {"missing": lambda path: None, "terminal": lambda path: path.symlink_to("/dev/tty")}
+REFUSED = {
+    "missing": "No such file", "folder": "a folder", "pipe": "a pipe", "socket": "a socket", "device": "a device",
+    "terminal": "a device", "link out": "outside of its folder", "link in a circle": "symbolic links",
+    "sparse": "1,099,511,627,776 bytes", "not UTF-8": "not UTF-8 at byte 0",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_only_plain_bounded_text_inside_its_folder_is_read(tmp_path, name):
-    make, why = REFUSED[name]
     folder = tmp_path / "stranger"
     folder.mkdir()
-    make(folder / "x.py")
-    with pytest.raises(Unreadable, match=why):
+    MAKE[name](folder / "x.py")
+    with pytest.raises(Unreadable, match=REFUSED[name]):
         foreign.text(folder / "x.py")
 
 

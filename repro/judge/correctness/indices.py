@@ -64,6 +64,11 @@ class Pointers(TorchFunctionMode):
         name, source = getattr(func, "__name__", ""), args[0] if args else kwargs.get("input")
         if name in _KEPT and isinstance(result, torch.Tensor) and (pointed := self.of(source)) is not None:
             self._note(result, pointed)
+        self._follow(name, source, result, args, kwargs)
+        return result
+
+    def _follow(self, name: str, source: Any, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note where the indices point to that a function of this name returned."""
         pair = isinstance(result, tuple) and len(result) == 2
         if pair and (pool := _POOL.fullmatch(name)):
             dims = -int(pool[1])
@@ -74,7 +79,6 @@ class Pointers(TorchFunctionMode):
             dim = kwargs.get("dim", dict(enumerate(args)).get(_DIM[name], -1 if pair or name == "argsort" else None))
             indices = result[1] if pair else result
             self._note(indices, _pointed(source, indices, dim))
-        return result
 
     def _note(self, indices: torch.Tensor, pointed: Pointed) -> None:
         self._known[id(indices)] = indices, indices._version, pointed

@@ -25,28 +25,30 @@ unit              1 or -1, where elements of the output are negligible in every 
 curved            signed inputs at a deviation at which the arguments of elementwise functions lie where these curve
 edited            inputs that equal those of the call before except a few elements
 
-Three more kinds decide nothing. `nonfinite` has one element that is NaN, and is a finding of its own. `neighbour` uses
-published inputs of the problem's neighbouring shape with perturbed weights, and informs. `warmup` uses the published
-weights where no trial has them, so that a solution's weights change.
+Three more kinds decide nothing. `nonfinite` has one element that is NaN, and `needs_contiguous` published inputs with
+the last two dimensions swapped in memory; they are findings of their own. `warmup` uses the published weights where no
+trial has them, so that a solution's weights change.
 """
 
 from __future__ import annotations
 
 import functools
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from repro.errors import ProblemError
 from repro.inputs import philox
 from repro.inputs import stress as stresses
 from repro.inputs.stress import Stress
 from repro.judge.correctness.precision import exact_float32
 from repro.problems import meta
 from repro.problems.plan import Plan, Weights, build, torch_dtype
-from repro.records.fixture import Fixture
+from repro.records.fixture import PUBLISHED, Fixture
 
 PUBLIC_SEED = 20251121
 _PERTURBATION_SEED = 77
@@ -62,25 +64,25 @@ PROBES: dict[str, tuple[str, ...]] = {
     "large": ("signed 10000 300 30", "signed 100 30 10", "times 10000 300 30", "times 100 30", "times 10"),
     "mixed": ("mixed 10000", "mixed 100", "mixed 10", "levels 10000", "levels 100", "levels 10"),
     "heavy": ("heavy 24", "heavy 14", "heavy 8", "heavy 4", "tailed 24", "tailed 8"),
-    "offset": ("shift 1000 -1000", "shift 1000", "shift 100 -100", "shift 100", "near 1000", "shift 10"),
+    "offset": ("shift -36000 1000 -1000", "shift 1000 -1000", "shift 1000", "shift 100 -100", "shift 100", "near 1000",
+               "shift 10"),
     "curved": (),
     "edited": ("edit 16", "edit 256", "edit 4096"),
     "scaled": (),
     "unit": ("unit 1",),
-}
+}  # fmt: skip
 # Probes that are measured only where a survey of the others shows that something was not seen.
 SURVEYED = ("scaled", "unit")
 # Draws of edited elements where inputs are small. A cheat that looks at one element in a hundred sees one of the two
 # changed ones in one draw of fifty; a rounded mean of few elements changes with them too.
 EDITED, SMALL_BYTES = 4, 16 << 20
-NONFINITE = "nonfinite"
+NONFINITE, STRIDED = "nonfinite", "needs_contiguous"
 
 
 @dataclass(frozen=True)
 class Trial:
     """One set of inputs and weights.
 
-    neighbour: it uses the inputs of `problem.neighbouring()` and the problem's own weights, and only informs.
     judged: whether the output is compared; if not, it only has to pass the gates.
     """
 
@@ -88,13 +90,7 @@ class Trial:
     seed: int
     stress: Stress | None
     perturbed: bool
-    neighbour: bool = False
     judged: bool = True
-
-    @property
-    def decides(self) -> bool:
-        """Return whether the verdict depends on its distances."""
-        return self.judged and not self.neighbour
 
 
 def kinds(plan: Plan, fixture: Fixture | None = None) -> dict[str, str]:
@@ -128,9 +124,10 @@ def secret_seed() -> int:
     return secrets.randbits(63)
 
 
-def others(plan: Plan, fixture: Fixture, perturbed: bool) -> list[str]:
-    """Return the deciding trials with published (or perturbed) weights whose inputs are not the published ones."""
-    run = [kind for kind, why in kinds(plan, fixture).items() if not why and stress_of(plan, kind) is not None]
+def others(plan: Plan, fixture: Fixture, timed: str) -> list[str]:
+    """Return the deciding trials with the weights of the trial that is timed, without that one."""
+    perturbed = timed.startswith("perturbed")
+    run = [kind for kind, why in kinds(plan, fixture).items() if not why and kind != timed]
     return [kind for kind in run if kind.startswith("perturbed") == perturbed]
 
 
@@ -150,7 +147,7 @@ def make(plan: Plan, *, public: bool = False, draws: int = 2, fixture: Fixture |
     """Return the trials of an evaluation (secret seeds), or those of a fixture (public seeds, no warm-up).
 
     draws: with published inputs, of each kind of weights. fixture: its probes are added, and what it leaves out is left
-    out. A warm-up comes first, a neighbour last.
+    out. A warm-up comes first.
     """
     left_out = kinds(plan, fixture)
     dead = bool(left_out["native"])
@@ -166,13 +163,12 @@ def make(plan: Plan, *, public: bool = False, draws: int = 2, fixture: Fixture |
             trials.append(Trial(kind, seed(position) + repeat, stress_of(plan, kind), kind.startswith("perturbed")))
     if fixture:
         trials += _probes(plan, fixture, dead)
-    if plan.problem.neighbouring() is not None:
-        trials.append(Trial("neighbour", seed(len(left_out)), None, not left_out["perturbed"], neighbour=True))
     return trials
 
 
 def _probes(plan: Plan, fixture: Fixture, perturbed: bool) -> list[Trial]:
-    """Return the trials of a fixture's probes, and that of inputs with a NaN. Edits touch every tensor in turn."""
+    """Return the trials of a fixture's probes, that of inputs with a NaN and that of inputs which are not contiguous.
+    Edits touch every tensor in turn."""
     trials = []
     small = sum(map(plan.nbytes, plan.tensors)) <= SMALL_BYTES
     for kind in (kind for kind in fixture.trials if kind in PROBES):
@@ -188,6 +184,10 @@ def _probes(plan: Plan, fixture: Fixture, perturbed: bool) -> list[Trial]:
     meta.run(plan, plan.problem.init_inputs(plan.module), tally := meta.Tally())
     if (some := floating(plan)) and not tally.casts:
         trials.append(Trial(NONFINITE, secret_seed(), f"special {secrets.choice(some)}", perturbed, judged=False))
+    if plan.turnable and PUBLISHED[perturbed] in fixture.trials:
+        with suppress(ProblemError):  # of a Model that takes contiguous inputs alone
+            meta.run(plan, plan.problem.init_inputs(plan.module), turned=plan.turnable)
+            trials.append(Trial(STRIDED, secret_seed(), None, perturbed, judged=False))
     return trials
 
 

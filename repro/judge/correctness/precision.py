@@ -26,17 +26,36 @@ def round_mantissa(value: torch.Tensor) -> torch.Tensor:
 
 
 class TF32Operands(TorchFunctionMode):
-    """Rounds the float32 operands of every contraction, so that TF32 is the same on the CPU and on any GPU."""
+    """Rounds the float32 operands of every contraction, so that TF32 is the same on the CPU and on any GPU; those of a
+    backward are the rounded operands and a rounded gradient."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in _CONTRACTIONS:
             args, kwargs = tree_map(_rounded, (args, kwargs))
+            return tree_map(_gradient_rounded, func(*args, **kwargs))
         return func(*args, **kwargs)
 
 
+class _Rounding(torch.autograd.Function):
+    """Rounds a tensor on the way forward, or its gradient on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, back: bool) -> torch.Tensor:
+        ctx.back = back
+        return value.view_as(value) if back else round_mantissa(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return round_mantissa(gradients[0].contiguous()) if ctx.back else gradients[0], None
+
+
 def _rounded(value: Any) -> Any:
-    return round_mantissa(value) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
+    return _Rounding.apply(value, False) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
+
+
+def _gradient_rounded(value: Any) -> Any:
+    return _Rounding.apply(value, True) if isinstance(value, torch.Tensor) and value.requires_grad else value
 
 
 @contextlib.contextmanager

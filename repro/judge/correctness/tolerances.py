@@ -1,7 +1,7 @@
 """Precision classes and their limits: how far from the fp64 reference an honest kernel of each class may be.
 
 fp32: float32 operands and sums. tf32: 10-bit mantissa operands (TF32, or fp16 with float32 sums). bf16: bfloat16 end to
-end. A problem in bf16 admits the bf16 class only.
+end. A problem in bf16 admits the bf16 class only; one in fp16 only fp16 end to end, whose limits are wider than tf32's.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from typing import Any
 
 from repro.judge.correctness.distance import BIAS, DIFFER, EDIT, ZERO, of_output, score, split
 from repro.judge.correctness.input_cases import PROBES
-from repro.records.fixture import PUBLISHED, Fixture, Limits, TrialLimits
+from repro.records.fixture import PUBLISHED, STRESSED, Fixture, Limits, TrialLimits
 from repro.records.verdict import PrecisionClass
 
 CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
-    "float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",),
+    "float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("fp16",),
 }  # fmt: skip
 
 # Relative L2 limits: four times the honest error, but at least _FLOOR (honest kernels sum in different orders) and at
 # most _CAP, unless the honest error itself is close to it. Over ten problems the largest honest errors were 3e-6 for
 # fp32, 2.3e-3 for tf32 and fp16, and 1.9e-2 for bf16.
-_FLOOR = {"fp32": 5e-6, "tf32": 1e-3, "bf16": 8e-3}
-_CAP = {"fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2}
+_FLOOR = {"fp32": 5e-6, "tf32": 1e-3, "fp16": 3e-3, "bf16": 8e-3}
+_CAP = {"fp32": 2e-5, "tf32": 3e-3, "fp16": 1e-2, "bf16": 2e-2}
 HEADROOM, MIN_HEADROOM = 4.0, 1.5
 # A class that needs a wider limit on any kind of inputs, in relative L2 or as a share of integers, is not admitted.
 WIDEST = 0.1
 # The share of integers that may differ where no honest kernel's do. Where some honest kernel's do, a value between two
 # integers is rounded to either: then a share of SOME may, or FEW elements if that is more.
 EXACT, SOME, FEW = 1e-12, 1e-4, 1.5
-# Cheats that every problem has. Each must fail on the published inputs: those are timed.
+# Cheats that every problem has. Each must fail on the inputs that are timed.
 _BUILT_IN = ("zeros", "constant", "feature_mean", "stale")
 # An output must follow its inputs: an error of this fraction of the distance between the outputs of two inputs is too
 # much.
 _SENSITIVITY = 0.35
 # The lowest limits of `bias`. Tensor cores cut operands to TF32 instead of rounding them: each makes a product smaller
 # by up to 2**-11 on average, and layers add up. A constant that is rounded to bf16 is off by at most 2**-9; two add up.
-BIAS_FLOOR = {"fp32": 5e-6, "tf32": 3e-3, "bf16": 5e-3}
+BIAS_FLOOR = {"fp32": 5e-6, "tf32": 3e-3, "fp16": 3e-3, "bf16": 5e-3}
 # Max-norm and row guards measure extremes, which vary more between kernels than the average does.
 _EXTREME_HEADROOM = 8.0
 MIN_MARGIN = 1.5
@@ -107,22 +107,23 @@ def offset_limits(honest: dict[str, Limits], least: Limits | None = None) -> dic
     if any(math.isinf(values["rel_l2"]) for values in honest.values()):  # of an output in 16 bits, say
         return {klass: {} for klass in honest}
     of = {klass: "tf32" if klass == "fp32" else klass for klass in honest}
-    bounded = {klass: values["rel_l2"] <= _EXACT * _FLOOR[of[klass]] for klass, values in honest.items()}
-    bounded["bf16"] = honest.get("bf16", {}).get("rel_l2", math.inf) <= _CAP["bf16"]
+    most = {klass: _EXACT * _FLOOR[of[klass]] for klass in honest} | {klass: _CAP[klass] for klass in ("fp16", "bf16")}
+    bounded = {klass: values["rel_l2"] <= most[klass] for klass, values in honest.items()}
     return {klass: limits(values, of[klass], 0.0, least) if bounded[klass] else {} for klass, values in honest.items()}
 
 
 def heavy_limits(honest: dict[str, Limits], least: Limits | None = None) -> dict[str, Limits]:
-    """Return the limits of every class on heavy tails: the widest that it has, and none of single elements or rows,
-    whose errors have heavy tails too.
+    """Return the limits of every class on heavy tails: the widest that it has, a wider one where its honest kernel's
+    error is not well under that, and none of single elements, rows or a bias, as errors have heavy tails too.
 
-    A class has none where its honest kernel's error is not well under the widest limit.
+    A class has none where the wider one would be too wide.
     """
     by_class: dict[str, Limits] = {}
     for klass, own in probe_limits(honest, least).items():
-        bounded = own and HEADROOM * honest[klass]["rel_l2"] <= _CAP[klass]
-        kept = {name: limit for name, limit in own.items() if name not in ("max", "row")}
-        by_class[klass] = (kept | {"rel_l2": _CAP[klass]} if "rel_l2" in kept else own) if bounded else {}
+        error = honest[klass]["rel_l2"]
+        rel = _CAP[klass] if HEADROOM * error <= _CAP[klass] else _EXTREME_HEADROOM * error
+        kept = {name: limit for name, limit in own.items() if name not in ("max", "row", BIAS)}
+        by_class[klass] = (kept | {"rel_l2": rel} if "rel_l2" in kept else own) if rel <= WIDEST else {}
     return by_class
 
 
@@ -170,15 +171,33 @@ def _too_wide(measured: dict[str, TrialLimits], klass: str) -> str:
     for kind, trial in measured.items():
         if kind not in PROBES and not trial.limits[klass]:
             error = trial.honest[klass]["rel_l2"]
-            return f"an honest kernel's error of {error:.2g} on {kind} inputs leaves no limit under {WIDEST}"
+            what = f"an honest kernel's error of {error:.2g}" if error < math.inf else f"overflow of {klass}"
+            return f"{what} on {kind} inputs leaves no limit under {WIDEST}"
     return ""
 
 
-def _timed(measured: dict[str, TrialLimits], klass: str) -> str:
-    """Return why a class cannot tell a cheat on the inputs that are timed, or ""."""
-    timed = [measured[kind] for kind in PUBLISHED if kind in measured][:1]
-    passed = [name for trial in timed for name in _BUILT_IN if _passes(trial.cheats.get(name, {}), trial.limits[klass])]
-    return f"the cheat {passed[0]!r} passes on the published inputs, which are timed" if passed else ""
+def _timed(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """Return the kind of inputs that is timed, and class -> why the class cannot tell a cheat there.
+
+    These are the published inputs, or, if no class can tell a cheat there, the stressed ones if a class can there.
+    """
+    published = next((kind for kind in PUBLISHED if kind in measured), "")
+    found = {
+        kind: _passed(measured[kind], classes) for kind in (published, STRESSED.get(published)) if kind in measured
+    }
+    timed = next((kind for kind, passed in found.items() if len(passed) < len(classes)), published)
+    passed = found.get(timed, {})
+    return timed, {k: f"the cheat {name!r} passes on the inputs that are timed" for k, name in passed.items()}
+
+
+def _passed(trial: TrialLimits, classes: tuple[str, ...]) -> dict[str, str]:
+    """Return class -> the first built-in cheat that passes."""
+    return {
+        klass: name
+        for klass in classes
+        for name in reversed(_BUILT_IN)
+        if _passes(trial.cheats.get(name, {}), trial.limits[klass])
+    }
 
 
 def _passes(cheat: dict[str, Any], limits: Limits) -> bool:
@@ -197,6 +216,7 @@ class _Separation:
     margins: dict[str, float]
     refused_classes: dict[str, str]
     refused: str
+    timed: str
 
 
 def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> _Separation:
@@ -208,12 +228,13 @@ def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> _S
     """
     margin_of = {klass: _margin(measured, klass) for klass in classes}
     refused = {}
+    timed, untold = _timed(measured, classes)
     for klass, (best, strength, _, margin) in margin_of.items():
         wide = _too_wide(measured, klass)
         if wide or strength <= 1:
             refused[klass] = wide or f"the cheat {best!r} passes every trial"
-        elif why := _timed(measured, klass):
-            refused[klass] = why
+        elif klass in untold:
+            refused[klass] = untold[klass]
         elif margin < MIN_MARGIN:
             refused[klass] = (
                 f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
@@ -222,7 +243,7 @@ def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> _S
     best, strength, honest, margin = margin_of[(admitted or classes)[-1]]
     margins = {klass: float(f"{measured_margin[3]:.6g}") for klass, measured_margin in margin_of.items()}
     reason = "" if admitted else refused[classes[-1]]
-    return _Separation(best, strength, honest, margin, margins, refused, reason)
+    return _Separation(best, strength, honest, margin, margins, refused, reason, timed)
 
 
 def class_of(

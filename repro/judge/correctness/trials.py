@@ -14,12 +14,13 @@ from repro.judge.correctness import input_cases
 from repro.judge.correctness.comparison import Comparison
 from repro.judge.correctness.distance import Distances
 from repro.judge.correctness.expected import Expected
-from repro.judge.correctness.input_cases import NONFINITE, Trial
+from repro.judge.correctness.input_cases import NONFINITE, STRIDED, Trial
 from repro.judge.correctness.workers import Workers
 from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress, Restless, moved
 from repro.judge.processes.wire import Json
 from repro.problems.catalogue import Problem
+from repro.records.fixture import PUBLISHED
 from repro.records.verdict import Reason
 from repro.records.wording import CASES
 from repro.system.stopwatch import Clock
@@ -66,10 +67,15 @@ class Trials:
         self.repeats = 1 if screening else REPEATS
         self.expected.keeping = self.slots.device.type == "cuda" and len(solutions) > 1
         self.comparison.choose(few=screening)
-        order = [trial for trial in planned if not trial.neighbour]
+        order = list(planned)
         random.SystemRandom().shuffle(order)
         order.sort(
-            key=lambda trial: (trial.kind == NONFINITE, trial.judged, trial.perturbed, stresses.scaled(trial.stress))
+            key=lambda trial: (
+                trial.kind in (NONFINITE, STRIDED),
+                trial.judged,
+                trial.perturbed,
+                stresses.scaled(trial.stress),
+            )
         )
         for trial in order:
             for solution in solutions:
@@ -77,6 +83,7 @@ class Trials:
                     self.announce(solution, trial)
                     with self.workers.gpu.trial():
                         self.run(solution, trial)
+        self.slots.turned = ()
         self.expected.forget()
         self.comparison.choose(few=False)
 
@@ -125,8 +132,8 @@ class Trials:
         try:
             self._steps(solution, trial)
         except SolutionError as error:
-            if trial.kind == NONFINITE:
-                self._fails_on_nan(solution, error)
+            if trial.kind in (NONFINITE, STRIDED):
+                self._informs(solution, error, trial.kind)
                 return
             solution.fail(error, trial.kind)
             if error.code == "not_finite":
@@ -150,6 +157,10 @@ class Trials:
             self.comparison.check(answer.get("output"))
             if trial.kind == NONFINITE:
                 self._follow_nan(solution, trial)
+            elif trial.kind == STRIDED:
+                distance, _ = self.comparison.compare(solution, answer.get("output"))
+                if not self.comparison.meets_any(distance, PUBLISHED[trial.perturbed]):
+                    raise SolutionRejected("rel_l2", f"{distance.values()['rel_l2']:.2g}")
             return
         digests = self._judge(solution, trial, answer)
         for turn in range(self.repeats - 1):
@@ -173,7 +184,7 @@ class Trials:
         if stresses.edits(trial.stress):
             self.slots.fill(trial.seed, self.expected.stress_before_edit)
             self.comparison.check(self._called(solution).get("output"))
-        self.slots.fill(trial.seed, trial.stress)
+        self.slots.fill(trial.seed, trial.stress, self.slots.plan.turnable if trial.kind == STRIDED else ())
 
     def _called(self, solution: Implementation) -> Json:
         """Return the answer to a call on the inputs in the buffers."""
@@ -249,21 +260,28 @@ class Trials:
         if not hidden and not others:
             return bool(infinite)
         self._find(
-            solution, f"{hidden} of {infinite} elements hide a NaN of the inputs, {others} others are not finite"
+            solution,
+            NONFINITE,
+            f"{hidden} of {infinite} elements hide a NaN of the inputs, {others} others are not finite",
         )
         return True
 
-    def _fails_on_nan(self, solution: Implementation, error: SolutionError) -> None:
-        """Record that a solution fails on a NaN, which decides nothing. Replace its worker if it lost its own."""
-        self._find(solution, f"{error.code}: {error.detail}")
+    def _informs(self, solution: Implementation, error: SolutionError, kind: str) -> None:
+        """Record that a solution fails on a NaN, or on strides, which decide where it is asked for. Replace its worker
+        if it lost its own."""
+        detail = f"{error.code}: {error.detail}"
+        if kind == STRIDED and "strides" in self.options.checks:
+            solution.fail(SolutionRejected("needs_contiguous", detail), kind)
+            return
+        self._find(solution, kind, detail)
         if error.verdict == "timeout" or not isinstance(error, SolutionRejected):
             self.workers.end(solution)
             self.workers.start(solution)
 
     @staticmethod
-    def _find(solution: Implementation, detail: str) -> None:
-        solution.observed.add(NONFINITE)
-        solution.findings.append(Reason(code=NONFINITE, detail=detail))
+    def _find(solution: Implementation, kind: str, detail: str) -> None:
+        solution.observed.add(kind)
+        solution.findings.append(Reason(code=kind, detail=detail))
 
     # -- first calls ----------------------------------------------------------------------------------------------
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from repro.errors import JudgeError
 from repro.judge.correctness.comparison import Comparison
 from repro.judge.correctness.expected import Expected
-from repro.judge.correctness.reference import Shape
 from repro.judge.correctness.trials import Trials
 from repro.judge.correctness.workers import Workers
 from repro.judge.gpu.input_buffers import Slots
@@ -18,17 +19,21 @@ from repro.problems.plan import Plan
 from repro.records.fixture import Fixture
 
 
+@dataclass
 class Evaluation:
     """The judge's state for one problem.
 
-    mark: is called with `warm` and `timed` around a timing. alternate: the neighbouring shape, once it was looked at.
+    mark: is called with `warm` and `timed` around a timing.
     """
 
-    def __init__(
-        self, problem: Problem, fixture: Fixture, options: Options, progress: Progress, mark: Progress
-    ) -> None:
-        self.problem, self.fixture, self.options = problem, fixture, options
-        self.progress, self.mark = progress, mark
+    problem: Problem
+    fixture: Fixture
+    options: Options
+    progress: Progress
+    mark: Progress
+
+    def __post_init__(self) -> None:
+        problem, fixture, options = self.problem, self.fixture, self.options
         device = torch.device(options.device)
         plan = plans.plan(problem)
         native = plans.weights(problem, plan.module)
@@ -40,8 +45,7 @@ class Evaluation:
         self.slots = Slots(plan, self.expected.own.spec, self.expected.own.rows, device)
         self.workers = Workers(problem, self.slots, options)
         self.comparison = Comparison(fixture, self.expected, self.workers)
-        self.trials = Trials(problem, self.workers, self.comparison, options, progress)
-        self.alternate: Shape | None = None
+        self.trials = Trials(problem, self.workers, self.comparison, options, self.progress)
 
     @property
     def plan(self) -> Plan:

@@ -210,7 +210,7 @@ def _described(hit: Sequence[int], size: int) -> str:
 
 def look(evaluation: Evaluation, planned: list[Trial], solution: Implementation, reasons: list[Reason]) -> Where:
     """Return where a solution is wrong. reasons: of its verdict, the simplest first."""
-    deciding = sorted((trial for trial in planned if trial.decides), key=lambda trial: ORDER.index(trial.kind))
+    deciding = sorted((trial for trial in planned if trial.judged), key=lambda trial: ORDER.index(trial.kind))
     failed = list(dict.fromkeys(reason.trial for reason in reasons))
     where = Where(
         trial=next(iter(failed), ""), failed=len(failed), trials=len({trial.kind for trial in deciding}),

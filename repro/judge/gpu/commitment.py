@@ -4,19 +4,18 @@ The key arrives after the call has ended, so that no kernel of the call can dige
 root, a hash of all states, at once and the states later. The judge computes the states of the segments that it fetches.
 A worker that answers before its work is done must guess states, and must later supply bytes that have them.
 
-Each segment is read by LANES lanes, 16 bytes a lane in turn. A lane's state of four words absorbs four words by two
-ChaCha quarter-round steps; the words are added again between these, and the previous state at the end. Then the lanes'
-states are combined pairwise, half by half, each absorbed twice. Cryptographers have not examined this function: it must
-resist an attack for the seconds of a call, not for years. The root is BLAKE2b.
+On a GPU each segment is read by LANES lanes, 16 bytes a lane in turn; the last segment is padded with zeros. A lane's
+state of four words absorbs four words by two ChaCha quarter-round steps; the words are added again between these, and
+the previous state at the end. Then the lanes' states are combined pairwise, half by half, each absorbed twice.
+Cryptographers have not examined this function: it must resist an attack for the seconds of a call, not for years. On
+the CPU a state is the BLAKE2b of the segment, salted with its number. The root is BLAKE2b.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from typing import Any
 
-import numpy as np
 import torch
 
 from repro.judge.gpu import driver
@@ -25,7 +24,6 @@ LANES, QUAD_BYTES, STATE_BYTES, _ROOT_BYTES = 256, 16, 16, 32
 # A turn is one load of every lane. _LEAST_TURNS is the least a segment has, _MOST_SEGMENTS the most an output has.
 _TURN_BYTES, _LEAST_TURNS, _MOST_SEGMENTS = LANES * QUAD_BYTES, 8, 4096
 KEY_BYTES = 16
-Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def turns(nbytes: int) -> int:
@@ -50,48 +48,21 @@ def prepare(device: torch.device) -> None:
         states(torch.zeros(64, dtype=torch.uint8, device=device), _LEAST_TURNS, 0, bytes(KEY_BYTES))
 
 
-def _rounds(s: list[Words]) -> None:
-    a, b, c, d = s
-    for x, y, z, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
-        x += y
-        z ^= x
-        z[...] = (z << np.uint32(by)) | (z >> np.uint32(32 - by))
-
-
-def _absorb(s: list[Words], w: list[Words]) -> list[Words]:
-    new = [x ^ y for x, y in zip(s, w, strict=True)]
-    _rounds(new)
-    for i in range(4):
-        new[i] += w[(i + 3) % 4]
-    _rounds(new)
-    return [x ^ y for x, y in zip(s, new, strict=True)]
-
-
 def states(flat: torch.Tensor, turns_: int, first: int, key: bytes) -> bytes:
     """Return the states of the segments of flat bytes, STATE_BYTES each.
 
     flat: uint8, dense, aligned to 16 bytes. first: the number of its first segment in the output. key: KEY_BYTES bytes.
-    The last segment is padded with zeros.
     """
     if flat.device.type == "cuda":
         return _kernel(flat.device)(flat, turns_, first, key)
-    size = turns_ * _TURN_BYTES
-    count = -(-flat.numel() // size)
-    padded = np.zeros(count * size, dtype=np.uint8)
-    padded[: flat.numel()] = flat.numpy()
-    data = padded.view("<u4").reshape(count, turns_, LANES, 4)
-    k = np.frombuffer(key, dtype="<u4")
-    s = [np.full((count, LANES), word, dtype=np.uint32) for word in k]
-    s[0] ^= (np.arange(first, first + count, dtype=np.uint64) & np.uint64(0xFFFFFFFF)).astype(np.uint32)[:, None]
-    s[1] ^= np.arange(LANES, dtype=np.uint32)
-    for turn in range(turns_):
-        s = _absorb(s, [data[:, turn, :, i] for i in range(4)])
-    half = LANES // 2
-    while half:
-        left, right = [x[:, :half].copy() for x in s], [x[:, half : 2 * half] for x in s]
-        s = _absorb(_absorb(left, right), right)
-        half //= 2
-    return np.stack([x[:, 0] for x in s], axis=1).astype("<u4").tobytes()
+    size, data = turns_ * _TURN_BYTES, flat.numpy().tobytes()
+    numbered = enumerate(range(0, len(data), size), first)
+    return b"".join(
+        hashlib.blake2b(
+            data[at : at + size], digest_size=STATE_BYTES, key=key, salt=number.to_bytes(8, "little")
+        ).digest()
+        for number, at in numbered
+    )
 
 
 def dense_bytes(value: torch.Tensor, order: list[int]) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """The CUDA driver through ctypes: memory shared with other processes, stream waits, digests and persisting L2 lines.
 
 It uses raw allocations and handles: torch's own sharing keeps reference counts in files of one user, but judge and
-worker are different users. Every failure raises JudgeError with the driver's message. `digests.py` describes digests.
+worker are different users. Failures raise JudgeError with the driver's message. `commitment.py` describes digests.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def allocate(nbytes: int, device: torch.device) -> tuple[torch.Tensor, str]:
     torch.cuda.init()
     torch.empty(1, device=device)  # the context must exist and be current
     address = ctypes.c_uint64()
-    code = _cuda().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes))
-    if code == 2:
+    allocate = functools.partial(_cuda().cuMemAlloc_v2, ctypes.byref(address), ctypes.c_size_t(nbytes))
+    if (code := allocate()) == 2:
         torch.cuda.empty_cache()
-        code = _cuda().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes))
+        code = allocate()
     if code == 2:
         raise torch.cuda.OutOfMemoryError(f"no room for {nbytes} bytes of shared memory")
     _check(code, f"allocating {nbytes} bytes")
@@ -169,7 +169,7 @@ class Digest:
         )  # ahead, so that no timed call allocates it
 
     def __call__(self, flat: torch.Tensor, turns: int, first: int, key: bytes) -> bytes:
-        """Return `digests.states` of bytes on the device. Raises JudgeError if they are not aligned to 16 bytes."""
+        """Return `commitment.states` of bytes on the device. Raises JudgeError if they are not aligned to 16 bytes."""
         address, size = flat.data_ptr(), turns * _DIGEST_THREADS * _READ_BYTES
         if address % _READ_BYTES:
             raise JudgeError("a digest of memory that is not aligned to 16 bytes", hex(address))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ class Slots:
 
     A staging buffer holds at least `rows` rows of the largest output, or a piece of weights. `seed`, `stress` and
     `plan` describe the inputs in the slots, `places` their first bytes. `spoiled`: the inputs are overwritten.
+    `turned`: those that `fill` stores with their last two dimensions swapped.
     """
 
     def __init__(self, plan: Plan, spec: Any, rows: int | None, device: torch.device) -> None:
@@ -39,6 +41,7 @@ class Slots:
         self.seed = 0
         self.stress: Stress | None = None
         self.spoiled = False
+        self.turned: Sequence[int] = ()
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
         whole = max(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         # A chunk is fetched with the whole segments in which it begins and ends, in one piece if it is contiguous.
@@ -53,12 +56,6 @@ class Slots:
         self.spots = {i: [step * n for n in draw.sample(range(count), _SPOTS)] for i, (step, count) in steps.items()}
         self.places = {i: spots[0] for i, spots in self.spots.items()}
 
-    def fits(self, plan: Plan, spec: Any, rows: int | None) -> bool:
-        """Return whether another shape of the problem fits into these buffers."""
-        chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
-        smaller = all(plan.nbytes(i) + max(self.spots[i]) <= self.buffers[f"input{i}"].nbytes for i in plan.tensors)
-        return smaller and chunk <= self.staging_bytes
-
     def staging(self) -> SharedBuffer:
         """Return a staging buffer for one worker: no other worker may see or change what it returns."""
         return SharedBuffer(self.staging_bytes, self.device)
@@ -66,13 +63,15 @@ class Slots:
     def described(self) -> list[Input]:
         """Return the description of the inputs that a worker receives."""
         return [
-            Input(
-                slot=f"input{i}", dtype=str(spec[1]).removeprefix("torch."), shape=list(spec[0]), offset=self.places[i]
-            )
-            if i in self.plan.tensors
-            else Input(value=spec)
-            for i, spec in enumerate(self.plan.spec)
+            self._described(i) if i in self.plan.tensors else Input(value=spec) for i, spec in enumerate(self.plan.spec)
         ]
+
+    def _described(self, i: int) -> Input:
+        (*shape,), dtype = self.plan.spec[i]
+        if i in self.turned:
+            shape[-2:] = reversed(shape[-2:])
+        return Input(slot=f"input{i}", dtype=str(dtype).removeprefix("torch."), shape=shape, offset=self.places[i],
+                     turned=i in self.turned)  # fmt: skip
 
     def _slot(self, i: int) -> torch.Tensor:
         shape, dtype = self.plan.spec[i]
@@ -83,9 +82,9 @@ class Slots:
         for i, place in self.places.items():
             self.places[i] = secrets.choice([spot for spot in self.spots[i] if spot != place])
 
-    def fill(self, seed: int, stress: Stress | None) -> None:
-        """Make the inputs of (seed, stress) in the slots."""
-        self.seed, self.stress, self.spoiled = seed, stress, False
+    def fill(self, seed: int, stress: Stress | None, turned: Sequence[int] = ()) -> None:
+        """Make the inputs of (seed, stress) in the slots. turned: those that are not contiguous."""
+        self.seed, self.stress, self.turned, self.spoiled = seed, stress, turned, False
         made = None
         for i in self.plan.tensors:
             whole, place = self.buffers[f"input{i}"].bytes, self.places[i]
@@ -97,6 +96,9 @@ class Slots:
             else:
                 made = made if made is not None else self.plan.make(seed, self.device, stress=stress)
                 self._slot(i).copy_(made[i])
+        for i in self.turned:
+            slot = self._slot(i)
+            slot.view(-1).copy_(slot.mT.flatten())
         self.synchronize()
 
     def spoil(self) -> None:

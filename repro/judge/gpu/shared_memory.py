@@ -30,12 +30,14 @@ class Ticket(TypedDict):
 
 
 class Input(TypedDict, total=False):
-    """An input as a worker receives it: a place in a buffer, or a value."""
+    """An input as a worker receives it: a place in a buffer, or a value. turned: the last two dimensions swap places
+    when the buffer is read, so that the input is not contiguous."""
 
     slot: str
     dtype: str
     shape: list[int]
     offset: int
+    turned: bool
     value: Any
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import secrets
 import threading
@@ -17,7 +16,7 @@ import torch
 from repro.errors import SolutionDied, SolutionRejected, SolutionTimeout, of_worker, printable_lines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.processes import launcher, pool
-from repro.judge.processes.wire import TUNES, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
+from repro.judge.processes.wire import TUNES, ChannelClosed, ChannelGarbage, ChannelTimeout, Json, printed
 from repro.system import signals
 from repro.system.procfs import at_rest, dead, descendants, forks, moving, of_user, of_user_but, worked_ns
 
@@ -29,64 +28,11 @@ _CODES = SolutionRejected.RULES | {
     "out_of_memory", "exception", "race", _NEEDS_CUDA,
 }  # fmt: skip
 _START_TIMEOUT_S = 120.0
-_PRINTED_BYTES = 4000
 _ENDING_TIMEOUT_S = 10.0
 # Time in which stopped processes must come to rest; the inputs do not exist yet.
 _STILL_TIMEOUT_S = 5.0
 # Time between two readings of CPU times that must be equal.
 _LAST_MOMENT_S = 0.001
-
-
-class Asked:
-    """What the judge needs from the process that runs a solution. By itself it is never stopped, and always at rest."""
-
-    unrest = ""  # why `rest` or `rested` was False the last time
-
-    def start(self) -> Json:
-        """Return the description of the software, once all buffers are attached."""
-        raise NotImplementedError
-
-    def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
-        """Send one request and return its answer. Raises SolutionError."""
-        self.post(message, timeout_s)
-        return self.collect(timeout_s)
-
-    def post(self, message: Mapping[str, object], timeout_s: float) -> None:
-        """Send one request, whose answer `collect` returns."""
-        raise NotImplementedError
-
-    def collect(self, timeout_s: float) -> Json:
-        """Return the answer to the oldest open request."""
-        raise NotImplementedError
-
-    def collected(self, patience_s: float, timeout_s: float) -> Json | None:
-        """Return `collect` if an answer begins to arrive within patience_s, else None; it can still be collected."""
-        return self.collect(timeout_s)
-
-    def printed(self) -> str:
-        """Return the end of what the solution printed, for messages only."""
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        """Stop every process of the solution."""
-
-    def wake(self) -> None:
-        """Resume them."""
-
-    def doom(self) -> None:
-        """Kill them without waiting for their end; `close` waits."""
-
-    def rest(self) -> bool:
-        """Wait until the stopped processes are at rest. Return whether they came to rest in time."""
-        return True
-
-    def rested(self) -> bool:
-        """Return whether no process has run, ended or appeared since `rest`."""
-        return True
-
-    def close(self) -> None:
-        """End the solution, and remove its scratch folder."""
-        raise NotImplementedError
 
 
 class GpuUse:
@@ -129,7 +75,7 @@ class GpuUse:
                 self._changed.notify_all()
 
 
-class WorkerProcess(Asked):
+class WorkerProcess:
     """One worker: a fresh interpreter with its own session, scratch folder and allow-listed environment.
 
     It has its own user if the launcher can assign one. gpu: of a trusted worker that compiles, whose benchmarks then
@@ -147,6 +93,7 @@ class WorkerProcess(Asked):
         self.launcher, self.started, self.channel = self.process.launcher, self.process.started, self.process.channel
         self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
         self.stopped = self.ended = False
+        self.unrest = ""  # why `rest` or `rested` was False the last time
         self.resting: dict[int, int] | None = None  # CPU time in ns by process id, once all processes are at rest
         self.listed, self.forks = list[int](), 0  # the processes, and how many this machine had started by then
         self.hello: Json = {}
@@ -176,7 +123,8 @@ class WorkerProcess(Asked):
         SolutionRejected if the answer is invalid.
         """
         self.wake()
-        return super().ask(message, timeout_s)
+        self.post(message, timeout_s)
+        return self.collect(timeout_s)
 
     def post(self, message: Mapping[str, object], timeout_s: float) -> None:
         """Send one request, whose answer `collect` returns. Raises as `ask` does.
@@ -251,9 +199,7 @@ class WorkerProcess(Asked):
 
     def printed(self) -> str:
         """Return the end of what the worker printed, for messages only."""
-        size = os.fstat(self.process.log).st_size
-        data = os.pread(self.process.log, _PRINTED_BYTES, max(0, size - _PRINTED_BYTES))
-        return printable_lines(data.decode(errors="replace"))
+        return printable_lines(printed(self.process.log))
 
     def stop(self) -> None:
         """Stop every process of this worker. Raises SolutionRejected if its warden was tampered with."""

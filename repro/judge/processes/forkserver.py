@@ -29,14 +29,13 @@ from typing import Any
 from repro import config
 from repro.errors import JudgeError
 from repro.judge.isolation import confinement, uids
-from repro.judge.processes import preload
+from repro.judge.processes import preload, wire
 from repro.system import importing
 from repro.system.prctl import PR_SET_DUMPABLE, prctl
 
 MESSAGE_BYTES = 1 << 16
 _MOST_FDS = 64
 _START_TIMEOUT_S = 120.0
-_TAIL_BYTES = 2000
 # The module that a worker of solutions and baselines serves, imported before any worker is forked.
 WORKER = "repro.judge.worker.server"
 # The byte that tells a worker to begin, and the byte by which a fork server tells the launcher that it is ready.
@@ -67,7 +66,7 @@ class Request:
 
 
 class Forkserver:
-    """A fork server for workers of one kind of device. It imports in the background."""
+    """A fork server for workers on a device, `cpu` or `cuda`. It imports in the background."""
 
     def __init__(self, device: str) -> None:
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -79,7 +78,7 @@ class Forkserver:
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # an import that looks for a GPU must not call CUDA
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-s", "-m", "repro.judge", "forkserver", str(theirs.fileno()), _kind_of(device)],
+                [sys.executable, "-P", "-s", "-m", "repro.judge", "forkserver", str(theirs.fileno()), device],
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
@@ -120,9 +119,7 @@ class Forkserver:
         return answer["pid"], answer["fds"]
 
     def _tail(self) -> str:
-        size = os.fstat(self.log).st_size
-        printed = os.pread(self.log, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace")
-        return " | ".join(printed.strip().splitlines()[-3:]) or "the process that forks workers ended"
+        return " | ".join(wire.printed(self.log).strip().splitlines()[-3:]) or "the process that forks workers ended"
 
     def close(self) -> None:
         """End the fork server; its workers go on."""
@@ -130,37 +127,6 @@ class Forkserver:
         self.process.kill()
         self.process.wait()
         os.close(self.log)
-
-
-class Forkservers:
-    """The fork servers of one launcher."""
-
-    def __init__(self) -> None:
-        self.begun: dict[str, Forkserver] = {}
-
-    def begin(self, device: str) -> Forkserver:
-        """Return the fork server of a device's workers. Start it unless it runs, and do not wait for its imports."""
-        forkserver = self.begun.get(_kind_of(device))
-        if forkserver is None or not forkserver.lives():
-            if forkserver is not None:
-                forkserver.close()
-            forkserver = self.begun[_kind_of(device)] = Forkserver(device)
-        return forkserver
-
-    def pids(self) -> set[int]:
-        """Return the process ids of the fork servers."""
-        return {forkserver.process.pid for forkserver in self.begun.values()}
-
-    def close(self) -> None:
-        """End the fork servers; their workers go on."""
-        for forkserver in self.begun.values():
-            forkserver.close()
-        self.begun.clear()
-
-
-def _kind_of(device: str) -> str:
-    """Return the kind of device. Workers of one kind have the same environment, except for their folders."""
-    return "cpu" if device == "cpu" else "cuda"
 
 
 class Forked:

@@ -36,10 +36,10 @@ from repro import config
 from repro.errors import JudgeError
 from repro.judge.isolation import reaper
 from repro.judge.isolation import uids as users
-from repro.judge.processes.forkserver import BEGIN, MESSAGE_BYTES, WORKER, Forked, Forkservers, Request
+from repro.judge.processes.forkserver import BEGIN, MESSAGE_BYTES, WORKER, Forked, Forkserver, Request
 from repro.system import removal
 from repro.system.prctl import CAP_SYS_ADMIN, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
-from repro.system.procfs import capabilities, children, descendants, of_user
+from repro.system.procfs import abandoned, capabilities, children, descendants, of_user
 from repro.system.procfs import kill as end
 
 _ACK_TIMEOUT_S = 10.0
@@ -102,15 +102,19 @@ class Launcher:
         self.children: dict[int, Forked] = {}
         self.started: dict[int, Started] = {}
         self.wardens: dict[int, int] = {}
-        self.forkservers = Forkservers()
+        self.forkservers: dict[str, Forkserver] = {}
 
     def workers(self) -> list[int]:
         """Return the process ids of the workers that have not been removed."""
         return list(self.started)
 
     def start_forkserver(self, device: str) -> None:
-        """Start the fork server of a device. Do not wait for its imports."""
-        self.forkservers.begin(device)
+        """Start the fork server of a device, unless it runs. Do not wait for its imports."""
+        old = self.forkservers.get(device)
+        if old is None or not old.lives():
+            if old is not None:
+                old.close()
+            self.forkservers[device] = Forkserver(device)
 
     def start(
         self, name: str, device: str, fds: list[int], log: int, serves: str = WORKER, *, compiles: bool = False,
@@ -130,7 +134,8 @@ class Launcher:
         try:
             environment = config.worker_env(Path(begun.scratch), interpret=device == "cpu")
             request = Request(serves, compiles, device, begun.scratch, begun.uid, environment, (self.judge,))
-            pid, numbers = self.forkservers.begin(device).fork(request, log, begin, fds)
+            self.start_forkserver(device)
+            pid, numbers = self.forkservers[device].fork(request, log, begin, fds)
             self.children[pid] = Forked(pid)
             self.started[pid] = begun = replace(begun, pid=pid, fds=numbers)
             os.write(tell, BEGIN)  # only now is the worker registered, so it cannot be mistaken for an orphan
@@ -207,7 +212,13 @@ class Launcher:
         return [pid for pid in of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
 
     def _known(self) -> set[int]:
-        return {self.judge, *self.others, *self.children, *self.wardens.values(), *self.forkservers.pids()}
+        return {
+            self.judge,
+            *self.others,
+            *self.children,
+            *self.wardens.values(),
+            *(server.process.pid for server in self.forkservers.values()),
+        }
 
     def _sweep(self, uid: int, work: Callable[[], None]) -> None:
         """Run `work` as a worker's user, for use when its warden is gone."""
@@ -244,7 +255,8 @@ class Launcher:
         """End every remaining worker, and the fork servers."""
         for pid in list(self.started):
             self.remove(pid)
-        self.forkservers.close()
+        while self.forkservers:
+            self.forkservers.popitem()[1].close()
 
 
 def _serve_user(name: str, commands: int, answers: int) -> None:
@@ -386,23 +398,32 @@ def may_administer() -> bool:
     return _apart and bool(capabilities(os.getppid()) & 1 << CAP_SYS_ADMIN)
 
 
+def _abandon(judge: int, temporary: Path) -> None:
+    """End the judge, and wait until the process that owned a folder is gone: its threads end one after the other."""
+    os.kill(judge, signal.SIGKILL)
+    deadline = time.monotonic() + _ACK_TIMEOUT_S
+    while not abandoned(temporary) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def divide(temporary: Path | None = None) -> None:
     """Make this process the launcher, and return in a child process that is the judge.
 
     The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary:
-    a folder that the launcher removes at its end if the process that started it has ended. SIGTERM then ends the judge.
+    a folder that the launcher removes at its end if the process that started it has ended. SIGTERM says that it has.
     """
     global _current, _apart
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     users_of_their_own = users.may_change()
     judge_uid = config.CONTAINER_UID if users_of_their_own and config.in_container() else None
-    parent, starter = os.getpid(), os.getppid()
+    parent = os.getpid()
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
         ours.close()
         if judge_uid is not None:
             users.become(judge_uid)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
@@ -411,11 +432,11 @@ def divide(temporary: Path | None = None) -> None:
     theirs.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if temporary is not None:
-        signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGKILL))
+        signal.signal(signal.SIGTERM, lambda *_: _abandon(pid, temporary))
     given = users.free(judge_uid, contained=config.in_container())
     _serve(ours, Launcher(given if users_of_their_own else None, pid))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if temporary is not None and os.getppid() != starter:
+    if temporary is not None and abandoned(temporary):
         removal.remove(temporary)
     if code < 0:
         with contextlib.suppress(OSError):  # SIGKILL has no handler

@@ -7,7 +7,7 @@ import json
 import os
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from repro.errors import printable
@@ -19,6 +19,7 @@ Json = dict[str, object]
 TUNES = "tunes"
 # Most levels of nested objects and lists: code that stores a message and reads it again is recursive.
 MOST_LEVELS = 24
+_PRINTED_BYTES = 4000
 
 
 class ChannelClosed(Exception):
@@ -42,6 +43,13 @@ class Channel:
     def __init__(self, read_fd: int, write_fd: int, *, from_judge: bool = False) -> None:
         self.read_fd, self.write_fd, self.from_judge = read_fd, write_fd, from_judge
         self._buffer = b""
+
+    @classmethod
+    def of_worker(cls, fds: Sequence[int]) -> Channel:
+        """Return the channel of a worker to its judge; what the worker starts does not inherit it."""
+        for fd in fds[:2]:
+            os.set_inheritable(fd, False)
+        return cls(*fds[:2], from_judge=True)
 
     def send(self, message: Mapping[str, object], timeout_s: float | None = None) -> None:
         """Write one message. Raises ChannelClosed if the reader is gone, ChannelTimeout if it does not read in time."""
@@ -108,6 +116,11 @@ class Channel:
                 os.close(fd)
             except OSError:
                 continue
+
+
+def printed(log: int) -> str:
+    """Return the end of what a process printed to a file."""
+    return os.pread(log, _PRINTED_BYTES, max(0, os.fstat(log).st_size - _PRINTED_BYTES)).decode(errors="replace")
 
 
 def _plain(value: Any, above: int) -> Any:

@@ -43,7 +43,12 @@ def kept(evaluation: Evaluation, implementation: Implementation, variant: str) -
         workers.send(implementation, Weights([], {"compiled": data}))
         with contextlib.suppress(SolutionError):
             workers.ask(implementation, {"op": "take"})
-    yield
+    try:
+        yield
+    except SolutionError:  # the next job compiles it anew
+        with contextlib.suppress(OSError):
+            (_folder() / name).unlink(missing_ok=True)
+        raise
     with contextlib.suppress(SolutionError):  # what cannot be kept costs no baseline
         _keep(evaluation, implementation, variant, name)
 

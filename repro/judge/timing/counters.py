@@ -23,11 +23,9 @@ import io
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import time
 import traceback
@@ -44,6 +42,7 @@ from repro.judge.processes import pool
 from repro.judge.processes.wire import Channel, ChannelClosed, ChannelTimeout, Json
 from repro.judge.source.bans import bans
 from repro.problems.catalogue import Message, Problem
+from repro.system import importing
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
 if TYPE_CHECKING:
@@ -55,36 +54,32 @@ CONFINES_ITSELF = True
 _WARM_CALLS = 3
 # One kernel: imports, inputs and compilation take 20 s; ncu repeats each launch some ten times.
 _TIMEOUT_S = 120.0
-_CLOCK_CONTROL = "none"
-# Key -> ncu's metric and the unit of our value. ncu names the unit of each column, and values are converted.
+# Key -> ncu's metric. The unit is the base unit of ncu that the key names.
 METRICS = {
-    "duration_ns": ("gpu__time_duration.sum", "ns"),
-    "dram_read_bytes": ("dram__bytes_read.sum", "byte"),
-    "dram_write_bytes": ("dram__bytes_write.sum", "byte"),
-    "dram_pct": ("dram__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
-    "dram_bytes_per_s": ("dram__bytes.sum.per_second", "byte/s"),
-    "l2_pct": ("lts__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
-    "l1_pct": ("l1tex__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
-    "sm_pct": ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
-    "compute_memory_pct": ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
-    "tensor_pct": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", "%"),
-    "warps_pct": ("sm__warps_active.avg.pct_of_peak_sustained_active", "%"),
-    "l1_hit_pct": ("l1tex__t_sector_hit_rate.pct", "%"),
-    "l2_hit_pct": ("lts__t_sector_hit_rate.pct", "%"),
-    "instructions": ("smsp__inst_executed.sum", "inst"),
-    "registers": ("launch__registers_per_thread", "register/thread"),
-    "shared_bytes": ("launch__shared_mem_per_block", "byte/block"),
-    "spilled_bytes": ("l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum", "byte"),
-    "threads": ("launch__block_size", ""),
-    "blocks": ("launch__grid_size", ""),
-    "sm_clock_hz": ("sm__cycles_elapsed.avg.per_second", "hz"),
+    "duration_ns": "gpu__time_duration.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "dram_pct": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram_bytes_per_s": "dram__bytes.sum.per_second",
+    "l2_pct": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1_pct": "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm_pct": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "compute_memory_pct": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "tensor_pct": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "warps_pct": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "l1_hit_pct": "l1tex__t_sector_hit_rate.pct",
+    "l2_hit_pct": "lts__t_sector_hit_rate.pct",
+    "instructions": "smsp__inst_executed.sum",
+    "registers": "launch__registers_per_thread",
+    "shared_bytes": "launch__shared_mem_per_block",
+    "spilled_bytes": "l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum",
+    "threads": "launch__block_size",
+    "blocks": "launch__grid_size",
+    "sm_clock_hz": "sm__cycles_elapsed.avg.per_second",
 }
 # How one value of a whole call comes from its launches. Other keys have the mean, weighted by duration.
 _SUMMED = ("duration_ns", "dram_read_bytes", "dram_write_bytes", "instructions", "spilled_bytes")
 _LARGEST = ("registers", "shared_bytes", "threads", "blocks")
-_PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
-# The units that ncu scales, in its spellings; `m` is milli before a second and mega before the others.
-_SCALED = re.compile(r"([numkgt]?)(byte|second|s|hz|cycle)")
 
 _NO_GPU = "hardware counters need an NVIDIA GPU; this ran on the CPU"
 _NO_NCU = "ncu (Nsight Compute) is not on the PATH: it comes with the CUDA toolkit"
@@ -99,7 +94,7 @@ _REFUSED = "ERR_NVGPUCTRPERM"
 _MARK = "==REPRO== "
 _TASK = "task.json"
 _LOG_BYTES, _NAME_CHARS, _WHY_CHARS = 16 << 20, 300, 400
-_VERSION_TIMEOUT_S, _SEND_TIMEOUT_S, _POLL_S = 20.0, 60.0, 0.05
+_SEND_TIMEOUT_S, _POLL_S = 60.0, 0.05
 
 Values = dict[str, float | None]  # by the names of METRICS; None where ncu has no value
 Numbers = list[float | None]
@@ -126,13 +121,12 @@ class Entry:
 # -- what ncu prints --------------------------------------------------------------------------------------------------
 
 
-def _command(ncu: str, scratch: str) -> list[str]:
-    """Return the command line that profiles what the task in a scratch folder asks for."""
+def _command(ncu: str) -> list[str]:
+    """Return the command line that profiles the program behind it."""
     return [
-        ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", _CLOCK_CONTROL,
+        ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
         "--profile-from-start", "off", "--target-processes", "application-only",
-        "--metrics", ",".join(metric for metric, _ in METRICS.values()),
-        sys.executable, "-P", "-s", "-m", "repro.judge.timing.counters", scratch,
+        "--metrics", ",".join(METRICS.values()),
     ]  # fmt: skip
 
 
@@ -144,37 +138,21 @@ def _parse(text: str) -> list[Launch]:
     start = text.find('"ID"') if text.startswith('"ID"') else text.find('\n"ID"') + 1
     if not text.startswith('"ID"', start):
         return []
-    rows = list(csv.DictReader(io.StringIO(text[start:]), restkey="", restval=""))
-    units = next((row for row in rows if not row["ID"]), {})
     launches = []
-    for row in rows:
+    for row in csv.DictReader(io.StringIO(text[start:]), restkey="", restval=""):
         if row["ID"].isdigit():
-            values = {key: _value(row.get(m, ""), units.get(m, ""), unit) for key, (m, unit) in METRICS.items()}
+            values = {key: _value(row.get(metric, "")) for key, metric in METRICS.items()}
             launches.append(Launch(printable(row.get("Kernel Name", ""))[:_NAME_CHARS], values))
     return launches
 
 
-def _value(text: str, given: str, unit: str) -> float | None:
-    """Return a number of ncu's in our unit; None if ncu has none, or none that a counter can have."""
+def _value(text: str) -> float | None:
+    """Return a number of ncu's; None if ncu has none, or none that a counter can have."""
     try:
-        value = float(text.replace(",", "")) * _scale(given) / (_scale(unit) if given else 1.0)
+        value = float(text.replace(",", ""))
     except ValueError:
         return None
     return value if math.isfinite(value) and value >= 0 else None
-
-
-def _scale(unit: str) -> float:
-    """Return what one of a unit is in bytes, seconds, hertz, or a ratio of two of them; 1 for a count."""
-    above, _, below = unit.strip().partition("/")
-    return _prefix(above) / (_prefix(below) if below else 1.0)
-
-
-def _prefix(unit: str) -> float:
-    match = _SCALED.fullmatch(unit.lower())
-    if match is None:
-        return 1.0
-    letter, base = match.groups()
-    return 1e-3 if letter == "m" and base in ("second", "s") else _PREFIXES[letter]
 
 
 def total(launches: list[Launch]) -> Values:
@@ -214,27 +192,27 @@ def _last_words(text: str) -> str:
     return printable(" / ".join((own or lines)[-3:]))[:_WHY_CHARS]
 
 
-def _facts(text: str) -> Json:
+def facts(text: str) -> Json:
     """Return what the child said: `confined`, then `error` or `done`."""
-    facts: Json = {}
+    said: Json = {}
     for line in text.split("\n"):
         if line.startswith(_MARK):
             with contextlib.suppress(ValueError, TypeError, RecursionError):
-                facts |= json.loads(line.removeprefix(_MARK))
-    return facts
+                said |= json.loads(line.removeprefix(_MARK))
+    return said
 
 
 def _entry(text: str, late: str, code: int | None) -> Entry:
     """Return the entry of one run below ncu, by all that was printed. late: why it was killed, if it was."""
-    facts, words, launches = _facts(text), _last_words(text), list[Launch]()
+    said, words, launches = facts(text), _last_words(text), list[Launch]()
     state, why = "profiled", ""
     if _REFUSED in text:
         state, why = "no_permission", _NO_PERMISSION
-    elif error := facts.get("error"):
+    elif error := said.get("error"):
         state, why = "not_run", printable(str(error))[:_WHY_CHARS]
     elif late:
         state, why = "not_run", late
-    elif "confined" in facts and not facts.get("done"):
+    elif "confined" in said and not said.get("done"):
         state, why = "not_run", f"its process ended before the call did: {words}"
     else:
         try:
@@ -261,9 +239,7 @@ def measure(
     Without problems, as on the CPU, every dtype gets an entry. Whatever keeps a kernel from being profiled becomes its
     entry's state and reason; no error is raised. A solution whose file is missing has an entry too.
     """
-    begin = time.monotonic()
     ncu = shutil.which("ncu") if device == "cuda" else None
-    version = _version(ncu) if ncu else ""
     profiler = Profiler(ncu or "", device, timeout_s)
     entries, dtypes = [], tuple(problems) or DTYPES
     for name, file, entry in solutions:
@@ -274,13 +250,11 @@ def measure(
                 profile = Entry(state, why, [], total([]))
             else:
                 profile = profiler.profile(problems[dtype], file.read_bytes(), entry)
-            labels = {"kernel": name, "dtype": dtype, "ncu": version, "clock_control": _CLOCK_CONTROL}
-            entries.append(labels | asdict(profile))
+            entries.append({"kernel": name, "dtype": dtype} | asdict(profile))
     return {
         "profiles": entries,
         "separation": profiler.separation,
         "confined": profiler.confined,
-        "wall_s": round(time.monotonic() - begin, 3),
     }
 
 
@@ -294,18 +268,6 @@ def _blocked(device: str, ncu: str | None, file: Path) -> tuple[str, str]:
         return "not_run", "the folder has no such kernel"
     banned = bans(file)
     return ("not_run", f"rejected: {banned[0]}") if banned else ("", "")
-
-
-def _version(ncu: str) -> str:
-    """Return the line by which ncu states its version; empty if it does not."""
-    try:
-        done = subprocess.run(
-            [ncu, "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    lines = [line for line in done.stdout.splitlines() if line.startswith("Version")]
-    return printable(lines[0])[:_NAME_CHARS] if lines else ""
 
 
 class Profiler:
@@ -337,25 +299,46 @@ class Profiler:
 
     def _run(self, problem: Problem, source: bytes | None, entry: str) -> Entry:
         """Run one kernel below ncu, or with source None a call of torch. Raises JudgeError."""
-        text = base64.b64encode(source).decode() if source is not None else None
-        task = _Task(self.ncu, self.device, math.ceil(2 * self.timeout_s), problem.message(), text, entry)
-        process = pool.Process("profile", self.device, serves=__name__, own_user=self.own_user)
-        try:
-            self.separation = "process" if process.started.uid is None else "user"
-            deadline, code = time.monotonic() + self.timeout_s, None
-            try:
-                process.channel.send(asdict(task), _SEND_TIMEOUT_S)
-            except (ChannelClosed, ChannelTimeout):
-                deadline = 0.0
-            while (code := process.launcher.poll(process.started.pid)) is None and time.monotonic() < deadline:
-                time.sleep(_POLL_S)
-            process.launcher.kill(process.started.pid)  # with all that the kernel started
-            printed = os.pread(process.log, _LOG_BYTES, 0).decode(errors="replace")
-        finally:
-            process.close()
-        confined = _facts(printed).get("confined")
+        ran = below(_command(self.ncu), self.device, problem, source, entry, self.timeout_s, own_user=self.own_user)
+        self.separation = ran.separation
+        confined = facts(ran.text).get("confined")
         self.confined = confined if isinstance(confined, dict) else self.confined
-        return _entry(printed, f"it was killed after {self.timeout_s:.0f} s" if code is None else "", code)
+        return _entry(ran.text, ran.late, ran.code)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a program and the kernel below it ended. text: all that was printed. late: why it was killed, if it was.
+    separation: as a worker's."""
+
+    text: str
+    late: str
+    code: int | None
+    separation: str
+
+
+def below(
+    command: list[str], device: str, problem: Problem, source: bytes | None, entry: str, timeout_s: float,
+    *, own_user: bool = True,
+) -> Ran:  # fmt: skip
+    """Run a few calls of one kernel, or with source None of torch, as the child of a program. Raises JudgeError."""
+    text = base64.b64encode(source).decode() if source is not None else None
+    task = _Task(command, device, math.ceil(2 * timeout_s), problem.message(), text, entry)
+    process = pool.Process("profile", device, serves=__name__, own_user=own_user)
+    try:
+        deadline, code = time.monotonic() + timeout_s, None
+        try:
+            process.channel.send(asdict(task), _SEND_TIMEOUT_S)
+        except (ChannelClosed, ChannelTimeout):
+            deadline = 0.0
+        while (code := process.launcher.poll(process.started.pid)) is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        process.launcher.kill(process.started.pid)  # with all that the kernel started
+        printed = os.pread(process.log, _LOG_BYTES, 0).decode(errors="replace")
+    finally:
+        process.close()
+    late = f"it was killed after {timeout_s:.0f} s" if code is None else ""
+    return Ran(printed, late, code, "process" if process.started.uid is None else "user")
 
 
 # -- the process that becomes ncu, and its child ----------------------------------------------------------------------
@@ -365,10 +348,11 @@ class Profiler:
 class _Task:
     """What the child profiles.
 
-    source: of the kernel, base64; None: a call of torch. entry: the name to call. shielded: see `confine`.
+    command: of the program above it. source: of the kernel, base64; None: a call of torch. entry: the name to call.
+    shielded: see `confine`.
     """
 
-    ncu: str
+    command: list[str]
     device: str
     limit_s: int
     problem: Message
@@ -383,17 +367,15 @@ class _Task:
 
 
 def serve(request: Request, confined: dict[str, str]) -> None:
-    """Receive the task, write it into the scratch folder, and replace this process by ncu. Raises OSError."""
-    scratch, ends = Path(request.scratch), request.fds[:2]
-    channel = Channel(*ends, from_judge=True)
-    for fd in ends:
-        os.set_inheritable(fd, False)
-    task = _Task.of(channel.receive() | {"shielded": request.shielded})
+    """Receive the task, write it into the scratch folder, and replace this process by the program. Raises OSError."""
+    scratch = Path(request.scratch)
+    task = _Task.of(Channel.of_worker(request.fds).receive() | {"shielded": request.shielded})
     if task.source is not None:
         (scratch / "solution.py").write_bytes(base64.b64decode(task.source))
     (scratch / _TASK).write_text(json.dumps(asdict(task)))
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.execv(task.ncu, _command(task.ncu, str(scratch)))  # noqa: S606
+    child = (sys.executable, "-P", "-s", "-m", "repro.judge.timing.counters", str(scratch))
+    os.execv(task.command[0], [*task.command, *child])  # noqa: S606
 
 
 def _target(scratch: Path) -> None:
@@ -434,7 +416,7 @@ def _profile(task: _Task, scratch: Path, out: int) -> None:
     model, inputs = model.to(device), planned.make(input_cases.PUBLIC_SEED, device)
     if device.type == "cuda":
         torch.cuda.synchronize()
-    readable = [Path(task.ncu).resolve().parent]
+    readable = [Path(word).resolve().parent for word in task.command if word.startswith("/")]
     _tell(out, confined=confinement.confine(scratch, readable, task.shielded, late=True))
     silent = os.open(os.devnull, os.O_WRONLY)
     for output in (1, 2):
@@ -450,10 +432,9 @@ def _bound(task: _Task, scratch: Path, model: Any, init: list[Any], inputs: int)
     """Import the kernel, and return it as a function of the inputs."""
     import torch
 
-    from repro.judge.timing.published_protocol import imported
     from repro.judge.worker import binding
 
-    solution = imported("solution", None, scratch)
+    solution = importing.module_of(scratch / "solution.py")
     if task.entry == "kernel_function":
         return binding.bind(solution.kernel_function, model, inputs, init)
     call = solution.ModelNew(*init).to(torch.empty(0, dtype=getattr(torch, task.problem.dtype), device=task.device))

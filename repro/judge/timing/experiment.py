@@ -18,7 +18,7 @@ import statistics
 import time
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -71,44 +71,39 @@ class Blamed(Exception):
         self.also: list[Blamed] = []
 
 
+@dataclass
 class Experiment:
     """One timing of the correct solutions against the baselines.
 
-    before: excesses of solutions that are measured again because their clocks disagreed slightly.
+    verified: the solutions' classes. before: excesses of solutions that are measured again because their clocks
+    disagreed slightly.
     """
 
-    def __init__(
-        self,
-        evaluation: Evaluation,
-        solutions: list[Implementation],
-        classes: Mapping[str, str],
-        baselines_: list[Implementation],
-        control: Implementation | None,
-        clock: Clock,
-        before: dict[str, dict[str, Excess]],
-        options: Options,
-    ) -> None:
-        self.before = before
-        self.evaluation, self.solutions, self.baselines, self.control = evaluation, solutions, baselines_, control
-        self.clock = clock
-        self.verified = classes
-        self.options, self.slots, self.device = options, evaluation.slots, evaluation.slots.device
+    evaluation: Evaluation
+    solutions: list[Implementation]
+    verified: Mapping[str, str]
+    baselines: list[Implementation]
+    control: Implementation | None
+    clock: Clock
+    before: dict[str, dict[str, Excess]]
+    options: Options
+
+    def __post_init__(self) -> None:
+        evaluation, self.slots, self.device = self.evaluation, self.evaluation.slots, self.evaluation.slots.device
         self.cuda = self.device.type == "cuda"
         self.classes: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
-        self.whole = {s.name: Turns() for s in solutions}
+        self.whole = {s.name: Turns() for s in self.solutions}
         self.busy_s = 0.0
-        self.spent_s: dict[str, float] = {}
         self.idle = Idle(self.device, watched=self.options.trust != "dev")
         self.launching = Launching(self.idle, self.slots, self.options.timeout_s, held=self.options.trust != "dev")
         self.keep = True
         self.series: dict[str, Series] = {}  # what was measured, also if the measurement is discarded later
         self.dims = 0 if evaluation.expected.own.rows is None else evaluation.problem.batch_dims
         perturbed = not evaluation.problem.native_signal
-        self.kind, self.state = evaluation.expected.use(
-            perturbed
-        )  # the trial with published inputs is named like its weights
-        self.others = input_cases.others(evaluation.plan, evaluation.fixture, perturbed)
+        published, self.state = evaluation.expected.use(perturbed)  # this trial is named like its weights
+        self.kind = evaluation.fixture.timed or published
+        self.others = input_cases.others(evaluation.plan, evaluation.fixture, self.kind)
         random.SystemRandom().shuffle(self.others)
 
     @property
@@ -143,7 +138,8 @@ class Experiment:
                     continue
                 evaluation.progress(f"{evaluation.problem.key}: {variant}")
                 self._others(implementation)
-                self.slots.fill(secret_seed(), None)  # fresh inputs, which no solution has seen or changed
+                stress = input_cases.stress_of(evaluation.plan, self.kind)
+                self.slots.fill(secret_seed(), stress)  # fresh inputs, which no solution has seen or changed
                 if self._classed(implementation, variant):
                     runners.append(Runner(variant, self._run(implementation, variant)))
                 self._others(implementation)
@@ -177,11 +173,7 @@ class Experiment:
 
         Return whether it can be timed. Raises Blamed if the worker ended, except for max_autotune.
         """
-        begin = time.monotonic()
         tuned = baselines.split(variant)[0] == baselines.TUNED
-        if implementation.worker is None:
-            self.left_out[variant] = "an earlier variant ended their worker"
-            return False
         timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
         try:
             with compiled.kept(self.evaluation, implementation, variant):
@@ -194,8 +186,6 @@ class Experiment:
                 if not tuned:
                     raise Blamed(implementation, error) from error
             return False
-        finally:
-            self.spent_s[variant] = round(time.monotonic() - begin, 3)
         return True
 
     def _settle(self) -> None:
@@ -208,12 +198,8 @@ class Experiment:
 
     # -- one call -------------------------------------------------------------------------------------------------
 
-    def _variants(self) -> list[str]:
-        """Return the baselines that are timed."""
-        return [name for implementation in self.baselines for name in implementation.variants if name in self.classes]
-
     def _kind(self, block: Block) -> str:
-        """Return the trial whose inputs a block uses: the published inputs, or in turn those of another trial."""
+        """Return the trial whose inputs a block uses: the one that is timed, or in turn another."""
         if block.condition != "other" or not self.others:
             return self.kind
         return self.others[block.number // sampling.CYCLE % len(self.others)]
@@ -243,7 +229,7 @@ class Experiment:
         self.busy_s = time.perf_counter() - call.begin
         sample = self._sample(implementation, call, answer, wall_ms, early_ms)
         self._others(implementation)
-        implementation.note_modes(variant, answer.get("modes"))
+        implementation.check_modes(variant, answer.get("modes"))
         seal.roots = sealed.get("roots")
         self._check(implementation, kind, seal)
         if not self.keep:
@@ -385,7 +371,6 @@ class Experiment:
             status=status,
             left_out=self.left_out | self._skipped(),
             baseline_classes=self.classes,
-            compile_s=self.spent_s,
             compiled_anew=dict(ChainMap(*(each.made for each in self.baselines))),
             inputs=f"{self.kind}, new for every call",
             other_inputs=sorted(self.others),
@@ -403,6 +388,7 @@ class Experiment:
             facts["aa"] = speedups.gated(series["eager"], series[self.control.name])
         if self.audited:
             for implementation in self.solutions:
+                implementation.call_bytes = self._taken(implementation)
                 if "profile" in self.options.passes:
                     self._profile(implementation)
                 else:
@@ -434,7 +420,7 @@ class Experiment:
             excesses = sampling.excesses(ours, trusted, late=late)
             again = excesses if before is None and sampling.marginal(excesses) else None
             raise Blamed(implementation, SolutionRejected("clocks_disagree", why), again)
-        if why := self.idle.held_up(implementation.variants[0], self._variants()):
+        if why := self.idle.held_up(implementation.variants[0], self.classes):
             raise Blamed(implementation, SolutionRejected("background_work", why))
         return sampling.corrected(ours, trusted, late=late)
 
@@ -444,6 +430,22 @@ class Experiment:
         skipped = [name for name in PASSES if self.audited and name not in self.options.passes]
         modes = [mode for mode in baselines.MODES if skipped and mode not in self.options.modes]
         return dict.fromkeys([*modes, *(named[name] for name in skipped)], _WITHOUT)
+
+    def _taken(self, implementation: Implementation) -> int | None:
+        """Return the GPU memory that one call takes beyond its output, as the judge sees it; None if it fails."""
+        self._stop(but=implementation)
+        self.slots.fill(secret_seed(), None)
+        workers = self.evaluation.workers
+        try:
+            workers.release(implementation)
+            before, _ = torch.cuda.mem_get_info()
+            workers.call(implementation)  # its allocator keeps what it took
+            after, _ = torch.cuda.mem_get_info()
+        except SolutionError:
+            return None
+        finally:
+            self._stop()
+        return max(0, before - after - self.slots.output_bytes)
 
     def _profile(self, implementation: Implementation) -> None:
         try:

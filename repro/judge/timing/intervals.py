@@ -109,7 +109,7 @@ def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = F
     return ratio.model_copy(update={"capped_blocks": under}) if under else ratio
 
 
-def geometric_mean(ratios: list[dict[str, Any]]) -> dict[str, Any]:
+def geometric_mean(ratios: list[dict[str, Any]], weights: list[float] | None = None) -> dict[str, Any]:
     """Return the geometric mean of independent ratios, with the interval that their own intervals imply.
 
     Each ratio's log is taken as normal with the width of its interval; the logs' errors add in quadrature. Raises
@@ -119,8 +119,10 @@ def geometric_mean(ratios: list[dict[str, Any]]) -> dict[str, Any]:
         raise ValueError("no ratios")
     logs = [math.log(r["ratio"]) for r in ratios]
     widths = [(math.log(r["ci95"][1]) - math.log(r["ci95"][0])) / 2 for r in ratios]
-    mean = sum(logs) / len(logs)
-    half = math.sqrt(sum(w * w for w in widths)) / len(logs)
+    parts = np.asarray(weights or [1.0] * len(logs))
+    parts /= parts.sum()
+    mean = float(parts @ logs)
+    half = math.sqrt(sum((parts * widths) ** 2))
     return {"ratio": math.exp(mean), "ci95": [math.exp(mean - half), math.exp(mean + half)], "n": len(ratios)}
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
 import time
+from concurrent import futures
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,22 +23,19 @@ _ROOM, _WORKER_BYTES = 6, 5 << 30
 _FAULTS = (SolutionError, JudgeError, OSError, ValueError, torch.cuda.OutOfMemoryError)
 
 
+@dataclass
 class Ahead:
     """One worker of baselines: it starts, receives the weights, and compiles the requested variants in turn."""
 
-    def __init__(
-        self, evaluation: Evaluation, implementation: Implementation, weights: tuple[str, Any], timeout_s: float
-    ) -> None:
-        self.evaluation, self.implementation = evaluation, implementation
-        self.weights, self.timeout_s = weights, timeout_s
-        self.queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self.asked: list[str] = []
-        self.begin = time.monotonic()
-        self.compiling = 0.0  # monotonic time at which the latest compilation began
-        # Seconds until each variant was compiled, since its turn began; for the first one since the worker's start.
-        self.spent_s: dict[str, float] = {}
+    evaluation: Evaluation
+    implementation: Implementation
+    weights: tuple[str, Any]
+
+    def __post_init__(self) -> None:
+        self.thread = futures.ThreadPoolExecutor(1)
+        self.asked: dict[str, futures.Future[None]] = {}
+        self.begin = 0.0  # monotonic time at which the latest compilation began
         self.why: dict[str, str] = {}  # variant -> why it could not be compiled
-        self.thread = threading.Thread(target=self._work, daemon=True)
 
     @property
     def tuned(self) -> bool:
@@ -47,48 +43,41 @@ class Ahead:
         return self.implementation.name.startswith(baselines.TUNED)
 
     def add(self, variants: list[str]) -> None:
-        """Compile these variants, except those asked for before. Start the worker's thread at the first.
+        """Compile these variants, except those asked for before. Start the worker at the first.
 
-        The slots must hold inputs by then.
+        The slots must hold inputs by then. If the GPU has no room for it, they are compiled when they are timed.
         """
-        if variants and not self.asked:
-            self.begin = time.monotonic()
+        workers = self.evaluation.workers
+        if not self.asked:
             self.inputs = self.evaluation.slots.described()
-            self.evaluation.workers.seat(
-                self.implementation
-            )  # only this thread, with the CUDA context, can share memory
-            self.thread.start()
+            try:
+                workers.seat(self.implementation)  # only this thread, with the CUDA context, can share memory
+            except _FAULTS:
+                workers.end(self.implementation)
+                return
+            self.thread.submit(workers.start, self.implementation)
         for variant in variants:
             if variant not in self.asked:
-                self.asked.append(variant)
-                self.queue.put(variant)
-
-    def _work(self) -> None:
-        with contextlib.suppress(*_FAULTS):
-            self.evaluation.workers.start(self.implementation)
-        while (variant := self.queue.get()) is not None:
-            if self.implementation.worker is None or self.why:
-                continue  # timing reports a failed start; `wait` ends a worker whose compilation failed
-            self.compiling = time.monotonic()
-            try:
-                self._compile(variant)
-            except _FAULTS as error:
-                self.why[variant] = str(error)
-            self.spent_s[variant] = round(time.monotonic() - (self.compiling if self.spent_s else self.begin), 3)
+                self.asked[variant] = self.thread.submit(self._compile, variant)
 
     def _compile(self, variant: str) -> None:
-        name, state = self.weights
-        self.implementation.variants = sorted({*self.implementation.variants, variant})
-        self.evaluation.workers.rebind(self.implementation)
-        self.evaluation.workers.load(self.implementation, name, state, self._left_s())
-        with compiled.kept(self.evaluation, self.implementation, variant):
-            self.implementation.ask({"op": "run", "variant": variant, "inputs": self.inputs}, self._left_s())
-        self.implementation.ask({"op": "release"}, self.timeout_s)
+        implementation, workers = self.implementation, self.evaluation.workers
+        if implementation.worker is None or self.why:
+            return  # timing reports a failed start; `wait` ends a worker whose compilation failed
+        self.begin = time.monotonic()
+        try:
+            implementation.variants = sorted({*implementation.variants, variant})
+            workers.rebind(implementation)
+            workers.load(implementation, *self.weights, COMPILE_TIMEOUT_S)
+            with compiled.kept(self.evaluation, implementation, variant):
+                implementation.ask({"op": "run", "variant": variant, "inputs": self.inputs}, COMPILE_TIMEOUT_S)
+            workers.release(implementation)
+        except _FAULTS as error:
+            self.why[variant] = str(error)
 
-    def _left_s(self) -> float:
-        if self.tuned:  # `wait` bounds it
-            return COMPILE_TIMEOUT_S
-        return max(1.0, self.timeout_s - (time.monotonic() - self.compiling))
+    def _busy(self, wait_s: float) -> bool:
+        """Return whether compilations go on after these seconds."""
+        return bool(futures.wait(self.asked.values(), wait_s).not_done)
 
     def wait(self, verified: float) -> None:
         """Wait until all variants are compiled, or end the worker when their time is up.
@@ -96,37 +85,30 @@ class Ahead:
         A max_autotune compilation's time counts from its own start or from the end of verification (`verified`,
         monotonic), whichever is later, so that solutions take none of it away.
         """
-        if not self.asked:
-            return
-        self.queue.put(None)
-        while self.thread.is_alive():
-            self.thread.join(0.05)
-            late = self.compiling and time.monotonic() - max(self.compiling, verified) > self.timeout_s
-            if self.tuned and late and len(self.spent_s) < len(self.asked) and self.thread.is_alive():
+        limit_s = self.evaluation.options.compile_timeout_s
+        while self._busy(0.05):
+            if self.tuned and self.begin and time.monotonic() - max(self.begin, verified) > limit_s:
                 self._kill()
-                self.why = dict.fromkeys(self.asked, f"timeout: compilation took longer than {self.timeout_s:g} s")
+                self.why = dict.fromkeys(self.asked, f"timeout: compilation took longer than {limit_s:g} s")
         if self.why:
             self.evaluation.workers.end(self.implementation)
-        elif self.implementation.worker is None:  # it did not start: it is started again when it is timed
+        elif self.asked and self.implementation.worker is None:  # it did not start: it is started again when timed
             self._forget()
 
     def _kill(self) -> None:
-        while self.thread.is_alive():
+        while self._busy(0.0):
             worker = self.implementation.worker  # the thread itself ends one that does not start
             if worker is not None:
                 worker.doom()
-            self.thread.join(0.1)
+            self._busy(0.1)
 
     def _forget(self) -> None:
-        for variant in self.why:
-            self.spent_s.pop(variant, None)
         self.why, self.implementation.failed = {}, ""
         self.implementation.reasons.clear()
 
     def drop(self) -> None:
         """End it: no solution is compared with its variants. If they are needed later, they compile when timed."""
         if self.asked:
-            self.queue.put(None)
             self._kill()
             self._forget()
         self.evaluation.workers.end(self.implementation)
@@ -145,35 +127,29 @@ def begin(evaluation: Evaluation, trusted: list[Implementation], started: list[A
     torch.compile with its default flags, which is needed whatever the solutions are, compiles at once. The others wait
     for the solutions' precision class, see `foresee`. Faults are reported in the timing.
     """
-    options = evaluation.options
     weights = evaluation.expected.weights(not evaluation.problem.native_signal)
     evaluation.slots.fill(secret_seed(), None)
     for implementation in trusted:
-        tuned = implementation.name != "baseline"
-        ahead = Ahead(evaluation, implementation, weights, options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S)
+        ahead = Ahead(evaluation, implementation, weights)
         started.append(ahead)
-        implementation.variants = [] if tuned else ["eager"]
-        if not tuned:
-            _add(ahead, ["compile" if "compile" in options.modes else "eager"])
+        implementation.variants = [] if ahead.tuned else ["eager"]
+        if not ahead.tuned:
+            ahead.add(["compile" if "compile" in evaluation.options.modes else "eager"])
     if evaluation.problem.dtype != "float32":  # one precision
         foresee(evaluation, started)
-
-
-def _add(ahead: Ahead, variants: list[str]) -> None:
-    """Compile variants in this worker. If the GPU has no room for it, they are compiled when they are timed."""
-    try:
-        ahead.add(variants)
-    except _FAULTS:
-        ahead.evaluation.workers.end(ahead.implementation)
 
 
 def foresee(evaluation: Evaluation, started: list[Ahead]) -> None:
     """Compile the baselines that solutions will be compared with, by the precision classes they have kept so far."""
     names = _names(evaluation, [s for s in evaluation.workers.solutions if not s.failed])
     for ahead in started:
-        mine = [name for name in names if baselines.worker_of(name) == ahead.implementation.name and not _eager(name)]
+        mine = [
+            name
+            for name in names
+            if baselines.worker_of(name) == ahead.implementation.name and not name.startswith("eager")
+        ]
         if mine and (ahead.asked or room(evaluation, workers=1)):
-            _add(ahead, mine)
+            ahead.add(mine)
 
 
 def wanted(evaluation: Evaluation, good: list[Implementation]) -> set[str]:
@@ -184,7 +160,3 @@ def wanted(evaluation: Evaluation, good: list[Implementation]) -> set[str]:
 def _names(evaluation: Evaluation, solutions: list[Implementation]) -> list[str]:
     classes = {class_of(s.distances, evaluation.fixture) for s in solutions if s.distances}
     return baselines.names(evaluation.problem.dtype, {k for k in classes if k is not None}, evaluation.options.modes)
-
-
-def _eager(variant: str) -> bool:
-    return baselines.split(variant)[0] == "eager"

@@ -16,9 +16,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import importlib.util
-import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -29,13 +26,14 @@ import torch
 
 from repro.errors import SolutionRejected, printable
 from repro.judge.processes import pool
-from repro.judge.processes.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
+from repro.judge.processes.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Json, printed
 from repro.judge.timing import sampling
 from repro.judge.worker import binding, triton_interpreter
 from repro.problems.catalogue import Message, Problem
 from repro.problems.plan import torch_dtype
 from repro.records.result import Parity
 from repro.records.verdict import KernelBenchVerdict
+from repro.system import importing
 
 if TYPE_CHECKING:
     from repro.judge.processes.forkserver import Request
@@ -103,7 +101,6 @@ def measure(
 
     A fault becomes a reason; no error is raised. timeout_s bounds one variant.
     """
-    begin = time.monotonic()
     times_ms, reasons = dict[str, float | None](), dict[str, str]()
     variants: list[tuple[str, Path | None]] = [(name, None) for name in _BASELINES]
     variants += [(name, file) for name, file, _ in solutions]
@@ -124,7 +121,7 @@ def measure(
     grad = ready.get("grad")
     return Parity(
         times_ms=times_ms, reasons=reasons, protocol=PROTOCOL, grad=grad if isinstance(grad, bool) else None,
-        measurement=device == "cuda", wall_s=round(time.monotonic() - begin, 3),
+        measurement=device == "cuda",
     )  # fmt: skip
 
 
@@ -203,8 +200,7 @@ class _Child(pool.Process):
         except ChannelTimeout:
             self.ended = f"no answer within {timeout_s:.0f} s"
         except ChannelClosed:
-            size = os.fstat(self.log).st_size
-            tail = os.pread(self.log, 2000, max(0, size - 2000)).decode(errors="replace").strip().splitlines()
+            tail = printed(self.log).strip().splitlines()
             self.ended = printable(f"it died{': ' + tail[-1] if tail else ''}")
         except ChannelGarbage as error:
             self.ended = f"it did not answer in JSON ({error})"
@@ -236,7 +232,7 @@ class _Bench:
                 return {"error": "torch.compile is not run on the CPU"}
             call = torch.compile(self.model)
         elif source is not None:
-            kernel = getattr(imported(variant, source, self.scratch), self.rules.entry)
+            kernel = getattr(_imported(variant, source, self.scratch), self.rules.entry)
             call = binding.bind(kernel, self.model, len(self.inputs), self.init)
         timer = _do_bench if self.device.type == "cuda" else _host_clock
         return {"ms": timer(functools.partial(call, *self.inputs))}
@@ -246,7 +242,7 @@ class _Bench:
         rules = _RULES["kernelbench"]
         with torch.set_grad_enabled(rules.grad):
             self._build(rules, problem)
-            new = self._model(getattr(imported("solution", source, self.scratch), rules.entry))
+            new = self._model(getattr(_imported("solution", source, self.scratch), rules.entry))
             passed, why = self._compared(new)
             if passed < TRIALS:
                 return {"passed": passed, "why": why}
@@ -304,17 +300,11 @@ class _Bench:
         return passed, why
 
 
-def imported(name: str, source: str | None, scratch: Path) -> Any:
-    """Import the scratch folder's module `name`, written from `source` (base64) if given."""
+def _imported(name: str, source: str, scratch: Path) -> Any:
+    """Import the scratch folder's module `name`, written from `source` (base64)."""
     file = scratch / f"{name}.py"
-    if source is not None:
-        file.write_bytes(base64.b64decode(source))
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    file.write_bytes(base64.b64decode(source))
+    return importing.module_of(file, name)
 
 
 def _do_bench(call: Callable[[], Any]) -> float:
@@ -352,9 +342,7 @@ def _host_clock(call: Callable[[], Any]) -> float:
 
 def serve(request: Request, confined: dict[str, str]) -> None:
     """Answer requests until the judge closes the pipe. An exception of the solution becomes an answer."""
-    channel = Channel(*request.fds[:2], from_judge=True)
-    for fd in request.fds[:2]:
-        os.set_inheritable(fd, False)
+    channel = Channel.of_worker(request.fds)
     if request.device == "cpu":
         torch.set_num_threads(1)
         triton_interpreter.mend()

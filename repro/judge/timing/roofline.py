@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import torch
@@ -70,8 +69,7 @@ def _rates(device: torch.device) -> dict[str, float]:
 @functools.cache
 def measure(device: torch.device) -> Ceilings:
     """Return the ceilings of a GPU. It takes about two seconds."""
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    return Ceilings.model_validate({**_rates(device), "cached": False, "measured_at": at})
+    return Ceilings.model_validate(_rates(device))
 
 
 def rate(klass: str, ceilings: Mapping[str, float]) -> float:
@@ -82,7 +80,7 @@ def rate(klass: str, ceilings: Mapping[str, float]) -> float:
     """
     if klass == "fp32":
         return max(ceilings["fp32_tflop_s"], ceilings["tf32_tflop_s"] / 3, ceilings["bf16_tflop_s"] / 3)
-    return ceilings[{"tf32": "fp16_tflop_s", "bf16": "bf16_tflop_s"}[klass]]
+    return ceilings["bf16_tflop_s" if klass == "bf16" else "fp16_tflop_s"]
 
 
 def _bytes(problem: Problem) -> int:

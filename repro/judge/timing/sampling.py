@@ -321,53 +321,50 @@ def slack_ms(device_ms: float) -> float:
     return max(CLOCK_SLACK_MS, _CLOCK_SLACK * device_ms)
 
 
+def _times(of: list[Series], condition: str, name: str) -> list[float]:
+    """Return one time of every call of a condition, ms; name: an attribute of Sample."""
+    return [getattr(sample, name) for series in of for sample in getattr(series, condition)]
+
+
 def _usual_ms(trusted: list[Series], condition: str, late: bool) -> float | None:
     """Return the usual time beyond gate and device time with trusted variants, ms; None without samples.
 
     late: for a variant whose calls are launched late, trusted calls that are launched so count too, if they are longer.
     """
-    usual = _most_ms(trusted, condition, lambda sample: sample.unexplained_ms)
-    late_ms = [s.unexplained_ms for series in trusted for s in series.open] if late else []
+    usual = _most_ms(trusted, condition, "unexplained_ms")
+    late_ms = _times(trusted, "open", "unexplained_ms") if late else []
     return max(usual, statistics.median(late_ms)) if usual is not None and late_ms else usual
 
 
-def _sealing_ms(trusted: list[Series], condition: str) -> float | None:
-    """Return how long sealing takes with trusted variants, ms."""
-    return _most_ms(trusted, condition, lambda sample: sample.seal_ms)
-
-
-def _most_ms(trusted: list[Series], condition: str, value: Callable[[Sample], float]) -> float | None:
+def _most_ms(trusted: list[Series], condition: str, name: str) -> float | None:
     """Return the largest of the variants' medians of a time, ms; of all calls if they are few; None without samples."""
-    times = [[value(s) for s in getattr(series, condition)] for series in trusted if getattr(series, condition)]
-    if not times:
-        return None
-    return max(max(calls) if len(calls) < _FEW else statistics.median(calls) for calls in times)
+    times = [calls for series in trusted if (calls := _times([series], condition, name))]
+    return max((max(calls) if len(calls) < _FEW else statistics.median(calls) for calls in times), default=None)
 
 
 def seal_slack_ms(ours: Series, trusted: list[Series], condition: str, sealing_ms: float) -> float:
     """Return how much longer than the trusted variants' `sealing_ms` an output may take to seal, ms."""
-    samples: list[Sample] = getattr(ours, condition)
-    device = statistics.median(sample.device_ms for sample in samples)
-    usual = _most_ms(trusted, condition, lambda sample: sample.device_ms)
-    return slack_ms(sealing_ms) + _SLOWER * max(0.0, device - (device if usual is None else usual))
+    device = statistics.median(_times([ours], condition, "device_ms"))
+    slower_ms = device - (_most_ms(trusted, condition, "device_ms") or device)
+    return slack_ms(sealing_ms) + _SLOWER * max(0.0, slower_ms)
 
 
-def _spread_ms(trusted: list[Series], condition: str, value: Callable[[Sample], float]) -> float:
+def _spread_ms(trusted: list[Series], condition: str, name: str) -> float:
     """Return between which times the middle half of the trusted variants' calls lies: their distance, ms."""
-    times = [value(s) for series in trusted for s in getattr(series, condition)]
+    times = _times(trusted, condition, name)
     if len(times) < _FEW:
         return 0.0
     low, _, high = statistics.quantiles(times, n=4)
     return high - low
 
 
-def _least_ms(samples: list[Sample], condition: str, value: Callable[[Sample], float]) -> float:
+def _least_ms(ours: Series, condition: str, name: str) -> float:
     """Return the usual value of a time, ms.
 
     The calls with other inputs are few and use the lower median, so that one slow call does not count.
     """
     middle = statistics.median if condition == "gated" else statistics.median_low
-    return middle([value(sample) for sample in samples])
+    return middle(_times([ours], condition, name))
 
 
 @dataclass(frozen=True)
@@ -393,23 +390,20 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
     """
     by_clock = {}
     for condition in _CLOCKED:
-        samples = getattr(ours, condition)
-        usual, sealing = _usual_ms(trusted, condition, late), _sealing_ms(trusted, condition)
-        if usual is None or sealing is None or not samples:
+        usual, sealing = _usual_ms(trusted, condition, late), _most_ms(trusted, condition, "seal_ms")
+        if usual is None or sealing is None or not (samples := getattr(ours, condition)):
             continue
-        longer = _least_ms(samples, condition, lambda sample: sample.seal_ms) - sealing
-        inputs = "" if condition == "gated" else f" with {condition} inputs"
-        message = f"its output{inputs} took {{:.3g}} ms longer to seal than the baselines': work may run after the call"
-        few = len(samples) < _FEW
-        noisy = _spread_ms(trusted, condition, lambda sample: sample.seal_ms) > slack_ms(sealing)
-        allowed = seal_slack_ms(ours, trusted, condition, sealing)
-        by_clock[f"seal, {condition}"] = Excess(longer, allowed, message, few or noisy)
-        device = statistics.median(s.device_ms for s in samples)
-        inputs = "" if condition == "gated" else f", {condition} inputs"
-        message = f"{{:.3g}} ms a call passed on the judge's clock beyond the reported time ({device:.4g} ms{inputs})"
-        beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
-        noisy = _spread_ms(trusted, condition, lambda sample: sample.unexplained_ms) > slack_ms(device)
-        by_clock[condition] = Excess(beyond - usual, slack_ms(device), message, few or noisy)
+        device = statistics.median(_times([ours], condition, "device_ms"))
+        given = "" if condition == "gated" else f" with {condition} inputs"
+        sealed = f"its output{given} took {{:.3g}} ms longer to seal than the baselines': work may run after the call"
+        passed = f"{{:.3g}} ms a call passed on the judge's clock beyond the reported time ({device:.4g} ms{given})"
+        slack, seal_slack = slack_ms(device), seal_slack_ms(ours, trusted, condition, sealing)
+        for clock, name, usually, widest, allowed, message in (
+            (f"seal, {condition}", "seal_ms", sealing, slack_ms(sealing), seal_slack, sealed),
+            (condition, "unexplained_ms", usual, slack, slack, passed),
+        ):
+            unsure = len(samples) < _FEW or _spread_ms(trusted, condition, name) > widest
+            by_clock[clock] = Excess(_least_ms(ours, condition, name) - usually, allowed, message, unsure)
     return by_clock
 
 
@@ -459,12 +453,12 @@ def disagreement(
         if over_ms > excess.slack_ms:
             return excess.message.format(over_ms)
     for condition in _CLOCKED:
-        samples = getattr(ours, condition)
+        samples: list[Sample] = getattr(ours, condition)
         if not samples or _usual_ms(trusted, condition, late) is None:
             continue
-        beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
+        beyond = _least_ms(ours, condition, "unexplained_ms")
         if beyond < 0 or any(max(s.host_ms, s.device_ms) > s.wall_ms for s in samples):
-            device = statistics.median(s.device_ms for s in samples)
+            device = statistics.median(_times([ours], condition, "device_ms"))
             return f"the solution reports more time ({device:.4g} ms) than passed on the judge's clock"
     return ""
 
@@ -477,7 +471,7 @@ def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Ser
     counts all calls. Delays of the host alone do not lower the device time. Calls with other inputs may all be short
     alike: for them the judge's time counts wherever more time passed.
     """
-    usual, sealing = _usual_ms(trusted, "gated", late), _sealing_ms(trusted, "gated")
+    usual, sealing = _usual_ms(trusted, "gated", late), _most_ms(trusted, "gated", "seal_ms")
     if usual is None or sealing is None or not ours.gated:
         return ours
     device = statistics.median(ours.device_ms)

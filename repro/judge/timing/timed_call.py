@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from repro.judge import baselines
 from repro.judge.gpu.input_buffers import Slots
-from repro.judge.implementation import Implementation, Restless
+from repro.judge.gpu.shared_memory import Gate
+from repro.judge.implementation import Asked, Implementation, Restless
 from repro.judge.processes.wire import Json
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.timing.sampling import GATE_US
@@ -30,6 +32,7 @@ _TURNS, _CROWDED = BUSY_TRIES // PATIENCE, 2
 _GRAPHS = "reduce_overhead"
 
 
+@dataclass
 class Call:
     """The armed call of one worker.
 
@@ -37,14 +40,14 @@ class Call:
     hides the launch of a call that is not `held`, microseconds.
     """
 
-    def __init__(
-        self, implementation: Implementation, slots: Slots, timeout_s: float, *, held: bool, gate_us: float
-    ) -> None:
-        assert implementation.worker is not None and implementation.gate is not None
-        self.worker, self.gate, self.slots = implementation.worker, implementation.gate, slots
-        self.timeout_s, self.held, self.gate_us = timeout_s, held, gate_us
-        self.launched = False
-        self.begin = 0.0
+    worker: Asked
+    gate: Gate
+    slots: Slots
+    timeout_s: float
+    held: bool
+    gate_us: float
+    launched: bool = False
+    begin: float = 0.0
 
     def arm(self, variant: str) -> None:
         """Have the worker do all that precedes the launch. Raises as `ask` does."""
@@ -89,14 +92,19 @@ class Call:
             self.worker.collect(self.timeout_s)
 
 
+@dataclass
 class Launching:
     """How the calls of all variants are launched.
 
     held: gated calls are launched before their inputs exist, except those of variants in `late`.
     """
 
-    def __init__(self, idle: Idle, slots: Slots, timeout_s: float, *, held: bool) -> None:
-        self.idle, self.slots, self.timeout_s, self.held = idle, slots, timeout_s, held
+    idle: Idle
+    slots: Slots
+    timeout_s: float
+    held: bool
+
+    def __post_init__(self) -> None:
         self.late: set[str] = set()
         self._crowded: dict[str, int] = {}
         self._waited: dict[str, int] = {}
@@ -132,7 +140,8 @@ class Launching:
         held = gated and self.held and variant not in self.late
         shown = held or not gated or not self.idle.cuda or (self.held and not implementation.trusted)
         gate_us = 0.0 if shown else GATE_US  # for trusted variants only: a solution's worker could leave the gate out
-        return Call(implementation, self.slots, self.timeout_s, held=held, gate_us=gate_us)
+        assert implementation.worker is not None and implementation.gate is not None
+        return Call(implementation.worker, implementation.gate, self.slots, self.timeout_s, held, gate_us)
 
     def _again(self, implementation: Implementation, variant: str, launched: bool, early_ms: float | None) -> bool:
         """Return whether a waiting call must be launched once more. Add variants to `late` as needed.

@@ -22,6 +22,9 @@ _TENSORS = ("weight", "bias")
 _LAYER = (*_TENSORS, "stride", "padding", "dilation", "output_padding", "groups", "kernel_size", "ceil_mode", "eps",
           "num_groups", "normalized_shape", "num_features", "num_channels", "in_channels", "out_channels",
           "in_features", "out_features", "negative_slope", "running_mean", "running_var")  # fmt: skip
+# What a kernel with `**kwargs` is given by name: the names that KernelAgent's published driver passes.
+_STARRED = (*_TENSORS, "kernel_size", "stride", "padding", "dilation", "output_padding", "groups", "eps")
+_STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _PLAIN = (int, float, str, tuple, list)
 _UNKNOWN = object()
 # Names that an error lists.
@@ -126,27 +129,49 @@ def bind(function: Callable[..., Any], model: nn.Module, count: int, init: Seque
     """Bind everything but the problem's `count` inputs, and return a callable of these. init: the model's arguments.
 
     The first parameter is an input. Any other takes the model's value of its name, else the next input, else its
-    default. A None takes the default too. Arguments that a partial filled are kept. Raises TypeError if a parameter
-    has no value or could have several, if inputs are left over, or if the parameters have no names.
+    default. A None takes the default too. Arguments that a partial filled are kept. Behind a named parameter `**kwargs`
+    takes the values called as in _STARRED, and an `*args` before it the inputs that are left. Raises TypeError if a
+    parameter has no value or could have several, if inputs are left over, or if the parameters have no names.
     """
-    parameters = parameters_of(function)
-    for parameter in parameters:
-        if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
-            stars = "*" if parameter.kind is Parameter.VAR_POSITIONAL else "**"
-            raise TypeError(f"kernel_function takes {stars}{parameter.name}: name each parameter, inputs first")
-    values = _by_name(model, init, {parameter.name for parameter in parameters})
-    order = _order(parameters, values, count)
-    first = [parameter.name for parameter in parameters if parameter.kind is Parameter.POSITIONAL_ONLY]
+    named, stars = _split(parameters_of(function))
+    values = _by_name(model, init, {parameter.name for parameter in named})
+    order = _order(named, values, count, rest=len(stars) == 2)
+    used = sum(at is not None for _, at, _ in order)
+    by_place = (Parameter.POSITIONAL_ONLY, *([Parameter.POSITIONAL_OR_KEYWORD] if len(stars) == 2 else []))
+    first = [parameter.name for parameter in named if parameter.kind in by_place]
+    extra = _starred(values, {*(name for name, _, _ in order), *getattr(function, "keywords", ())}) if stars else {}
 
     def call(*inputs: Any) -> Any:
-        named = {name: value if at is None else inputs[at] for name, at, value in order}
-        return function(*[named.pop(name) for name in first], **named)
+        given = {name: value if at is None else inputs[at] for name, at, value in order}
+        return function(*[given.pop(name) for name in first], *inputs[used:], **given, **extra)
 
     return call
 
 
-def _order(parameters: list[Parameter], values: _Values, count: int) -> list[tuple[str, int | None, Any]]:
-    """Return (parameter name, input index or None, value) for every parameter. Raises TypeError."""
+def _split(parameters: list[Parameter]) -> tuple[list[Parameter], list[Parameter]]:
+    """Return the named parameters, and `*args` and `**kwargs`. Raises TypeError if these say too little."""
+    named = [parameter for parameter in parameters if parameter.kind not in _STARS]
+    stars = [parameter for parameter in parameters if parameter.kind in _STARS]
+    if stars and (not named or stars[-1].kind is not Parameter.VAR_KEYWORD):
+        raise TypeError(f"kernel_function takes {str(stars[0]).partition(':')[0]}: name each parameter, inputs first")
+    return named, stars
+
+
+def _starred(values: _Values, taken: set[str]) -> _Values:
+    """Return what `**kwargs` takes. Raises TypeError where a name has several values."""
+    extra = {name: values[name] for name in _STARRED if values.get(name) is not None and name not in taken}
+    for name, value in extra.items():
+        _refuse(Parameter(name, Parameter.KEYWORD_ONLY), value, values, [])
+    return extra
+
+
+def _order(
+    parameters: list[Parameter], values: _Values, count: int, *, rest: bool
+) -> list[tuple[str, int | None, Any]]:
+    """Return (parameter name, input index or None, value) for every parameter. rest: inputs may be left over.
+
+    Raises TypeError.
+    """
     order: list[tuple[str, int | None, Any]] = []
     used = 0
     for parameter in parameters:
@@ -159,7 +184,7 @@ def _order(parameters: list[Parameter], values: _Values, count: int) -> list[tup
             value = parameter.default
         _refuse(parameter, value, values, order)
         order.append((parameter.name, None, value))
-    if used < count:
+    if used < count and not rest:
         raise TypeError(f"kernel_function takes {used} of the problem's {count} inputs")
     return order
 

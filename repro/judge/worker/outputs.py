@@ -113,7 +113,7 @@ def _sums(value: torch.Tensor) -> list[torch.Tensor]:
 
 
 def sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
-    """Return the states (`digests.py`) and byte count of every plain tensor of an output."""
+    """Return the states (`commitment.py`) and byte count of every plain tensor of an output."""
     flat = [commitment.dense_bytes(item, order(item)) for item in _tensors(value) if not item.is_complex()]
     aligned = (bits.clone() if bits.data_ptr() % commitment.QUAD_BYTES else bits for bits in flat)
     return [(commitment.of(bits, key), bits.numel()) for bits in aligned]

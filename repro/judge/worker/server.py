@@ -12,7 +12,6 @@ import base64
 import contextlib
 import functools
 import gc
-import importlib.util
 import inspect
 import io
 import os
@@ -28,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from repro import config
 from repro.errors import SolutionError
 from repro.judge import baselines
 from repro.judge.gpu import commitment, driver
@@ -40,6 +38,7 @@ from repro.judge.worker import binding, fresh_memory, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, mark, nbytes, part, sealed, sums
 from repro.problems import catalogue
 from repro.problems.plan import WEIGHT_SEED, seeded, torch_dtype
+from repro.system import importing
 
 if TYPE_CHECKING:
     from repro.judge.processes.forkserver import Request
@@ -82,6 +81,19 @@ class Filled(TorchDispatchMode):
         if "empty" in str(func) and isinstance(made, torch.Tensor):
             self._fill(made)
         return made
+
+
+def _tuned_unnoted() -> None:
+    """Go on where torch cannot note how a kernel was tuned: it does so in the folder of the job that compiled it."""
+    from torch._inductor.runtime.autotune_cache import _LocalAutotuneCacheBackend as Notes
+
+    put = Notes._put
+
+    def quietly(notes: Notes, key: str, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            put(notes, key, data)
+
+    Notes._put = quietly  # type: ignore[assignment, method-assign]
 
 
 def _no_modes() -> None:
@@ -156,12 +168,8 @@ class Worker:
         self.source = self.scratch / f"solution{self.defined if self.defined > 1 else ''}.py"
         text = base64.b64decode(source)
         self.source.write_bytes(text)
-        spec = importlib.util.spec_from_file_location("solution", self.source)
-        assert spec is not None and spec.loader is not None
-        self.module = importlib.util.module_from_spec(spec)
-        sys.modules["solution"] = self.module
         try:
-            spec.loader.exec_module(self.module)
+            self.module = importing.module_of(self.source)
         except SyntaxError as error:
             where = f"line {error.lineno}: " if error.lineno else ""
             raise SolutionError("syntax_error", f"{where}{error.msg}") from error
@@ -237,6 +245,7 @@ class Worker:
         """Give torch.compile what it made in an earlier job, which was sent as a piece."""
         with contextlib.suppress(zlib.error):  # a damaged file
             torch.compiler.load_cache_artifacts(zlib.decompress(self.state.pop("compiled").cpu().numpy().tobytes()))
+        _tuned_unnoted()
         return {}
 
     def compiled(self) -> Json:
@@ -269,27 +278,24 @@ class Worker:
                 self.calls[variant] = self.model
 
     def _inputs(self, inputs: list[Input]) -> list[Any]:
-        return [
-            view(self.buffers[i["slot"]], getattr(torch, i["dtype"]), tuple(i["shape"]), i["offset"])
-            if "slot" in i
-            else i["value"]
-            for i in inputs
-        ]
+        return [self._input(i) if "slot" in i else i["value"] for i in inputs]
+
+    def _input(self, given: Input) -> torch.Tensor:
+        stored = view(
+            self.buffers[given["slot"]], getattr(torch, given["dtype"]), tuple(given["shape"]), given["offset"]
+        )
+        return stored.mT if given["turned"] else stored
 
     def _flags(self, variant: str) -> None:
         if self.entry == "Model":
             baselines.set_flags(variant)
 
     def modes(self) -> Json:
-        """Return the global modes that change a call's result or cost."""
+        """Return the global modes that a baseline's name promises."""
         return {
             "grad": torch.is_grad_enabled(),
             "cudnn_tf32": torch.backends.cudnn.allow_tf32,
             "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
-            "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-            "allocator": config.allocator(),
-            "threads": torch.get_num_threads(),
         }
 
     def run(self, variant: str, inputs: list[Input], *, fill: str = "") -> Json:
@@ -335,14 +341,6 @@ class Worker:
         if self.cuda:
             torch.cuda.empty_cache()
         return {}
-
-    def peak(self) -> Json:
-        """Return the peak bytes since the last such request: of tensors, and reserved by the allocator."""
-        if not self.cuda:
-            return {"allocated": None, "reserved": None}
-        allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-        torch.cuda.reset_peak_memory_stats()
-        return {"allocated": allocated, "reserved": reserved}
 
     def arm(self, variant: str, inputs: list[Input], gate_us: float) -> Json:
         """Prepare a timed call as far as possible before its inputs exist, without launching it."""
@@ -492,9 +490,7 @@ def tune_alone(channel: Channel) -> None:
 
 def serve(request: Request, confined: dict[str, str]) -> None:
     """Answer requests until the judge closes the pipe."""
-    channel = Channel(*request.fds[:2], from_judge=True)
-    for fd in (channel.read_fd, channel.write_fd):
-        os.set_inheritable(fd, False)
+    channel = Channel.of_worker(request.fds)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # what it printed is there when it crashes
     worker = Worker(torch.device(request.device), Path(request.scratch), confined)

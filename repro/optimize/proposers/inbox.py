@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from repro.errors import Unreadable, UsageError
+from repro.errors import Unreadable
 from repro.optimize.kernel_source import sha256
 from repro.optimize.state import State
 from repro.records.search import Proposal, Proposed
@@ -21,13 +21,11 @@ LARGEST_BYTES = 1 << 20
 
 
 class Inbox:
-    """One folder. Raises UsageError if there is none."""
+    """One folder."""
 
     name, waits = "inbox", True
 
     def __init__(self, folder: Path) -> None:
-        if not folder.is_dir():
-            raise UsageError(f"no such folder: {folder}", "inbox=DIR names the folder in which candidates appear")
         self.folder = folder
 
     def propose(self, state: State, count: int) -> Proposed:
@@ -41,7 +39,7 @@ class Inbox:
             except (OSError, Unreadable):  # it was taken away, or is no candidate
                 continue
             text = raw.decode(errors="replace")
-            if state.seen(sha256(text)) or any(text == p.source for p in found):
+            if state.known(sha256(text), "") or any(text == p.source for p in found):
                 continue
             entry = entry_of(raw, state.programs[state.best].entry)
             name = file.name.encode(errors="surrogateescape").decode(errors="replace")

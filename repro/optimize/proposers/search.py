@@ -9,11 +9,12 @@ otherwise.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import random
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from repro.optimize import knobs, rewrites
@@ -41,7 +42,6 @@ class Direction:
     knobs: tuple[Knob, ...]
     exact: bool
     why: str
-    stacked: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -55,27 +55,26 @@ class Search:
 
     def __init__(self) -> None:
         self.sampler = "optuna" if importlib.util.find_spec("optuna") else SWEEP
-        self._made: dict[str, list[Direction]] = {}
 
     def propose(self, state: State, count: int) -> Proposed:
         """See Proposer.propose. First every rewrite as it is, then what helped together, then numbers of the best."""
-        beam = {parent: self._rewritten(state, parent) for parent in state.beam}
         tried = {(p.parent, p.strategy): p.round for p in state.programs.values() if p.proposer == self.name}
-        fresh = self._fresh(state, beam, tried.keys())
+        every = [d for parent in state.beam for d in self._known(state, parent)]
+        fresh = [d for d in every if d.strategy != KNOBS and d.key not in tried]
+        together = () if fresh else (_together(state, parent) for parent in state.beam)
+        fresh += [d for d in together if d is not None and d.key not in tried]
         if fresh:
             found = [p for direction in fresh[:count] for p in self._configurations(state, direction, 1)]
         else:
-            every = (d for parent in beam for d in self._made[state.programs[parent].address])
             found = self._numbers(state, [d for d in every if tried.get(d.key, state.round) == state.round], count)
         return Proposed(proposals=found)
 
-    def _fresh(
-        self, state: State, beam: dict[str, list[Direction]], tried: Collection[tuple[str | None, str]]
-    ) -> list[Direction]:
-        """Return the rewrites that were not tried; where there is none, what helped together."""
-        rewritten = [d for every in beam.values() for d in every if d.strategy != KNOBS and d.key not in tried]
-        stacked = (self._stacked(state, parent, every) for parent, every in beam.items() if not rewritten)
-        return rewritten or [d for d in stacked if d is not None and d.key not in tried]
+    def _known(self, state: State, parent: str) -> list[Direction]:
+        """Return every direction of a program, and those of several rewrites that were tried."""
+        text = state.source(parent)
+        made = directions(parent, text)
+        stacks = {p.strategy for p in state.of(parent) if p.proposer == self.name} - {d.strategy for d in made}
+        return made + [d for name in sorted(stacks) if (d := _stack(parent, text, tuple(name.split("+"))))]
 
     def _numbers(self, state: State, untaken: list[Direction], count: int) -> list[Proposal]:
         """Return configurations of the most promising directions, `count` shared among them."""
@@ -91,30 +90,6 @@ class Search:
         shown = _best(state.of(direction.parent, direction.strategy))
         usual = 1.0 if direction.strategy == KNOBS else FAILED
         return (state.programs[direction.parent].ratio or 1.0) * max(usual, shown)
-
-    def _stacked(self, state: State, parent: str, every: list[Direction]) -> Direction | None:
-        """Return the direction that applies all rewrites that helped a program, the best one first; None below two."""
-        quick = {d.strategy: _best(state.of(parent, d.strategy)) for d in every if d.strategy != KNOBS}
-        helped = sorted((name for name, ratio in quick.items() if ratio >= HELPS), key=lambda name: -quick[name])
-        source, applied = KernelSource(knobs.named(state.source(parent))), []
-        for name in dict.fromkeys("+".join(helped).split("+") if helped else []):
-            text = rewrites.BY_NAME[name].attempt(source)
-            if text is not None:
-                source = KernelSource(knobs.named(text))
-                applied.append(name)
-        if len(applied) < 2:
-            return None
-        made, name = self._made[state.programs[parent].address], "+".join(applied)
-        known = next((d for d in made if d.strategy == name), None)
-        found = known or _direction(parent, name, source.text, "what helped, together", stacked=True)
-        made += [found] if found and not known else []
-        return found
-
-    def _rewritten(self, state: State, parent: str) -> list[Direction]:
-        address = state.programs[parent].address
-        if address not in self._made:
-            self._made[address] = directions(parent, state.source(parent))
-        return [d for d in self._made[address] if not d.stacked]
 
     def _configurations(self, state: State, direction: Direction, count: int) -> list[Proposal]:
         """Return up to `count` configurations of a direction that were not tried; the first is its own numbers."""
@@ -146,6 +121,28 @@ def _best(programs: list[Program]) -> float:
     return max((p.quick or FAILED for p in programs), default=FAILED)
 
 
+def _together(state: State, parent: str) -> Direction | None:
+    """Return the direction that applies all rewrites that helped a program, the best one first; None below two."""
+    text = state.source(parent)
+    quick = {d.strategy: _best(state.of(parent, d.strategy)) for d in directions(parent, text) if d.strategy != KNOBS}
+    helped = sorted((name for name, ratio in quick.items() if ratio >= HELPS), key=lambda name: -quick[name])
+    return _stack(parent, text, tuple(helped))
+
+
+@functools.lru_cache(256)
+def _stack(parent: str, text: str, names: tuple[str, ...]) -> Direction | None:
+    """Return the direction of the rewrites among `names` that fit one after another; None below two."""
+    source, applied = KernelSource(knobs.named(text)), []
+    for name in names:
+        rewritten = rewrites.BY_NAME[name].attempt(source)
+        if rewritten is not None:
+            source = KernelSource(knobs.named(rewritten))
+            applied.append(name)
+    if len(applied) < 2:
+        return None
+    return _direction(parent, "+".join(applied), source.text, "what helped, together")
+
+
 def _proposal(direction: Direction, source: KernelSource, entry: str, turned: Params) -> Proposal | None:
     """Return a direction with some knobs turned; None where the source lacks one."""
     exact = direction.exact and all(knob.exact for knob in direction.knobs if knob.name in turned)
@@ -157,6 +154,7 @@ def _proposal(direction: Direction, source: KernelSource, entry: str, turned: Pa
     return Proposal(text, entry, direction.parent, direction.strategy, kind, turned, direction.why)
 
 
+@functools.lru_cache(256)
 def directions(parent: str, text: str) -> list[Direction]:
     """Return every direction of a program, in the order of the catalogue. A source without kernels has none."""
     try:
@@ -166,23 +164,19 @@ def directions(parent: str, text: str) -> list[Direction]:
     if not source.launches:
         return []
     fitting = rewrites.applicable(source)
-    for name, text in list(fitting.items()):
-        if rewrites.BY_NAME[name].kind == rewrites.PRECISION:  # with what fits in that precision alone
-            more = rewrites.applicable(KernelSource(knobs.named(text)))
-            fitting |= {f"{name}+{then}": also for then, also in more.items() if then not in fitting}
     found = [_direction(parent, KNOBS, source.text, "the same kernel with other numbers")]
     found += [_direction(parent, strategy, knobs.named(text), "") for strategy, text in fitting.items()]
     return [direction for direction in found if direction]
 
 
-def _direction(parent: str, strategy: str, text: str, why: str, *, stacked: bool = False) -> Direction | None:
+def _direction(parent: str, strategy: str, text: str, why: str) -> Direction | None:
     """Return the direction of a text with its knobs; None if it may not be judged."""
     if refusal(text):
         return None
     every = [rewrites.BY_NAME[name] for name in strategy.split("+")] if strategy != KNOBS else []
     exact = all(rewrite.kind == rewrites.EXACT for rewrite in every)
     why = why or ", ".join(f"{rewrite.id}: {rewrite.what}" for rewrite in every)
-    return Direction(parent, strategy, text, tuple(knobs.find(KernelSource(text))), exact, why, stacked)
+    return Direction(parent, strategy, text, tuple(knobs.find(KernelSource(text))), exact, why)
 
 
 def seed_of(*parts: object) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from repro.problems.catalogue import Problem
+from repro.studies.agent.agent import Agent
 from repro.studies.evaluation import Submission
 
 ZERO = """
@@ -29,30 +30,21 @@ LABEL = "no custom kernel: the problem's own Model with TF32 on"
 
 
 @dataclass
-class Control:
+class Control(Agent):
     """A problem's file with lines added at its end."""
 
-    name: str
-    label: str
-    added: str
-    control: bool = False
-    torch_control: bool = False
-
-    def repeats(self, problem: Problem) -> int:
-        """Return 1: the controls of one problem differ only by the noise of the clock."""
-        return 1
+    added: str = ""
 
     def solve(self, problem: Problem, repeat: int) -> Submission:
-        """Return the problem file with the added lines."""
         return Submission(problem.path.stem, problem.source + self.added.encode(), "ModelNew")
 
 
 EVERY = {
     control.name: control
     for control in (
-        Control("nop", "negative control: answers zero, must be incorrect", ZERO, control=True),
-        Control("tf32", LABEL, TF32 + ALONE, torch_control=True),
-        Control("tf32_compile", f"{LABEL} and torch.compile", TF32 + COMPILE + ALONE, torch_control=True),
+        Control("nop", "negative control: answers zero, must be incorrect", control=True, added=ZERO),
+        Control("tf32", LABEL, torch_control=True, added=TF32 + ALONE),
+        Control("tf32_compile", f"{LABEL} and torch.compile", torch_control=True, added=TF32 + COMPILE + ALONE),
     )
 }
 TORCH = ("tf32", "tf32_compile")

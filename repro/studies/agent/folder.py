@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from repro.artifacts import sources
@@ -11,6 +11,7 @@ from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import wording
+from repro.studies.agent.agent import Agent
 from repro.studies.evaluation import Submission, absent, read
 
 FORMS = "L1_36_x.py, L1_36/solution.py and level_1_problem_36_sample_0_kernel.py"
@@ -19,15 +20,11 @@ SOLUTION = "solution.py"
 
 
 @dataclass
-class Folder:
+class Folder(Agent):
     """One arm. samples: problem id -> its files in order, each a repeat. unused: other names in the folder."""
 
-    name: str
-    samples: dict[str, list[Path]]
-    unused: list[str]
-    label: str = wording.FROM_FOLDER
-    control: bool = False
-    torch_control: bool = False
+    samples: dict[str, list[Path]] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
 
     def repeats(self, problem: Problem) -> int:
         """Return how many files a problem has; 1 without a file, because the problem is still a row."""
@@ -37,9 +34,7 @@ class Folder:
         """Return a file's text, or a stand-in that says why there is none. Raises UsageError for an unreadable file."""
         files = self.samples.get(problem.id)
         if not files:
-            near = next((name for name in self.unused if _problem(name) == problem.id), "")
-            why = f"no file of {problem.id} in the folder"
-            return absent(problem.path.stem, f"{why}, and no solution in {near}" if near else why)
+            return absent(problem.path.stem, f"no file of {problem.id} in the folder")
         found = read(files[repeat])
         return Submission(problem.path.stem, found.source, found.entry, sources.withheld(files[repeat]))
 
@@ -70,7 +65,7 @@ def scan(name: str, path: Path) -> Folder:
             f"no solution in {path}", "no file in it is named after a problem of the agent study",
             f"These forms are read: {FORMS}.",
         )  # fmt: skip
-    return Folder(name, samples, unused)
+    return Folder(name, wording.FROM_FOLDER, samples=samples, unused=unused)
 
 
 def _problem(name: str) -> str | None:

@@ -18,9 +18,8 @@ from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 from repro.studies import evaluation
 from repro.studies.agent import controls
-from repro.studies.agent.agent import Agent
+from repro.studies.agent.agent import Agent, Oracle
 from repro.studies.agent.folder import Folder
-from repro.studies.agent.oracle import Oracle
 from repro.studies.evaluation import Submission
 
 NOTICE = (
@@ -30,7 +29,7 @@ NOTICE = (
 
 def shipped(agent: str, repeats: int) -> list[Agent]:
     """Return the arm of a shipped agent: `oracle`, or `nop`, which is a control."""
-    return [Oracle(repeats)] if agent == "oracle" else [controls.EVERY[agent]]
+    return [Oracle(times=repeats)] if agent == "oracle" else [controls.EVERY[agent]]
 
 
 def row(run: Run, problem: Problem, arm: Agent, repeat: int) -> tuple[Row, Submission | None]:
@@ -44,7 +43,7 @@ def row(run: Run, problem: Problem, arm: Agent, repeat: int) -> tuple[Row, Submi
 
     def build() -> Job:
         found.append(arm.solve(problem, repeat))
-        return evaluation.job(judged, name, problem, found, repeat=repeat)
+        return evaluation.job(judged, name, problem, found)
 
     planned = evaluation.row_for(described, build)
     submission = found[0] if found else None

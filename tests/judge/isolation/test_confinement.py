@@ -15,6 +15,7 @@ import mmap
 import os
 import platform
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 # -- checks: what must work
 
 
-def check_torch(scratch: Path) -> None:
+def check_torch(scratch: Path):
     """torch is imported and multiplies with two threads."""
     import torch
 
@@ -49,7 +50,7 @@ def check_torch(scratch: Path) -> None:
     assert float((torch.ones(512, 512) @ torch.ones(512, 512))[0, 0]) == 512
 
 
-def check_triton(scratch: Path) -> None:
+def check_triton(scratch: Path):
     """A kernel runs in Triton's interpreter, which reads its source from this file."""
     import torch
     import triton
@@ -65,18 +66,18 @@ def check_triton(scratch: Path) -> None:
     assert torch.equal(out, x * 2)
 
 
-def check_compile(scratch: Path) -> None:
+def check_compile(scratch: Path):
     """torch.compile writes C++ into the scratch folder, has it compiled by g++ and loads the result."""
     import torch
 
-    plain = {"cpp.simdlen": 1, "cpp_cache_precompile_headers": False}  # no probes of the CPU, one compilation
+    plain = {"cpp.vec_isa_ok": True, "cpp.simdlen": 1, "cpp_cache_precompile_headers": False}  # one compilation
     compiled = torch.compile(lambda x: torch.sin(x) * 2 + 1, options=plain)
     x = torch.ones(64)
     assert torch.allclose(compiled(x), torch.sin(x) * 2 + 1)
     assert list(scratch.rglob("*.so"))
 
 
-def check_subprocess(scratch: Path) -> None:
+def check_subprocess(scratch: Path):
     """A compiler, the program it made, a shell with redirections, a fork, a thread, a socket within the machine."""
     (scratch / "a.c").write_text("int main(void) { return 7; }\n")
     subprocess.run(["gcc", "-o", scratch / "a", scratch / "a.c"], check=True)
@@ -100,14 +101,14 @@ def check_subprocess(scratch: Path) -> None:
     assert child.wait() == -signal.SIGKILL
 
 
-def check_buffer(scratch: Path, fd: str, nbytes: str) -> None:
+def check_buffer(scratch: Path, fd: str, nbytes: str):
     """Memory that was inherited as a descriptor is read and written."""
     shared = mmap.mmap(int(fd), int(nbytes))
     assert shared[:4] == b"ping"
     shared[:4] = b"pong"
 
 
-def check_state(scratch: Path) -> None:
+def check_state(scratch: Path):
     """No capability is left, none can come back, no core file is written."""
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
     assert all(int(status[name], 16) == 0 for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"))
@@ -122,7 +123,7 @@ def check_state(scratch: Path) -> None:
 # -- checks: what must not
 
 
-def refused(call: Callable[..., Any], *args: Any, codes: tuple[int, ...] = EPERM_OR_EACCES) -> None:
+def refused(call: Callable[..., Any], *args, codes: tuple[int, ...] = EPERM_OR_EACCES):
     """The kernel refuses this call."""
     try:
         call(*args)
@@ -132,7 +133,7 @@ def refused(call: Callable[..., Any], *args: Any, codes: tuple[int, ...] = EPERM
         raise AssertionError(f"{call} {args} was allowed")
 
 
-def system(number: int, *args: int) -> None:
+def system(number: int, *args: int):
     """A system call by number; raises OSError."""
     if libc.syscall(number, *(ctypes.c_long(arg) for arg in args)) < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -150,7 +151,7 @@ def read_byte(path: Path) -> bytes:
         return stream.read(1)
 
 
-def check_files(scratch: Path, other: str, secret: str) -> None:
+def check_files(scratch: Path, other: str, secret: str):
     """Nothing is written, made, renamed, cut or removed outside the scratch folder, nor by a thread or a child."""
     outside, known = Path(other), Path(other) / "known"
     refused((outside / "new").write_text, "x")
@@ -169,7 +170,7 @@ def check_files(scratch: Path, other: str, secret: str) -> None:
     Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("named")  # the CUDA driver does so
     caught: list[AssertionError] = []
 
-    def in_thread() -> None:
+    def in_thread():
         try:
             refused((outside / "new").write_text, "x")
         except AssertionError as error:
@@ -182,7 +183,7 @@ def check_files(scratch: Path, other: str, secret: str) -> None:
     assert subprocess.run(["touch", outside / "new"], stderr=subprocess.DEVNULL, check=False).returncode != 0
 
 
-def check_reading(scratch: Path, other: str, readable: str) -> None:
+def check_reading(scratch: Path, other: str, readable: str):
     """The checkout, its results, the user's home and others' scratch folders are closed; what was named is open."""
     assert Path(readable).read_text() == "readable"
     refused((Path(other) / "known").read_text)
@@ -194,7 +195,7 @@ def check_reading(scratch: Path, other: str, readable: str) -> None:
         refused(os.listdir, home)
 
 
-def check_network(scratch: Path, port: str, service: str) -> None:
+def check_network(scratch: Path, port: str, service: str):
     """Not even the machine itself is reached: TCP, UDP, raw packets, and services behind a socket in a file."""
     refused(socket.create_connection, ("127.0.0.1", int(port)), 5)
     for family in (socket.AF_INET, socket.AF_INET6, socket.AF_PACKET):
@@ -204,7 +205,7 @@ def check_network(scratch: Path, port: str, service: str) -> None:
     refused(system, number("io_uring_setup"), 1, 0)
 
 
-def check_parent(scratch: Path) -> None:
+def check_parent(scratch: Path):
     """The parent cannot be traced, read, written, signalled, slowed down or limited."""
     parent = os.getppid()
     for request in (ATTACH, SEIZE):
@@ -224,13 +225,13 @@ def check_parent(scratch: Path) -> None:
     refused(system, number("prlimit64"), parent, 0, 0, 0)
 
 
-def check_sibling(scratch: Path, pid: str) -> None:
+def check_sibling(scratch: Path, pid: str):
     """A process of the same user that is no parent, such as the judge beside its launcher, is not signalled either."""
     refused(os.kill, int(pid), signal.SIGTERM)
     refused(os.kill, int(pid), 0)
 
 
-def check_kernel(scratch: Path) -> None:
+def check_kernel(scratch: Path):
     """Namespaces, mounts, keys, tracing and clocks are closed, and a child is made all the same."""
     for name in confinement._DENIED:
         refused(system, number(name), 0, 0, 0, 0, 0)
@@ -247,7 +248,7 @@ def check_kernel(scratch: Path) -> None:
     assert subprocess.run(["unshare", "--user", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0
 
 
-def check_filter_alone(scratch: Path, other: str) -> None:
+def check_filter_alone(scratch: Path, other: str):
     """Without Landlock the filter still stands: the fallback on a kernel that has none."""
     (Path(other) / "new").write_text("Landlock is off")
     check_parent_by_filter()
@@ -256,14 +257,14 @@ def check_filter_alone(scratch: Path, other: str) -> None:
     check_kernel(scratch)
 
 
-def check_parent_by_filter() -> None:
+def check_parent_by_filter():
     """What of `check_parent` needs no Landlock."""
     refused(os.kill, os.getppid(), signal.SIGTERM)
     refused(os.killpg, os.getpgid(os.getppid()), signal.SIGTERM)
     refused(system, number("ptrace"), ATTACH, os.getppid(), 0, 0)
 
 
-def check_peek(scratch: Path, pid: str) -> None:
+def check_peek(scratch: Path, pid: str):
     """Of an unconfined process of the same user: a shielded one is closed to it."""
     for name in ("environ", "mem", "maps"):
         refused(Path(f"/proc/{pid}/{name}").read_bytes)
@@ -274,7 +275,7 @@ def check_peek(scratch: Path, pid: str) -> None:
         refused(system, number(name), int(pid), ctypes.addressof(here), 1, ctypes.addressof(here), 1, 0)
 
 
-def check_gpu(scratch: Path, handle: str, nbytes: str) -> None:
+def check_gpu(scratch: Path, handle: str, nbytes: str):
     """The driver, memory of a shielded process, Triton with ptxas, torch.compile, TF32 products, the profiler."""
     import torch
     import triton
@@ -299,19 +300,19 @@ def check_gpu(scratch: Path, handle: str, nbytes: str) -> None:
     x.copy_(out)
     a = torch.ones(256, 256, device=device)
 
-    def work() -> None:
+    def work():
         double[(1,)](x, out, COUNT=x.numel())
         compiled(x)
         torch.mm(a, a)
 
     kernels, reason = kernel_origins.profile(work)
-    shares = kernel_origins.share(kernels, Path(__file__))
-    assert not reason and {"own", "inductor"} <= shares.by_class.keys(), (reason, shares)
-    assert shares.by_class.keys() & {"cublas", "cutlass"}, shares
-    print(shares.model_dump_json(), file=sys.stderr)
+    names = " ".join(name for name, _ in kernels)
+    assert not reason and kernel_origins.share(kernels, Path(__file__)) and "triton_" in names, (reason, kernels)
+    assert re.search("gemm|nvjet|cutlass", names), kernels
+    print(json.dumps(kernels), file=sys.stderr)
 
 
-def check_shielded_gpu(scratch: Path) -> None:
+def check_shielded_gpu(scratch: Path):
     """The driver starts in a shielded process, whose /proc/self belongs to root, and hands out memory."""
     assert set(confinement.shield().values()) == {"applied"}
     import torch
@@ -326,7 +327,7 @@ def check_shielded_gpu(scratch: Path) -> None:
 # -- how they are run
 
 
-def main() -> None:
+def main():
     """Confines this process as `mode` says, prints what was applied, runs a check."""
     mode, name, folder, *arguments = sys.argv[1:]
     scratch = Path(folder)
@@ -376,7 +377,7 @@ Run = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def tmp_path() -> Iterator[Path]:
+def tmp_path():
     """A folder that every user may reach, unlike pytest's own, which each start of pytest closes to others."""
     found = Path(tempfile.mkdtemp(prefix="repro-confined-"))
     found.chmod(0o755)
@@ -385,7 +386,7 @@ def tmp_path() -> Iterator[Path]:
 
 
 @pytest.fixture(params=["root", "ordinary"] if os.getuid() == 0 else ["ordinary"])
-def confined(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
+def confined(request, tmp_path):
     """Runs a check as a user, in a scratch folder of its own, and returns what was applied."""
     uid = 0 if request.param == "root" else ORDINARY if os.getuid() == 0 else os.getuid()
     found = interpreter(uid)
@@ -401,7 +402,7 @@ def confined(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
     (other / "known").write_text("known")
     os.chown(other / "known", uid, uid)
 
-    def run(name: str, *arguments: object, mode: str = "confined", fds: tuple[int, ...] = ()) -> dict[str, str]:
+    def run(name, *arguments, mode="confined", fds=()):
         caches = {
             "HOME": str(scratch), "TMPDIR": str(scratch), "USER": "nobody",
             "TRITON_INTERPRET": "0" if name == "check_gpu" else "1",
@@ -610,7 +611,7 @@ def test_the_filter_of_both_machines(machine, read, exit_group):
     column, arch = confinement._MACHINES[machine]
     program = confinement.filter_program(machine, [-1, 4321, -4321])
 
-    def answer(call: int, *args: int) -> int:
+    def answer(call, *args):
         return decide(program, arch, call, *args)
 
     assert len(program) % 8 == 0 and len(program) // 8 < 4096

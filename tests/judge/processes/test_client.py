@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections import deque
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +20,7 @@ from repro.judge.worker import server
 def test_benchmarks_go_one_after_the_other_and_before_the_next_trial():
     gpu, order, begun = GpuUse(), list[str](), threading.Event()
 
-    def tune(name: str) -> None:
+    def tune(name):
         begun.set()
         with gpu.tuning():
             order.append(f"{name} begins")
@@ -54,14 +53,14 @@ def test_a_failed_benchmark_or_trial_leaves_the_gpu():
 class Wired:
     """A client, and the channel of its worker, which a thread serves."""
 
-    def __init__(self, gpu: GpuUse | None) -> None:
+    def __init__(self, gpu: GpuUse | None):
         (read, answers), (requests, write) = os.pipe(), os.pipe()
         self.client, self.worker = object.__new__(WorkerProcess), Channel(requests, answers, from_judge=True)
         self.client.channel, self.client.gpu, self.client.due = Channel(read, write), gpu, deque()
         self.client.name, self.client.stopped = "baseline", False
 
-    def answers(self, work: Any) -> threading.Thread:
-        def serve() -> None:
+    def answers(self, work) -> threading.Thread:
+        def serve():
             number = self.worker.receive()["n"]
             with contextlib.suppress(ChannelClosed):
                 self.worker.send({"n": number, "found": work()})
@@ -77,7 +76,7 @@ def test_the_tuner_asks_before_each_of_its_benchmarks(monkeypatch):
 
     gpu, seen = GpuUse(), list[bool]()
 
-    def benchmark(call: Any, **options: Any) -> float:
+    def benchmark(call, **options):
         seen.append(gpu._used)
         if options:
             raise RuntimeError("it does not fit")
@@ -88,7 +87,7 @@ def test_the_tuner_asks_before_each_of_its_benchmarks(monkeypatch):
     server.tune_alone(wired.worker)
     x = torch.ones(2, device="meta")
 
-    def work() -> list[float]:
+    def work():
         with pytest.raises(RuntimeError, match="does not fit"):
             benchmarker.benchmark_gpu(x.exp, rep=40)
         return [benchmarker.benchmark_gpu(x.exp), benchmarker.benchmark(torch.exp, (x,), {})]
@@ -103,7 +102,7 @@ def test_a_worker_that_ends_within_a_benchmark_leaves_the_gpu():
     gpu = GpuUse()
     wired = Wired(gpu)
 
-    def end() -> None:
+    def end():
         wired.worker.send({TUNES: True})
         wired.worker.receive()
         wired.worker.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
 from types import SimpleNamespace as Named
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ from conftest import WHOLE
 from repro import config
 from repro.engines import local
 from repro.errors import SolutionError
+from repro.fixtures import calibration
 from repro.judge.correctness.workers import Workers
 from repro.judge.isolation import uids
 from repro.judge.session import JudgeSession
@@ -22,12 +22,30 @@ from repro.judge.timing import compiled
 from repro.problems import catalogue
 from repro.records.options import Options
 
-PROBLEM = catalogue.load("L1_36", size="smoke")
+PROBLEM = """import torch
+from torch import nn
+from torch._inductor import config
+
+config.cpp.vec_isa_ok, config.cpp.simdlen, config.cpp_cache_precompile_headers = True, 1, False  # one compilation
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * x
+
+
+def get_inputs():
+    return [torch.rand(64, 32) - 0.5]
+
+
+def get_init_inputs():
+    return []
+"""
 ROOT_ALONE = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 
 
 @pytest.fixture
-def folder(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(open_folder, monkeypatch):
     """The folder of compiled baselines, with one file."""
     monkeypatch.setenv("REPRO_STATE", str(open_folder / "state"))
     config.shared_state()
@@ -60,7 +78,7 @@ def test_the_files_used_longest_ago_go_first_and_clean_removes_all(folder, monke
 
 
 def test_every_variant_and_problem_has_a_file_of_its_own():
-    def named(variant: str, source: str, weights: str) -> str:
+    def named(variant, source, weights):
         problem, fixture = Named(message=lambda: source), Named(weights_sha256=weights)
         judged: Any = Named(slots=Named(device=torch.device("cpu")), problem=problem, fixture=fixture)
         return compiled._name(judged, variant)
@@ -69,7 +87,7 @@ def test_every_variant_and_problem_has_a_file_of_its_own():
 
 
 def test_a_result_that_cannot_be_kept_costs_no_baseline(monkeypatch):
-    def ask(*_: object) -> None:
+    def ask(*_):
         raise SolutionError("error", "this torch keeps nothing")
 
     monkeypatch.setattr(compiled, "_name", lambda *_: "none")
@@ -79,22 +97,43 @@ def test_a_result_that_cannot_be_kept_costs_no_baseline(monkeypatch):
     assert not baseline.made
 
 
+def test_a_kept_result_that_fails_is_not_used_again(folder, monkeypatch):
+    """torch notes how a kernel was tuned where it was compiled: in the folder of an earlier job, which is gone."""
+    from torch._inductor.runtime.autotune_cache import LocalAutotuneCache
+
+    from repro.judge.worker import server
+
+    monkeypatch.setattr(compiled, "_name", lambda *_: "name")
+    workers, baseline = Named(send=lambda *_: None, ask=lambda *_: None), Named(hello={"uid": uids.FIRST_UID}, made={})
+    with (
+        pytest.raises(SolutionError),
+        compiled.kept(cast("Any", Named(workers=workers)), cast("Any", baseline), "compile"),
+    ):
+        raise SolutionError("exception", "PermissionError")
+    assert not compiled._read("name")
+    server._tuned_unnoted()
+    LocalAutotuneCache().put("/proc/none/kernel.best_config", {})
+
+
 @pytest.mark.slow
-def test_the_second_session_takes_what_the_first_one_compiled(folder, tmp_path, smoke_fixture, monkeypatch):
+def test_the_second_session_takes_what_the_first_one_compiled(folder, tmp_path, monkeypatch):
     """In `make test-all` a damaged file is compiled anew too. Baselines count as those of another user."""
     options = Options(device="cpu", timeout_s=180, timing_budget_s=0.3, max_blocks=12, modes=("eager", "compile"))
-    file, define = tmp_path / "mine.py", Workers._define
+    file, known, define = tmp_path / "mine.py", tmp_path / "known.py", Workers._define
+    known.write_text(PROBLEM)
+    problem = catalogue.load_file(known)
+    fixture = calibration.build(problem, torch.device("cpu"))
     peeks = f"import os\ntry:\n    os.listdir({str(folder)!r})\nexcept OSError:\n    pass\nelse:\n    raise SystemError"
-    file.write_text(f"{PROBLEM.path.read_text()}\n{peeks}\n\nclass ModelNew(Model):\n    pass\n")
+    file.write_text(f"{PROBLEM}\n{peeks}\n\nclass ModelNew(Model):\n    pass\n")
 
-    def defined(self: Workers, implementation: Any) -> Any:
+    def defined(self, implementation):
         error = define(self, implementation)
         implementation.hello["uid"] = uids.FIRST_UID
         return error
 
     monkeypatch.setattr(Workers, "_define", defined)
     for graphs in (1, 0, 1) if WHOLE else (1, 0):
-        with JudgeSession(PROBLEM, smoke_fixture("L1_36"), options) as judge:
+        with JudgeSession(problem, fixture, options) as judge:
             assert judge.check([("mine", file, "ModelNew")])[0].verdict == "correct"
             assert judge.time(["mine"]).timing.compiled_anew["compile"] == graphs
         for path in folder.iterdir() if not graphs else ():

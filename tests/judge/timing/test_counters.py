@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +27,7 @@ from repro.report import artifacts
 from repro.studies import artifact_study
 
 RANGE = "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
-METRIC = {key: metric for key, (metric, _) in counters.METRICS.items()}
+METRIC = counters.METRICS
 # Units as ncu prints them with --print-units base.
 UNITS = {"duration_ns": "ns", "dram_read_bytes": "byte", "dram_bytes_per_s": "byte/second", "sm_clock_hz": "hz"}
 REFUSAL = (
@@ -42,12 +41,12 @@ FIRST = {
 SECOND = FIRST | {"duration_ns": "1,000", "dram_pct": "40", "registers": "64", "l1_pct": "5"}
 
 
-def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
+def page(*launches: dict[str, str]) -> str:
     """ncu's raw page in CSV, with what else it prints before it. launches: our key -> text; `name` is the kernel's."""
     plain = ["ID", "Process ID", "Process Name", "Host Name", RANGE, "Kernel Name", "Context", "Stream", "Device", "CC"]
     keys = [key for key in METRIC if any(key in each for each in launches)]
     lines = [[*plain, *(METRIC[key] for key in keys)]]
-    lines.append([""] * len(plain) + [(units or UNITS).get(key, "") for key in keys])
+    lines.append([""] * len(plain) + [UNITS.get(key, "") for key in keys])
     for at, each in enumerate(launches):
         name = each.get("name", "kernel")
         facts = [str(at), "4711", "python3.12", "host-of-mine", "", name, "1", "7", "0", "9.0"]
@@ -65,18 +64,6 @@ def test_every_launch_is_kept_with_its_counters():
     assert first.values["duration_ns"] == 3000 and second.values["dram_pct"] == 40
     assert first.values["l1_pct"] is None and first.values["tensor_pct"] is None
     assert "host-of-mine" not in str([first, second])
-
-
-def test_values_are_in_our_units_whatever_unit_ncu_chose():
-    scaled = {"duration_ns": "1.5", "dram_read_bytes": "2", "dram_bytes_per_s": "3", "sm_clock_hz": "1.7"}
-    units = {"duration_ns": "ms", "dram_read_bytes": "Gbyte", "dram_bytes_per_s": "Tbyte/second", "sm_clock_hz": "Ghz"}
-    (found,) = counters._parse(page(scaled, units=units))
-    values = [found.values[key] for key in scaled]
-    assert values == pytest.approx([1.5e6, 2e9, 3e12, 1.7e9])
-    units |= {"duration_ns": "usecond", "sm_clock_hz": "cycle/nsecond", "dram_read_bytes": "Mbyte"}
-    (found,) = counters._parse(page(scaled, units=units))
-    values = [found.values[key] for key in ("duration_ns", "sm_clock_hz", "dram_read_bytes")]
-    assert values == pytest.approx([1.5e3, 1.7e9, 2e6])
 
 
 @pytest.mark.parametrize("text", ["", "n/a", "nan", "inf", "-3", "1e999", "(!) nan"])
@@ -101,7 +88,7 @@ def test_a_call_without_a_launch_has_no_totals():
 
 
 def test_every_metric_that_is_used_is_collected():
-    command = counters._command("ncu", "/scratch")
+    command = counters._command("ncu")
     collected = command[command.index("--metrics") + 1].split(",")
     assert collected == list(METRIC.values()) and len(set(collected)) == len(counters.METRICS)
     assert {*counters._SUMMED, *counters._LARGEST, *artifacts.SHARES} <= counters.METRICS.keys()
@@ -120,14 +107,14 @@ def test_every_metric_that_is_used_is_collected():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_stays() -> Iterator[None]:
+def nothing_stays():
     """Ends what this process's launcher started here: tests of other files count its children."""
     yield
     launch.current().end()
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def folder():
     """A folder that every user may read, unlike pytest's own."""
     found = Path(tempfile.mkdtemp(prefix="repro-ncu-"))
     found.chmod(0o755)
@@ -135,20 +122,15 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(found)
 
 
-Fake = Callable[[str], str]
-
-
 @pytest.fixture
-def fake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+def fake(folder, monkeypatch):
     """Puts an `ncu` on the PATH, `fake(body)`, and returns its path. In the body `command` is what it is to run."""
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
-    def make(body: str) -> str:
+    def make(body):
         file = folder / "ncu"
         lines = [
-            f"#!{sys.executable} -I", "import os, subprocess, sys, time", "if '--version' in sys.argv:",
-            "    print('NVIDIA (R) Nsight Compute Command Line Profiler')",
-            "    sys.exit(print('Version 2025.3.1.0 (build 1)'))",
+            f"#!{sys.executable} -I", "import os, subprocess, sys, time",
             "command = sys.argv[sys.argv.index('--metrics') + 2:]",
             "run = lambda: subprocess.run(command).returncode", body,
         ]  # fmt: skip
@@ -264,7 +246,7 @@ def test_a_kernel_that_hangs_is_killed_with_all_that_runs_below_it(fake, folder)
         "if os.fork() == 0:\n    os.setsid()\n    os.fork()\n    time.sleep(600)\nrun()\ntime.sleep(600)"
     )
     profiled(fake("pass"), "")  # the imports are done after this, and do not count
-    found, _ = profiled(fake(body), "def kernel_function(x):\n    while True: pass\n", timeout_s=10.0)
+    found, _ = profiled(fake(body), "import time\n\n\ndef kernel_function(x):\n    time.sleep(600)\n", timeout_s=10.0)
     assert found.state == "not_run" and found.why == "it was killed after 10 s"
     assert pids.exists()
     for pid in pids.read_text().split():
@@ -328,7 +310,7 @@ def test_a_kernel_that_prints_the_refusal_does_not_choose_its_user(fake, monkeyp
 # -- all kernels of a folder
 
 
-def folder_entries(tmp_path: Path, device: str, **sources: str) -> Any:
+def folder_entries(tmp_path: Path, device: str, **sources: str):
     """The entries of kernels of L1_36; `missing` has no file."""
     solutions = [("missing", tmp_path / "missing.py", "kernel_function")]
     for name, text in sources.items():
@@ -348,8 +330,6 @@ def test_every_kernel_has_an_entry_for_each_dtype(fake, tmp_path):
     told = [(each["kernel"], each["dtype"], each["state"]) for each in entries]
     states = {"missing": "not_run", "good": "profiled", "banned": "not_run"}
     assert told == [(kernel, dtype, state) for kernel, state in states.items() for dtype in counters.DTYPES]
-    assert {each["ncu"] for each in entries} == {"Version 2025.3.1.0 (build 1)"}
-    assert {each["clock_control"] for each in entries} == {"none"}
     assert "no such kernel" in entries[0]["why"] and "rejected: line 1" in entries[-1]["why"]
 
 
@@ -389,7 +369,7 @@ def test_the_line_and_the_table_have_times_shares_and_reasons():
         {"kernel": "optimized", "dtype": "float32", "state": "not_run", "why": "it was killed after 120 s"},
     )
     line = artifact_study.summary(reading.row(found))
-    assert line == "input bfloat16 3 ms at 80 % of DRAM; optimised float32: not run: it was killed after 120 s"
+    assert line == "1 of 2 calls profiled; not run: it was killed after 120 s"
     section = artifacts.profiles([SimpleNamespace(letter="A", profiles={36: reading.row(found)})])
     (table,) = section.tables
     lines = [dict(zip([head.title for head in table.columns], line, strict=True)) for line in table.rows]

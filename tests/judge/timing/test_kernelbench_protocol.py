@@ -69,7 +69,7 @@ def test_what_a_solution_forges_becomes_no_number(answer):
 
 
 def test_fast_p_counts_correct_solutions_that_are_faster():
-    def entry(correct: bool, speedup: float | None, verdict: str, ratio: float, word: str = "FAST") -> Verdict:
+    def entry(correct, speedup, verdict, ratio, word="FAST"):
         theirs = {"correct": correct, "speedup": speedup, "measurement": True, "trials": 5, "tolerance": 1e-4}
         over = {"eager": {"ratio": ratio, "ci95": [ratio, ratio], "word": word}}
         return Verdict.model_validate({"problem": "", "solution": "", "reasons": [], "kernelbench": theirs,

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +21,7 @@ QUIET, BUSY = 0.08, 3.0
 class Scripted(Idle):
     """Whose flushes take what a test says, milliseconds; the last goes on."""
 
-    def __init__(self, *, watched: bool = True) -> None:
+    def __init__(self, *, watched: bool = True):
         super().__init__(torch.device("cuda"), watched=watched)
         self.quiet_ms = QUIET
         self.takes: list[float] = []
@@ -38,7 +37,7 @@ class Scripted(Idle):
 
 
 @pytest.fixture
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="0"))
     monkeypatch.setattr(module.time, "sleep", lambda seconds: None)

@@ -150,9 +150,23 @@ def test_a_name_that_says_nothing_is_refused_with_the_names_that_would_do(name):
 
 def test_signatures_without_names_or_with_too_few_inputs_are_refused():
     assert "takes *args: name each parameter" in refused(lambda *args: args, Conv())
-    assert "takes **options: name each parameter" in refused(lambda x, **options: x, Conv())
+    assert "takes *args: name each parameter" in refused(lambda x, *args: x, Conv())
+    convs = nn.Sequential(nn.Conv2d(3, 3, 1, stride=2), nn.Conv2d(3, 3, 1))
+    assert "could be 0_weight, 1_weight" in refused(lambda x, **kwargs: x, convs)
     assert "takes 1 of the problem's 2 inputs" in refused(lambda x: x, Conv(), 2)
     assert "has no readable signature: define it with def" in refused(torch.rms_norm, Conv())
+
+
+def test_stars_behind_a_named_parameter_take_what_the_published_driver_gives():
+    """KernelAgent's kernels are often `kernel_function(x, *args, **kwargs)`."""
+    model, names = Conv(bias=True), {"weight", "bias", "kernel_size", "stride", "padding", "dilation", "groups"}
+    x, args, given = called_with(lambda x, *args, **kwargs: (x, args, kwargs), model, "x", "y")
+    assert (x, args, given["stride"]) == ("x", ("y",), 2) and given["weight"] is model.conv.weight
+    assert names <= given.keys() <= names | {"output_padding"}
+    few = functools.partial(lambda x, weight, **kwargs: (weight, kwargs), stride=7)
+    weight, given = called_with(few, model, "x")
+    assert weight is model.conv.weight and given["stride"] == 7 and "weight" not in given
+    assert called_with(lambda x, **kwargs: kwargs, nn.Identity(), "x") == {}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def answered(error: BaseException, scratch: Path | None) -> dict[str, Any]:
     """Return a worker's answer to a call that raises."""
     worker = server.Worker(CPU, scratch)
 
-    def call() -> None:
+    def call():
         raise error
 
     worker.entry, worker.calls["solution"] = "ModelNew", call
