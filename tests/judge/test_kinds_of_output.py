@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+import random
 from collections.abc import Callable
 
 import pytest
 import torch
+from conftest import ROOT
 from torch.nn import functional
 
+from repro.fixtures import calibration
+from repro.inputs import stress as stresses
 from repro.judge.correctness import distance as metric
-from repro.judge.correctness import tolerances
-from repro.judge.correctness.distance import Distance
+from repro.judge.correctness import input_cases, tolerances
+from repro.judge.correctness.distance import Distance, Distances
 from repro.judge.correctness.indices import Pointed, Pointers
+from repro.judge.correctness.reference import Reference
+from repro.problems import catalogue
+from repro.problems import plan as plans
 
 X = torch.tensor([[[3.0, 1.0, 3.0, 2.0], [0.0, 5.0, 4.0, 5.0]]], dtype=torch.float64)
 
@@ -79,8 +87,30 @@ HONEST = {"rel_l2": 0.0, "max": 0.0, "row": 0.0, "differ": 0.0}
 )
 def test_integers_are_exact_unless_rounding_decides_them(worst, share):
     """Where it does not, in any class, one that differs is one too many."""
-    least = tolerances.integers({"fp32": HONEST, "bf16": HONEST | worst}, 1000)
-    assert tolerances.limits(HONEST, "fp32", 1.0, least)["differ"] == pytest.approx(share)
+    least = tolerances.integers("native", {"fp32": HONEST, "bf16": HONEST | worst}, 1000, {}, 1.0)
+    assert tolerances.limits(HONEST, "fp32", 1.0, least.get("fp32"))["differ"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("kind", "honest", "due"),
+    [
+        ("offset", {}, {"differ": 4e-3, "max": 0.18}),
+        ("offset", {"differ": 2e-3, "max": 0.2}, {"differ": 8e-3, "max": 0.3}),
+        ("heavy", {}, {"differ": 15e-4, "max": 0.18}),
+        ("edited", {"edit": 0.0}, {"differ": 4e-3, "max": 0.18, "edit": tolerances.EDIT_LIMIT}),
+        ("edited", {}, {"differ": tolerances.EXACT}),
+    ],
+)
+def test_integers_that_rounding_decides_on_published_inputs_may_differ_on_all(kind, honest, due):
+    """By as many units, which a smaller output has more of. An edit that has no limit of its own must be seen."""
+    published = tolerances.rounding({"bf16": HONEST | {"differ": 1e-3, "max": 0.03}}, 40.0)
+    values = {"bf16": HONEST | honest}
+    least = tolerances.integers(kind, values, 1000, published, 10.0)
+    of = {"heavy": tolerances.heavy_limits, "offset": tolerances.offset_limits}.get(kind, tolerances.probe_limits)
+    found = of(values, least)["bf16"]
+    assert {name: found[name] for name in due} == pytest.approx(due) and ("rel_l2" in found) == ("max" not in due)
+    assert tolerances.rounding({"bf16": HONEST | {"differ": 0.03}}, 40.0) == {}, "a quantity"
+    assert tolerances.integers(kind, {"bf16": HONEST}, 1000, published, 0.0) == {}, "nothing but zeros"
 
 
 def test_no_limit_is_wider_than_a_tenth():
@@ -89,3 +119,73 @@ def test_no_limit_is_wider_than_a_tenth():
         assert tolerances.limits(honest, "bf16", 0.0).get("rel_l2", 0.0) <= tolerances.WIDEST
     wide = tolerances.limits(dict.fromkeys(("rel_l2", "max", "row"), 0.8), "bf16", 1.0)
     assert wide == {}, "the class is refused"
+
+
+def int8_rows(x: torch.Tensor, largest: torch.Tensor | None = None, codes: float = 127.0) -> list[torch.Tensor]:
+    """What a kernel that multiplies by the reciprocal of the scale returns, before it rounds."""
+    largest = x.float().abs().amax(dim=-1, keepdim=True) if largest is None else largest
+    return [x.float() * (codes / largest), largest / 127]
+
+
+def rounded(codes: torch.Tensor, scale: torch.Tensor) -> list[torch.Tensor]:
+    return [torch.round(codes).clamp(-128, 127).to(torch.int8), scale]
+
+
+def beside(codes: torch.Tensor, scale: torch.Tensor) -> list[torch.Tensor]:
+    """One code of each row is off by one."""
+    first = codes[:, :1]
+    return rounded(torch.cat((first - torch.where(first > 0, 1.0, -1.0), codes[:, 1:]), 1), scale)
+
+
+# Name -> inputs, and those of the call before -> outputs.
+INT8: dict[str, Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]]] = {
+    "honest, by a quotient": lambda x, _: rounded(x.float() / (s := int8_rows(x)[1]), s),
+    "honest, by a reciprocal": lambda x, _: rounded(*int8_rows(x)),
+    "scaled by 128": lambda x, _: rounded(*int8_rows(x, codes=128.0)),
+    "cut off": lambda x, _: rounded(int8_rows(x)[0].trunc(), int8_rows(x)[1]),
+    "one code of each row beside": lambda x, _: beside(*int8_rows(x)),
+    "maximum without the last column": lambda x, _: rounded(
+        *int8_rows(x, x[:, :-1].float().abs().amax(-1, keepdim=True))
+    ),
+    "edited elements of the call before": lambda x, before: rounded(
+        *int8_rows(torch.where(x == before, x, before), int8_rows(x)[1] * 127)
+    ),
+}
+
+
+@functools.cache
+def drawn_int8(rows: int) -> Callable[[str, int], str | None]:
+    """The class of a kernel of int8_rows.py in one draw of secrets, or None where it is wrong."""
+    device = torch.device("cpu")
+    problem = catalogue.load_file(ROOT / "tests/frames/problems/int8_rows.py", dtype="bfloat16").at({"rows": rows})
+    plan, fixture = plans.plan(problem), calibration.build(problem, device)
+    reference = Reference(plan, plans.weights(problem, plan.module), device)
+
+    def judged(name: str, draw: int) -> str | None:
+        chance = random.Random(draw)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(input_cases, "secret_seed", lambda: chance.getrandbits(63))
+            patched.setattr(input_cases.secrets, "choice", chance.choice)
+            trials = input_cases.make(plan, fixture=fixture)
+        found: dict[str, list[dict[str, float]]] = {}
+        for trial in (trial for trial in trials if trial.judged):
+            x, edited = plan.make(trial.seed, device, stress=trial.stress)[0], stresses.edits(trial.stress)
+            before = plan.make(trial.seed, device, stress=stresses.base(problem.stress))[0] if edited else x
+            old = reference([before]) if edited else []
+            expected = reference([x])
+            distances = Distances.of(len(expected))
+            distances.add(INT8[name](x, before), expected, reference.wholes, old)
+            found.setdefault(trial.kind, []).append(distances.values())
+        return tolerances.class_of(found, fixture)
+
+    return judged
+
+
+# The last column is the largest in half of the rows of heavy inputs, so that four rows may have none.
+@pytest.mark.parametrize(
+    ("name", "rows"), [(name, rows) for rows in (4, 16) for name in INT8 if rows > 4 or "last" not in name]
+)
+def test_codes_between_two_integers_may_be_either_on_every_kind_of_inputs(name, rows):
+    """Also where the few honest draws of a kind hold no such code, while those of published inputs do."""
+    expected = "bf16" if name.startswith("honest") else None
+    assert [drawn_int8(rows)(name, draw) for draw in range(20)] == [expected] * 20

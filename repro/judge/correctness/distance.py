@@ -207,6 +207,11 @@ class Distance:
         count, error, size = count[some], error[some], size[some]
         return {BIAS: float(((error / count).abs() / (size / count).clamp_min(usual)).max())}
 
+    @property
+    def size(self) -> float:
+        """Return the root mean square of the reference, once its chunks are settled."""
+        return math.sqrt(self.reference_sq / max(1, self.elements))
+
     def values(self) -> dict[str, float]:
         """Return the guards; infinity if the output is not finite where the reference is."""
         self.settle()

@@ -51,7 +51,7 @@ EDIT_LIMIT, EDIT_HONEST = 0.5, 0.2
 _LOOSE = 4.0
 # Inputs far from zero multiply rounding, in ways that differ between honest kernels: there fp32 has the limits of tf32,
 # where the honest kernel of either class stays under a tenth of the lowest one.
-OFFSET, HEAVY, _EXACT = "offset", "heavy", 0.1
+OFFSET, HEAVY, EDITED, _EXACT = "offset", "heavy", "edited", 0.1
 
 
 def limits(honest: Limits, klass: str, sensitivity: float, integers: Limits | None = None) -> Limits:
@@ -73,33 +73,57 @@ def limits(honest: Limits, klass: str, sensitivity: float, integers: Limits | No
     return quantity | {DIFFER: EXACT} if DIFFER in honest and not integers else quantity
 
 
-def integers(honest: dict[str, Limits], elements: int) -> Limits | None:
-    """Return the least limits of integers that rounding decides: where some honest kernel's differ, few of every
-    class's may, by no more than in the worst class. None where no honest kernel's differ, or they are no integers."""
-    if not any(values.get(DIFFER) for values in honest.values()):
-        return None
-    few = max(SOME, FEW / max(1, elements))
-    return {DIFFER: few, "max": MIN_HEADROOM * max(values["max"] for values in honest.values())}
+def rounding(honest: dict[str, Limits], size: float) -> dict[str, Limits]:
+    """Return class -> share of integers that differ, and the largest difference, where rounding decides them.
+
+    size: root mean square of the output. A class of which too many differ has limits of a quantity, and is left out.
+    """
+    few = {klass: values for klass, values in honest.items() if 0 < values.get(DIFFER, 0.0) <= WIDEST / HEADROOM}
+    return {klass: {DIFFER: values[DIFFER], "max": values["max"] * size} for klass, values in few.items()}
 
 
-def probe_limits(honest: dict[str, Limits], least: Limits | None = None) -> dict[str, Limits]:
+def integers(
+    kind: str, honest: dict[str, Limits], elements: int, published: dict[str, Limits], size: float
+) -> dict[str, Limits]:
+    """Return, for each class, the least limits of integers that rounding decides: where some honest kernel's differ,
+    few of every class's may, by no more than in the worst class.
+
+    published: `rounding` of published inputs; size: the smallest root mean square of this trial's output. A class whose
+    honest kernel differs there may differ here, though the few draws of this trial do not show it: in as large a share,
+    or in few with heavy tails, which make nearly all integers small. Not where an edit has no limit of its own: among
+    integers that may differ it would not be seen.
+    """
+    unseen = kind == EDITED and not any(EDIT in values for values in honest.values())
+    there = {} if unseen or not size else published
+    here = any(values.get(DIFFER) for values in honest.values())
+    most = max(values["max"] for values in honest.values()) if here else 0.0
+    least = {}
+    for klass in honest if here else there:
+        known = there.get(klass, {DIFFER: 0.0, "max": 0.0})
+        share = 0.0 if kind == HEAVY else HEADROOM * known[DIFFER]
+        step = known["max"] / (size or 1.0)
+        least[klass] = {DIFFER: max(SOME, FEW / max(1, elements), share), "max": MIN_HEADROOM * max(most, step)}
+    return least
+
+
+def probe_limits(honest: dict[str, Limits], least: dict[str, Limits] | None = None) -> dict[str, Limits]:
     """Return the limits of every class on a probe.
 
-    honest: class -> distances, the most precise class first. least: `integers` for `limits`. A class has no limits
-    where its honest kernel's error is over the class's cap or does not follow an edit. Nor has it any where a looser
-    class's error is far over its own: there, results hang on single comparisons, such as which logit is the largest.
+    honest: class -> distances, the most precise class first. least: `integers`. A class has no limits where its honest
+    kernel's error is over the class's cap or does not follow an edit. Nor has it any where a looser class's error is
+    far over its own: there, results hang on single comparisons, such as which logit is the largest.
     """
     by_class: dict[str, dict[str, float]] = {}
     for klass, values in honest.items():
         looser = list(honest)[list(honest).index(klass) + 1 :]
         bounded = values["rel_l2"] <= _CAP[klass] and values.get(EDIT, 0.0) <= EDIT_HONEST
         steady = all(honest[other]["rel_l2"] <= _LOOSE * _CAP[other] for other in looser)
-        own = limits(values, klass, 0.0, least) if bounded and steady else {}
+        own = limits(values, klass, 0.0, (least or {}).get(klass)) if bounded and steady else {}
         by_class[klass] = own | ({EDIT: EDIT_LIMIT} if own and EDIT in values else {})
     return by_class
 
 
-def offset_limits(honest: dict[str, Limits], least: Limits | None = None) -> dict[str, Limits]:
+def offset_limits(honest: dict[str, Limits], least: dict[str, Limits] | None = None) -> dict[str, Limits]:
     """Return the limits of every class on inputs far from zero: fp32 has those of tf32, because rounding grows there.
 
     honest: class -> distances. A class has none where its honest kernel is not far more precise than they are.
@@ -109,10 +133,13 @@ def offset_limits(honest: dict[str, Limits], least: Limits | None = None) -> dic
     of = {klass: "tf32" if klass == "fp32" else klass for klass in honest}
     most = {klass: _EXACT * _FLOOR[of[klass]] for klass in honest} | {klass: _CAP[klass] for klass in ("fp16", "bf16")}
     bounded = {klass: values["rel_l2"] <= most[klass] for klass, values in honest.items()}
-    return {klass: limits(values, of[klass], 0.0, least) if bounded[klass] else {} for klass, values in honest.items()}
+    return {
+        klass: limits(values, of[klass], 0.0, (least or {}).get(klass)) if bounded[klass] else {}
+        for klass, values in honest.items()
+    }
 
 
-def heavy_limits(honest: dict[str, Limits], least: Limits | None = None) -> dict[str, Limits]:
+def heavy_limits(honest: dict[str, Limits], least: dict[str, Limits] | None = None) -> dict[str, Limits]:
     """Return the limits of every class on heavy tails: the widest that it has, a wider one where its honest kernel's
     error is not well under that, and none of single elements, rows or a bias, as errors have heavy tails too.
 
