@@ -19,7 +19,8 @@ from repro.problems.catalogue import Problem
 
 TRIAL = "sanitizer"
 _PROGRAM = "compute-sanitizer"
-_TOOLS = ("memcheck", "racecheck")
+# The tools and the options of each. Small tensors lie one behind the other: a load beyond one would be in the next.
+_TOOLS = {"memcheck": ("--padding", str(64 << 10)), "racecheck": ()}
 _TIMEOUT_S = 240.0
 # Exit status where a tool finds an error.
 _FOUND = 86
@@ -43,8 +44,8 @@ def check(problem: Problem, solution: Implementation, device: str) -> None:
     """
     assert solution.source is not None
     small, source = _reduced(problem), solution.source.read_bytes()
-    for tool in _TOOLS:
-        options = ("--tool", tool, "--error-exitcode", str(_FOUND), "--report-api-errors", "no",
+    for tool, own in _TOOLS.items():
+        options = ("--tool", tool, *own, "--error-exitcode", str(_FOUND), "--report-api-errors", "no",
                    "--target-processes", "application-only")  # fmt: skip
         ran = counters.below([*_ALONE, program(), *options], device, small, source, solution.entry, _TIMEOUT_S)
         errors = [int(count) for count in _SUMMARY.findall(ran.text)]

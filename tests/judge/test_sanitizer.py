@@ -54,6 +54,7 @@ def test_only_two_clean_summaries_of_calls_that_ended_pass(answers, code, words,
 
     def below(command, device, problem, *more):
         assert problem.size == "smoke" and "/program" in command
+        assert ("--padding" in command) == ("memcheck" in command), "a load beyond a tensor meets no other one"
         text, status = next(given)
         return counters.Ran(text, "killed after 9 s" if status is None else "", status, "user")
 
