@@ -134,8 +134,10 @@ RIGHT = [
 
 
 def test_recorded_pairs_of_one_kernel_are_the_same_and_two_percent_more_is_slower():
+    """Eager of L3_20 was 1.4 % apart in two processes once (docs/limits.md): that is not known to be the same."""
     found = list(recorded())
-    assert len(found) > 40 and {gate._against(of, *RIGHT).word for of in found} == {"SAME"}
+    words = {(gate._against(of, *RIGHT).word, abs(of.timing.aa.ratio - 1) > 0.01) for of in found if of.timing.aa}
+    assert len(found) > 40 and words <= {("SAME", False), ("SAME", True), ("AMBIGUOUS", True)}
     for of in found:
         new = of.samples_ms["new"].gated
         new.device_ms[:] = [1.02 * ms for ms in new.device_ms]
