@@ -134,14 +134,15 @@ RIGHT = [
 
 
 def test_recorded_pairs_of_one_kernel_are_the_same_and_two_percent_more_is_slower():
-    """Eager of L3_20 was 1.4 % apart in two processes once (docs/limits.md): that is not known to be the same."""
-    found = list(recorded())
-    words = {(gate._against(of, *RIGHT).word, abs(of.timing.aa.ratio - 1) > 0.01) for of in found if of.timing.aa}
+    """Where eager itself was more than 1 % apart in two processes, as L3_20 was (docs/limits.md), less can be known."""
+    found = [(of, abs(of.timing.aa.ratio - 1) > 0.01) for of in recorded() if of.timing.aa]
+    words = {(gate._against(of, *RIGHT).word, far) for of, far in found}
     assert len(found) > 40 and words <= {("SAME", False), ("SAME", True), ("AMBIGUOUS", True)}
-    for of in found:
+    for of, _ in found:
         new = of.samples_ms["new"].gated
         new.device_ms[:] = [1.02 * ms for ms in new.device_ms]
-    assert {gate._against(of, *RIGHT).word for of in found} == {"SLOWER"}
+    words = {(gate._against(of, *RIGHT).word, far) for of, far in found}
+    assert words <= {("SLOWER", False), ("SLOWER", True), ("AMBIGUOUS", True)}
 
 
 def test_launches_that_the_host_delays_widen_the_interval():
