@@ -134,15 +134,16 @@ RIGHT = [
 
 
 def test_recorded_pairs_of_one_kernel_are_the_same_and_two_percent_more_is_slower():
-    """Where eager itself was more than 1 % apart in two processes, as L3_20 was (docs/limits.md), less can be known."""
-    found = [(of, abs(of.timing.aa.ratio - 1) > 0.01) for of in recorded() if of.timing.aa]
-    words = {(gate._against(of, *RIGHT).word, far) for of, far in found}
-    assert len(found) > 40 and words <= {("SAME", False), ("SAME", True), ("AMBIGUOUS", True)}
-    for of, _ in found:
+    """Two processes of eager were more than 1 % apart in few rows, as of L3_20 (docs/limits.md): these say less."""
+    found = [of for of in recorded() if of.timing.aa]
+    near = [of for of in found if abs(of.timing.aa.ratio - 1) <= 0.01]
+    assert len(near) > 40 and len(near) > 0.9 * len(found)
+    assert {gate._against(of, *RIGHT).word for of in near} == {"SAME"}
+    assert {gate._against(of, *RIGHT).word for of in found} <= {"SAME", "AMBIGUOUS"}
+    for of in near:
         new = of.samples_ms["new"].gated
         new.device_ms[:] = [1.02 * ms for ms in new.device_ms]
-    words = {(gate._against(of, *RIGHT).word, far) for of, far in found}
-    assert words <= {("SLOWER", False), ("SLOWER", True), ("AMBIGUOUS", True)}
+    assert {gate._against(of, *RIGHT).word for of in near} == {"SLOWER"}
 
 
 def test_launches_that_the_host_delays_widen_the_interval():
