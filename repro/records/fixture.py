@@ -22,6 +22,8 @@ class Limited(Record):
     """How inputs are changed, or null."""
     limits: dict[str, Limits] = {}
     """Precision class -> limits of the distances."""
+    needed: Limits = {}
+    """Precision class without limits -> the relative L2 limit that it needs, which is too wide."""
 
 
 class TrialLimits(Limited):

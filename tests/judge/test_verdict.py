@@ -435,6 +435,19 @@ def test_the_class_is_the_most_precise_one_that_every_trial_meets():
     assert tolerances.class_of({}, fixture) is None, "nothing judged is nothing passed"
 
 
+@pytest.mark.parametrize(("native", "klass"), [(1e-6, "fp32"), (0.15, "bf16"), (0.25, None)])
+def test_a_refused_class_takes_no_error_that_its_own_kernel_has_not(native, klass):
+    """It has no limits where its kernel picks other elements: on the other inputs a softmax may hide the mistake."""
+    fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
+    wide = Limited(stress=None, limits={"fp32": even(1e-5), "tf32": even(1e-3), "bf16": {}}, needed={"bf16": 0.2})
+    fixture = fixture.model_copy(
+        update={"trials": {**fixture.trials, "native": wide}, "refused_classes": {"bf16": "it needs a wide limit"}}
+    )
+    distances = {"native": [even(native)], "stress": [even(1e-6 if klass == "fp32" else 5e-3)]}
+    assert tolerances.class_of(distances, fixture, refused=True) == klass
+    assert tolerances.class_of(distances, fixture, refused=True, trusted=True) == (klass or "bf16")
+
+
 @pytest.mark.parametrize(
     ("native", "offset", "klass"),
     [(1e-6, 5e-4, "fp32"), (1e-6, 1e-2, "tf32"), (1e-6, 0.5, None), (1e-6, math.nan, None), (5e-4, 0.5, "tf32")],

@@ -274,12 +274,13 @@ def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> _S
 
 
 def class_of(
-    distances: dict[str, list[dict[str, float]]], fixture: Fixture, *, refused: bool = False
+    distances: dict[str, list[dict[str, float]]], fixture: Fixture, *, refused: bool = False, trusted: bool = False
 ) -> PrecisionClass | None:
     """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored.
 
     A solution that is precise wherever every class has limits does not fall back to a class that has none: there it
-    must meet the widest cap. refused: also a class that the fixture does not admit.
+    must meet the widest cap. refused: also a class that the fixture does not admit; where it has no limits, a solution
+    that is not trusted must meet the one that the class needs.
     """
     deciding = {kind: values for kind, values in distances.items() if kind in fixture.trials}
     unlimited = {"rel_l2": _CAP["bf16"]} if _precise(deciding, fixture) else {}
@@ -289,9 +290,11 @@ def class_of(
         limit = {kind: trial.limits.get(klass) for kind, trial in fixture.trials.items()}
         if None in limit.values():  # a class at which the fixture's device could not run the problem
             continue
-        if deciding and all(
-            score(v, own) <= 1 for kind, values in deciding.items() if (own := limit[kind] or unlimited) for v in values
-        ):
+        needs = (
+            {} if trusted else {k: {"rel_l2": t.needed[klass]} for k, t in fixture.trials.items() if klass in t.needed}
+        )
+        due = {kind: limit[kind] or unlimited or needs.get(kind) for kind in deciding}
+        if deciding and all(score(v, own) <= 1 for kind, own in due.items() if own for v in deciding[kind]):
             return klass
     return None
 
