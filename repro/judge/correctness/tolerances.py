@@ -13,7 +13,7 @@ from typing import Any
 
 from repro.judge.correctness.distance import BIAS, DIFFER, EDIT, ZERO, of_output, score, split
 from repro.judge.correctness.input_cases import PROBES
-from repro.records.fixture import PUBLISHED, STRESSED, Fixture, Limits, TrialLimits
+from repro.records.fixture import PUBLISHED, STRESSED, Fixture, Limited, Limits, TrialLimits
 from repro.records.verdict import PrecisionClass
 
 CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
@@ -290,13 +290,19 @@ def class_of(
         limit = {kind: trial.limits.get(klass) for kind, trial in fixture.trials.items()}
         if None in limit.values():  # a class at which the fixture's device could not run the problem
             continue
-        needs = (
-            {} if trusted else {k: {"rel_l2": t.needed[klass]} for k, t in fixture.trials.items() if klass in t.needed}
-        )
-        due = {kind: limit[kind] or unlimited or needs.get(kind) for kind in deciding}
-        if deciding and all(score(v, own) <= 1 for kind, own in due.items() if own for v in deciding[kind]):
+        if deciding and all(
+            score(v, own) <= 1
+            for kind, values in deciding.items()
+            if (own := limit[kind] or _unlimited(fixture.trials[kind], klass, unlimited, trusted))
+            for v in values
+        ):
             return klass
     return None
+
+
+def _unlimited(trial: Limited, klass: str, cap: Limits, trusted: bool) -> Limits:
+    """Return the limit of a class without limits on a trial: the cap of a precise solution, or what the class needs."""
+    return cap or ({"rel_l2": trial.needed[klass]} if klass in trial.needed and not trusted else {})
 
 
 def _precise(deciding: dict[str, list[dict[str, float]]], fixture: Fixture) -> bool:
