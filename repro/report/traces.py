@@ -1,4 +1,4 @@
-"""What was judged as traces and solutions of FlashInfer-Bench, in the layout of its data set."""
+"""What was judged as traces and solutions of FlashInfer-Bench and SOL-ExecBench, in the layout of their data sets."""
 
 from __future__ import annotations
 
@@ -25,16 +25,21 @@ _ENTRY = "\n\ndef run(*inputs):\n    return ModelNew()(*inputs)\n"
 
 
 def files(bundles: list[Bundle]) -> dict[str, str]:
-    """Return file -> content: the traces of each problem, and the solutions whose text is kept."""
+    """Return file -> content: the traces of each problem, and the solutions to definitions whose text is kept.
+
+    The weights of another problem are no inputs of it, so that their libraries could not run its solutions.
+    """
     found: dict[str, str] = {}
     for each in (each for bundle in bundles for each in sources.solutions(records.source(bundle))):
         definition, name = each.row.problem.partition("@")[0], each.verdict.solution
         place = [re.sub(r"[^\w-]+", "_", word) for word in (definition, name)]
         lines = f"{FOLDER}/traces/{place[0]}.jsonl"
         found[lines] = found.get(lines, "") + jsonio.dumps({"definition": definition, **_trace(each)}) + "\n"
-        if text := kernels.kept_text(each, each.result.results.index(each.verdict)):
-            spec = {"language": "triton" if "triton" in each.verdict.labels else "python",
-                    "target_hardware": [each.source.machine], "entry_point": "main.py::run",
+        text = each.row.workload and kernels.kept_text(each, each.result.results.index(each.verdict))
+        if text:
+            triton = "triton" in each.verdict.labels
+            spec = {"language": "triton" if triton else "python", "languages": ["triton" if triton else "pytorch"],
+                    "target_hardware": ["LOCAL"], "entry_point": "main.py::run",
                     "destination_passing_style": False}  # fmt: skip
             solution = {"name": name, "definition": definition, "author": "unknown", "spec": spec,
                         "sources": [{"path": "main.py", "content": text + _ENTRY}]}  # fmt: skip

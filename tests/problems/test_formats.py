@@ -14,6 +14,8 @@ import pytest
 import torch
 from conftest import CPU, Tool
 
+from repro import config
+from repro.bundle.write import Bundle
 from repro.errors import ReproError, UsageError
 from repro.fixtures import calibration
 from repro.judge import session
@@ -21,6 +23,7 @@ from repro.judge.implementation import Options
 from repro.problems import catalogue, derive, formats, meta, shapes
 from repro.problems import plan as plans
 from repro.problems.catalogue import Problem
+from repro.report import traces as exported
 
 REFERENCE = """import torch
 
@@ -191,3 +194,11 @@ def test_a_folder_is_judged_and_leaves_traces(tool: Tool):
     assert traces[1]["workload"] == WORKLOAD | {"uuid": "c", "axes": {"M": 7, "N": 7}}
     solution = made / "solutions/twice/right.json"
     assert b"class ModelNew" in formats.program(solution, tool.folder / "set/right/definition.json")[1]
+    spec = json.loads(solution.read_text())["spec"]  # FlashInfer-Bench reads `language`, SOL-ExecBench the lists
+    assert (spec["language"], spec["languages"], spec["target_hardware"]) == ("python", ["pytorch"], ["LOCAL"])
+
+
+def test_their_libraries_get_no_solution_that_they_cannot_run():
+    """One that needs constructor arguments or weights: there is no definition of it."""
+    (bundle,) = (config.ARTIFACTS_DIR / "results/h200-pinned").glob("20261122*-benchmark")
+    assert {file.split("/")[1] for file in exported.files([Bundle.open(bundle)])} == {"traces"}
