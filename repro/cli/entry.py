@@ -35,6 +35,6 @@ def main(argv: list[str] | None = None) -> int:
         from repro.engines import job, session_server
 
         serve = job.serve if words[0] == "job" else session_server.serve
-        return serve(*map(Path, words[1:]))  # a folder, and perhaps one that the launcher removes at the end
+        return serve(Path(words[1]), *words[2:])
 
     return ending.exit_code(run)

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, cast
 
 from repro import config, fingerprint
 from repro.engines.settled import Settled, settle
@@ -24,9 +24,9 @@ from repro.errors import ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge.processes import launcher, pool
 from repro.problems import constants
-from repro.system import importing, jsonio, removal, stopwatch
+from repro.system import importing, jsonio, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
-from repro.system.procfs import abandoned
+from repro.system.procfs import alive
 
 if TYPE_CHECKING:  # the launcher needs no pydantic
     from repro.records.fingerprint import Fingerprint
@@ -37,36 +37,28 @@ if TYPE_CHECKING:  # the launcher needs no pydantic
 Progress = Callable[[str], None]
 
 
-def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
+def begin(folder: Path, owner: str = "") -> list[Job]:
     """Make this process a launcher, and return a folder's jobs in its child, which is the judge.
 
     Both end with the process that started this one: without it, the lease of the GPU is gone and outcomes would not be
-    read. temporary: a folder that the launcher then removes.
+    read. owner: the id of that process, unless it is a container's first.
     """
-    if temporary is None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    else:
-        signal.signal(signal.SIGTERM, lambda *_: _leave(temporary))
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if abandoned(temporary):  # it ended before the signal was asked for
-            _leave(temporary)
     # SIGCHLD may be inherited as ignored, and then exit codes of children are lost.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    launcher.divide(temporary)  # returns in the judge; only the judge may be able to read the folder
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if owner and not alive(owner):  # it ended before the signal was asked for
+        os._exit(1)
+    launcher.divide()  # returns in the judge; only the judge may be able to read the folder
     from repro.records.job import JOBS, Job
 
     config.own_caches(folder)
     return [Job.from_json(json.loads(line)) for line in (folder / JOBS).read_text().splitlines()]
 
 
-def _leave(temporary: Path) -> NoReturn:
-    removal.remove(temporary)
-    os._exit(1)
-
-
-def serve(folder: Path, temporary: Path | None = None) -> int:
-    """Run the jobs of a folder; a failed job does not stop the next one. temporary: as for `begin`. Return 0."""
-    jobs = begin(folder, temporary)
+def serve(folder: Path, owner: str = "") -> int:
+    """Run the jobs of a folder; a failed job does not stop the next one. owner: as for `begin`. Return 0."""
+    jobs = begin(folder, owner)
     from repro.records.job import ENDED, OUTCOMES
 
     for job in jobs:

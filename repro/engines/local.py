@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import platform
+import secrets
 import shutil
 import subprocess
 import sys
@@ -60,8 +61,8 @@ class LocalEngine(Engine):
 
     @contextlib.contextmanager
     def _process(self, verb: str, jobs: list[Job], progress: Progress) -> Iterator[Process]:
-        with self._folder(jobs, progress) as (folder, lease):
-            child = self._start(verb, folder, lease)
+        with self._folder(jobs, progress) as (folder, lease, held):
+            child = self._start(verb, folder, lease, held)
             try:
                 yield _Child(child, folder)
             finally:
@@ -73,13 +74,16 @@ class LocalEngine(Engine):
                             stream.close()
 
     @contextlib.contextmanager
-    def _folder(self, jobs: list[Job], progress: Progress) -> Iterator[tuple[Path, Lease]]:
-        """Hold a GPU for some jobs, and make a folder with their files."""
-        with resources.hold(self.gpus, progress, self.stopping, max(job.avoid for job in jobs)) as lease:
-            root = None
+    def _folder(self, jobs: list[Job], progress: Progress) -> Iterator[tuple[Path, Lease, int]]:
+        """Hold a GPU for some jobs, and make a folder with their files. The last of the three is for `_start`."""
+        root = Path(tempfile.gettempdir()) / f"{_FOLDER}{owner()}-{secrets.token_hex(4)}"
+        folder, scratch = root / "job", root / "tmp"
+        with (
+            resources.hold(self.gpus, progress, self.stopping, max(job.avoid for job in jobs)) as lease,
+            removal.removed(root) as held,
+        ):
             try:
-                root = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{owner()}-"))
-                folder, scratch = root / "job", root / "tmp"
+                root.mkdir(0o700)
                 # only the job's process may read its files; workers of any user write their temporary files beside them
                 folder.mkdir(0o700)
                 scratch.mkdir()
@@ -88,15 +92,10 @@ class LocalEngine(Engine):
                 for name, content in inbox(jobs).items():
                     (folder / name).write_bytes(content)
             except OSError as error:
-                if root is not None:
-                    removal.remove(root)
                 raise EngineError(
                     "cannot write temporary files", error.strerror or str(error), "Free disk space."
                 ) from error
-            try:
-                yield folder, lease
-            finally:
-                removal.remove(root)
+            yield folder, lease, held
 
     def look(self, program: str) -> str:
         command = [sys.executable, "-P", "-c", program]
@@ -112,21 +111,22 @@ class LocalEngine(Engine):
         if now:
             kill(descendants(os.getpid())[1:])
 
-    def _start(self, verb: str, folder: Path, lease: Lease) -> subprocess.Popen[str]:
+    def _start(self, verb: str, folder: Path, lease: Lease, held: int) -> subprocess.Popen[str]:
         """Start a process of a job's folder, with standard input if it serves requests.
 
-        Temporary files lie beside the job's folder, so that they are removed with it in every case: if this process is
-        killed, by the launcher.
+        Temporary files lie beside the job's folder, so that they are removed with it. held: a descriptor that launcher
+        and judge hold, so that this happens after their end.
         """
         environment = config.job_env({"CUDA_VISIBLE_DEVICES": lease.gpu or "", "TMPDIR": str(folder.parent / "tmp")})
         with (folder / "stderr").open("wb") as stderr, resources.confined(lease.cpus):
             child = subprocess.Popen(
-                [*config.COMMAND, verb, str(folder), str(folder.parent)],
+                [*config.COMMAND, verb, str(folder), owner()],
                 stdin=subprocess.PIPE if verb == "session" else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=environment,
                 cwd=folder,
+                pass_fds=[held],
                 start_new_session=True,
                 text=True,
             )

@@ -81,9 +81,9 @@ class _Wire:
         self.answer(Refused(error=text, status="unmet" if unmet else "failed"))
 
 
-def serve(folder: Path, temporary: Path | None = None) -> int:
-    """Serve the session of a folder. temporary: a folder to remove if the process that started this one ends first."""
-    (job,) = jobs.begin(folder, temporary)
+def serve(folder: Path, owner: str = "") -> int:
+    """Serve the session of a folder. owner: as for `begin`."""
+    (job,) = jobs.begin(folder, owner)
     wire = _Wire()
     try:
         _serve(job, folder, wire)

@@ -39,7 +39,7 @@ from repro.judge.isolation import uids as users
 from repro.judge.processes.forkserver import BEGIN, MESSAGE_BYTES, WORKER, Forked, Forkserver, Request
 from repro.system import removal
 from repro.system.prctl import CAP_SYS_ADMIN, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
-from repro.system.procfs import abandoned, capabilities, children, descendants, of_user
+from repro.system.procfs import capabilities, children, descendants, of_user
 from repro.system.procfs import kill as end
 
 _ACK_TIMEOUT_S = 10.0
@@ -398,19 +398,11 @@ def may_administer() -> bool:
     return _apart and bool(capabilities(os.getppid()) & 1 << CAP_SYS_ADMIN)
 
 
-def _abandon(judge: int, temporary: Path) -> None:
-    """End the judge, and wait until the process that owned a folder is gone: its threads end one after the other."""
-    os.kill(judge, signal.SIGKILL)
-    deadline = time.monotonic() + _ACK_TIMEOUT_S
-    while not abandoned(temporary) and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
-def divide(temporary: Path | None = None) -> None:
+def divide() -> None:
     """Make this process the launcher, and return in a child process that is the judge.
 
-    The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary:
-    a folder that the launcher removes at its end if the process that started it has ended. SIGTERM says that it has.
+    The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. SIGTERM
+    ends the judge.
     """
     global _current, _apart
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -431,13 +423,10 @@ def divide(temporary: Path | None = None) -> None:
         return
     theirs.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if temporary is not None:
-        signal.signal(signal.SIGTERM, lambda *_: _abandon(pid, temporary))
+    signal.signal(signal.SIGTERM, lambda *_: end([pid]))
     given = users.free(judge_uid, contained=config.in_container())
     _serve(ours, Launcher(given if users_of_their_own else None, pid))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if temporary is not None and abandoned(temporary):
-        removal.remove(temporary)
     if code < 0:
         with contextlib.suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)
