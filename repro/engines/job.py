@@ -38,15 +38,14 @@ Progress = Callable[[str], None]
 
 
 def begin(folder: Path, owner: str = "") -> list[Job]:
-    """Make this process a launcher, and return a folder's jobs in its child, which is the judge.
+    """Fork a launcher and a judge, and return a folder's jobs in the judge.
 
-    Both end with the process that started this one: without it, the lease of the GPU is gone and outcomes would not be
+    All end with the process that started this one: without it, the lease of the GPU is gone and outcomes would not be
     read. owner: the id of that process, unless it is a container's first.
     """
     # SIGCHLD may be inherited as ignored, and then exit codes of children are lost.
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if owner and not alive(owner):  # it ended before the signal was asked for
         os._exit(1)
     launcher.divide()  # returns in the judge; only the judge may be able to read the folder

@@ -71,13 +71,15 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return self.{name}(x)
 """
-# The launcher is the worker's parent, the judge stands in its arguments: neither they nor their groups take a signal.
+# The launcher is the worker's parent and the job's first process is the launcher's, the judge stands in its arguments:
+# neither they nor their groups take a signal.
 SIGNAL_JUDGE = """
 def signal_judge():
     def told(pid, name):
         lines = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status").read().splitlines())
         return int(lines[name].split()[0])
-    parent, family = os.getppid(), [os.getppid()]
+    parent = os.getppid()
+    family = [parent, told(parent, "PPid")]
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             command = open(f"/proc/{pid}/cmdline").read().split(chr(0))
@@ -86,7 +88,7 @@ def signal_judge():
                 family.append(pid)
         except OSError:
             continue
-    if len(family) < 2:
+    if len(family) < 3:
         raise RuntimeError(f"no judge among {family}")
     for pid in family:
         for send, target in ((os.kill, pid), (os.killpg, os.getpgid(pid))):
@@ -402,7 +404,7 @@ def test_rows_that_lose_their_judge_exit_2(judge_tool):
     process = tool.start("evaluate", "L1_36_a.py", "L1_36_b.py", "L1_82.py", *JUDGE)
     for number, killed in enumerate(("judge", "launcher")):
         wait_for("the solution", lambda number=number: lines(tool) == number and hangs(tool), process)
-        launcher, judge = sorted(pid for pid, command in tool.pids().items() if " job " in command)
+        _, launcher, judge = sorted(pid for pid, command in tool.pids().items() if " job " in command)
         os.kill(judge if killed == "judge" else launcher, signal.SIGKILL)
     done = tool.finish(process)
     (bundle,) = tool.bundles()

@@ -79,11 +79,15 @@ def test_a_job_waits_for_a_gpu_that_is_held_by_hand(tmp_path, fake_gpu):
     assert not list(tmp_path.glob("repro-job-*"))
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.2, 0.3])
-def test_an_engine_that_is_killed_while_its_job_starts_leaves_no_folder(after_s, tmp_path):
+@pytest.mark.parametrize("children", [False, True])
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.2, 0.6])
+def test_an_engine_that_is_killed_while_its_job_starts_leaves_no_folder(after_s, children, tmp_path):
+    """children: whether its children are killed before, as Ray does where a worker of its own ends."""
     process, there = start(tmp_path, "cpu", "none"), lambda: list(tmp_path.glob("repro-job-*"))
     until(there)
     time.sleep(after_s)
+    if children:
+        procfs.kill(procfs.children(process.pid))
     process.kill()
     process.communicate()
     until(lambda: not there())

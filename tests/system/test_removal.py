@@ -8,15 +8,16 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import CLEAN_ENV, ROOT
+from conftest import CLEAN_ENV, ROOT, until
 
 from repro.judge.isolation import uids
 from repro.judge.processes import launcher as launch
-from repro.system import removal
+from repro.system import procfs, removal
 
 
 @pytest.fixture
@@ -161,3 +162,37 @@ def test_a_worker_leaves_nothing_that_outlives_processes(room):
     finally:
         subprocess.run(["ipcrm", "-M", "9"], check=False, capture_output=True)
     assert done.stdout == "[-1, -1, -1]\nTrue\n", done.stderr
+
+
+MAKER = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from repro.system import procfs, removal
+with removal.removed(Path(sys.argv[1])) as held:
+    Path(sys.argv[1]).mkdir()
+    program = "import os, sys; print(os.getpid(), flush=True); sys.stdin.readline()"
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=0, pass_fds=[held])
+    sys.stdin.close()
+    if sys.argv[2] == "killed":
+        signal.pause()
+"""
+
+
+@pytest.mark.parametrize("how", ["killed", "ended"])
+def test_a_folder_is_removed_when_its_maker_and_the_processes_that_hold_it_have_ended(how, tmp_path):
+    """Nothing that removes it is a child of its maker."""
+    folder, command = tmp_path / "folder", [sys.executable, "-c", MAKER, tmp_path / "folder", how]
+    env = CLEAN_ENV | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as maker:
+        assert maker.stdin is not None and maker.stdout is not None
+        child = int(maker.stdout.readline())
+        if how == "killed":
+            assert procfs.children(maker.pid) == [child]
+            maker.kill()
+            maker.wait()
+        time.sleep(0.2)
+        assert folder.exists(), "a process holds it"
+        maker.stdin.close()
+        if how == "ended":
+            assert maker.wait(20) == 0 and not folder.exists()
+        until(lambda: not folder.exists(), 20)

@@ -1,8 +1,8 @@
 """Starts, stops and ends workers. This part alone may run as root; it never sees a solution or a tensor.
 
 The launcher is a process of its own: it has workers forked (`forkserver.py`) when the judge asks for them, and ends
-them. `divide()` splits the process of a job: the parent becomes the launcher, the child the judge. Elsewhere, as in a
-program that calls `evaluate`, the first use starts a launcher below the judge.
+them. `divide()` splits the process of a job: it forks the launcher, and that the judge. Elsewhere, as in a program that
+calls `evaluate`, the first use starts a launcher below the judge.
 
 With a root parent (root on a machine, or a container started with SETUID and SETGID) every worker gets its own user.
 Inside the image the judge gets its own user too. Each worker's user has one helper process, its warden. The warden
@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from repro import config
 from repro.errors import JudgeError
@@ -133,7 +133,8 @@ class Launcher:
         begin, tell = os.pipe()
         try:
             environment = config.worker_env(Path(begun.scratch), interpret=device == "cpu")
-            request = Request(serves, compiles, device, begun.scratch, begun.uid, environment, (self.judge,))
+            shielded = (self.judge, os.getppid())
+            request = Request(serves, compiles, device, begun.scratch, begun.uid, environment, shielded)
             self.start_forkserver(device)
             pid, numbers = self.forkservers[device].fork(request, log, begin, fds)
             self.children[pid] = Forked(pid)
@@ -398,24 +399,44 @@ def may_administer() -> bool:
     return _apart and bool(capabilities(os.getppid()) & 1 << CAP_SYS_ADMIN)
 
 
-def divide() -> None:
-    """Make this process the launcher, and return in a child process that is the judge.
+def _end_as(pid: int) -> NoReturn:
+    """Wait for a child process, and end this one by the same exit code or signal."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code < 0:
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+        time.sleep(1)
+    os._exit(code if code >= 0 else 128 - code)
 
-    The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. SIGTERM
-    ends the judge.
+
+def divide() -> None:
+    """Fork the launcher, which forks the judge, and return in the judge.
+
+    This process and the launcher exit with the judge's exit code. When one of the three ends, the others and the
+    workers end too. The launcher is no child of the engine: Ray kills the children of a process that it ends, and the
+    launcher must end the workers then.
     """
     global _current, _apart
+    first = os.getpid()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        _end_as(pid)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != first:
+        os._exit(1)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     users_of_their_own = users.may_change()
     judge_uid = config.CONTAINER_UID if users_of_their_own and config.in_container() else None
     parent = os.getpid()
-    sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
         ours.close()
         if judge_uid is not None:
             users.become(judge_uid)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
@@ -426,10 +447,4 @@ def divide() -> None:
     signal.signal(signal.SIGTERM, lambda *_: end([pid]))
     given = users.free(judge_uid, contained=config.in_container())
     _serve(ours, Launcher(given if users_of_their_own else None, pid))
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if code < 0:
-        with contextlib.suppress(OSError):  # SIGKILL has no handler
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-        time.sleep(1)
-    os._exit(code if code >= 0 else 128 - code)
+    _end_as(pid)

@@ -545,8 +545,8 @@ def tell(then: str):
 def main(mode: str, name: str, *arguments: str):
     global LAUNCHER
     if mode == "divided":
-        LAUNCHER = os.getpid()
         launch.divide()
+        LAUNCHER = os.getppid()
         assert "torch" not in sys.modules, "the launcher has none"
     else:
         process = launch.current().process
@@ -804,7 +804,7 @@ def test_the_end_of_the_judge_is_the_end_of_its_launcher(how, start):
 def told(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     found: dict[str, Any] = json.loads(process.stdout.readline())
-    assert found["launcher"] == process.pid
+    assert procfs.children(process.pid) == [found["launcher"]]
     return found
 
 
@@ -825,11 +825,22 @@ def test_a_killed_launcher_takes_judge_and_workers_with_it(start):
     found = told(process)
     worker, _, *others = found["workers"]
     assert len(living([found["judge"], worker])) == 2
-    process.kill()
-    process.wait(30)
+    os.kill(found["launcher"], signal.SIGKILL)
+    assert process.wait(30) == -signal.SIGKILL
     wait_for(lambda: not living([found["judge"], worker]), "their end")
     for pid in living(others):  # under one user no process is left that could find those outside the worker's group
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_what_the_first_process_started_ends_with_it(start, tmp_path):
+    """Ray kills it before an engine ends. Daemons of the solution end too, and the scratch folders go."""
+    process = start("divided", "tell", "wait")
+    found = told(process)
+    process.kill()
+    process.wait(30)
+    wait_for(lambda: not living([found["launcher"], found["judge"], *found["workers"]]), "their end")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
