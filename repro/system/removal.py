@@ -1,13 +1,14 @@
-"""Removes folders that untrusted code could write to. Standard library alone."""
+"""Removes folders that untrusted code could write to. Of other modules it needs the errors alone."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+
+from repro.errors import EngineError
 
 _REMOVE = ("rm", "-rf", "--")
 _OPEN = ("chmod", "-R", "u+rwx", "--")
@@ -15,6 +16,7 @@ _OPEN = ("chmod", "-R", "u+rwx", "--")
 # write to the folder for a moment, so that `rm` fails.
 _REMOVER = """exec 3<&0
 { read -r line <&3; for n in 1 2 3 4 5; do rm -rf -- "$0" && break; chmod -R u+rwx -- "$0"; sleep 1; done; } &"""
+# Longest wait for processes that hold a folder, and for its removal.
 _REMOVED_S = 30.0
 
 
@@ -45,11 +47,12 @@ def removed(path: Path) -> Iterator[int]:
         cwd="/",
         start_new_session=True,
     ) as remover:
-        assert remover.stdin is not None and remover.stdout is not None
-        remover.wait()
+        assert remover.stdin is not None
+        if remover.wait():
+            raise EngineError("no process that removes temporary files could be started")
         try:
             yield remover.stdin.fileno()
         finally:
-            remover.stdin.close()
-            select.select([remover.stdout], [], [], _REMOVED_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                remover.communicate(timeout=_REMOVED_S)
             remove(path)
