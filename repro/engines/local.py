@@ -24,7 +24,7 @@ from repro.engines.session import Process
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import removal, signals
-from repro.system.procfs import abandoned, dead, descendants, kill, owner, place
+from repro.system.procfs import alive, dead, descendants, kill, owner, place
 
 _FOLDER = "repro-job-"
 # A disk with less free space than this counts as full.
@@ -141,7 +141,7 @@ def sweep(*more: Path) -> list[str]:
     found = Path(tempfile.gettempdir()).glob(f"{_FOLDER}{place()}-*")
     left = [
         *filter(Path.is_dir, more),
-        *filter(abandoned, found),
+        *(folder for folder in found if not alive(folder.name.removeprefix(_FOLDER).rpartition("-")[0])),
     ]
     for folder in left:
         removal.remove(folder)

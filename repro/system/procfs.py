@@ -67,11 +67,6 @@ def alive(owner: str) -> bool:
         return False
 
 
-def abandoned(folder: Path) -> bool:
-    """Return whether a folder's owner has ended. Its name ends with `owner()` and a random word, each after a dash."""
-    return not alive("-".join(folder.name.split("-")[-4:-1]))
-
-
 def children(pid: int) -> list[int]:
     """Return the children of a process, dead ones included, by one read.
 

@@ -40,11 +40,10 @@ def removed(path: Path) -> Iterator[int]:
     process that removes it is no child of this one, because Ray kills the children of a process that it ends.
     """
     with subprocess.Popen(
-        ["/bin/sh", "-c", _REMOVER, os.path.abspath(path)],
+        ["/bin/sh", "-c", _REMOVER, path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        cwd="/",
         start_new_session=True,
     ) as remover:
         assert remover.stdin is not None
