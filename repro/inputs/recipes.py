@@ -25,10 +25,16 @@ _EDIT_STREAM = 17
 _SIGNS, _TAILS = 1 << 20, 1 << 21
 # Regions of a tensor of mixed signs, and how many deviations the last one lies away from zero.
 _REGIONS, _AWAY = 4, 4.0
+# A tensor of at most this many values holds codes.
+FEW_VALUES = 16
+# How many deviations the least element of a tensor of mixed signs lies below zero: 10,000 times it is finite in fp16.
+_LEAST = 6.0
 # How many deviations a tensor that is far from zero lies away from it.
 _SPREAD = 9.0
 # The largest elements of heavy tails lie below 2**_TOP: operands in fp16 must stay finite.
 _TOP = 15
+# The last power of the tails that is also divided by 2 and 4: of larger ones more would be alike, and decide a softmax.
+_SMALLER = 4
 # Elements that are changed at once: temporaries of 16 MiB.
 _STEP = 1 << 22
 # From an input's seed to the seed of the whole numbers that an edit puts in.
@@ -102,17 +108,21 @@ def move(
 
 
 def _signs(part: torch.Tensor, deviation: float, seed: int, index: int, shape: tuple[int, ...], start: int) -> None:
-    """Change a piece of a tensor region by region: as it is, below zero, with random signs, above zero."""
+    """Change a piece of a tensor region by region: as it is, below zero, with random signs, above zero. The first
+    element of all is zero, the last one below all others."""
     total = math.prod(shape)
     for region in range(start * _REGIONS // total, (start + part.numel() - 1) * _REGIONS // total + 1):
         first, last = (min(max(0, -(-total * r // _REGIONS) - start), part.numel()) for r in (region, region + 1))
         own = part[first:last]
-        if region == 1:
+        if region == 0:
+            own[: start == 0] = 0.0
+        elif region == 1:
             own.abs_().neg_()
         elif region == 2:
             own.copy_(torch.where(_word(own, seed, index + _SIGNS, start + first) < 0.5, own, -own))
         elif region == 3:
             own.div_(_AWAY).add_(deviation)  # no larger than the others: operands in fp16 must stay finite
+            own[max(0, total - 1 - start - first) :] = -_LEAST * deviation
 
 
 def _tails(
@@ -122,7 +132,9 @@ def _tails(
 
     Half of the last elements of a dimension are as large as the largest of its others, so that a remainder that is left
     out shows. Equal powers tie in any precision and unlike ones are far apart, so that rounding decides no comparison.
-    Where there is one dimension its last element is twice as large as all others.
+    One in four of the smaller ones is two or four times smaller still, so that no power is left out: some lie between
+    two codes, where an even one is due.
+    The last element of all is positive and twice as large as all others, so that a maximum hangs on it.
     """
     mantissa, tier = torch.frexp(_word(part, seed, index + _TAILS, start))
     tier.neg_()
@@ -131,13 +143,15 @@ def _tails(
         tier += (size.bit_length() - 1) * ((place % size == size - 1) & (mantissa < 0.75))
         place //= size
     last = min(24, max(1, math.prod(shape).bit_length() - 3))
-    least = min(0, _TOP - reach - math.frexp(deviation)[1])
-    sizes = [deviation * 2.0 ** (least + round(reach * min(t, last) / last)) for t in range(25)]
+    exponent = math.frexp(deviation)[1]
+    least = min(0, _TOP - reach - exponent)
+    sizes = [2.0 ** (exponent - 1 + least + round(reach * min(t, last) / last)) for t in range(25)]
     large = torch.tensor(sizes, device=part.device)[tier.clamp_(0, 24).long()]
+    large /= 1 + (tier <= _SMALLER) * ((mantissa >= 0.875) + 2 * (mantissa >= 0.9375))
     own = part.float()
     part.copy_(torch.where(tier > 0, torch.copysign(large, own), own * 2.0**least))
-    if len(shape) == 1:
-        part[max(0, shape[0] - 1 - start) :] = 2 * sizes[-1]
+    if shape:
+        part[max(0, math.prod(shape) - 1 - start) :] = 2 * sizes[-1]
 
 
 def _word(part: torch.Tensor, seed: int, index: int, start: int) -> torch.Tensor:
@@ -152,7 +166,7 @@ class Recipe:
 
     std: for kind normal. low, high: for kind integer. moved: a stress that `move` knows. amplitude: of spikes, 0 for
     none. run: how many consecutive elements are equal. edits: how many elements are replaced, by +edit and -edit
-    alternately, or by other whole numbers of the draw.
+    alternately, or by other whole numbers of the draw. last: the last element, where it is not drawn.
     """
 
     kind: str
@@ -167,6 +181,7 @@ class Recipe:
     run: int = 1
     edits: int = 0
     edit: float = 0.0
+    last: int | None = None
 
     @property
     def deviation(self) -> float:
@@ -193,6 +208,8 @@ class Recipe:
             out.view(-1).copy_(repeated[: out.numel()])
             return out
         philox.fill(out, self.kind, seed, self.index, start=start, low=self.low, high=self.high, std=self.std)
+        if self.last is not None:
+            out.view(-1)[max(0, self.numel - 1 - start) :] = self.last
         if self.amplitude:
             return spike(out, self.amplitude, seed, self.index, self.numel, start)
         return move(out, self.moved, self.deviation, seed, self.index, self.shape, start) if self.moved else out
@@ -212,7 +229,8 @@ class Recipe:
         return out
 
     def stressed(self, stress: Stress, factor: float = SPIKE_FACTOR, run: int = 1) -> Recipe:
-        """Return the form of the recipe that a stress (`repro.inputs.stress`) names. Only edits change whole numbers.
+        """Return the form of the recipe that a stress (`repro.inputs.stress`) names. Whole numbers of many values come
+        from one half of their range, the last one from the end of the other: signed ones below, spiked ones above.
 
         factor: height of spikes in deviations. run: of signed normal draws, how many consecutive elements are equal.
         `edit` and `special` apply to the recipe as it is.
@@ -221,7 +239,10 @@ class Recipe:
         if word == "edit":
             return replace(self, edits=TOUCHED, edit=number * self.deviation)
         if self.kind == "integer":
-            return self
+            middle = (self.low + self.high) // 2
+            if self.high - self.low <= FEW_VALUES or (word and word != "spike"):
+                return self
+            return replace(self, low=middle, last=self.low) if word else replace(self, high=middle, last=self.high - 1)
         if word == "special":
             return replace(self, edits=1, edit=math.nan)
         if stress == "spike":

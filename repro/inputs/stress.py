@@ -1,16 +1,18 @@
 """How an input differs from the problem's own draw. Without torch, because the catalogue of problems needs none.
 
-A stress is the standard deviation of a signed normal draw, or one of these texts:
+A stress is the standard deviation of a signed normal draw, or one of these texts. Where inputs are signed whole numbers
+come from the lower half of their range, where they are spiked from the upper one; the last is at the other end.
 
 negative    the problem's own draw with its sign turned
 spike       that draw with one element in 8191 far outside it
 times F ... that draw, every floating-point tensor multiplied by F; of several numbers, the seed of a trial chooses one
-signed F    the same in four regions by turns: as published, below zero, with random signs, above zero
+signed F    the same in four regions by turns: as published, below zero, with random signs, above zero; the first
+            element is zero, the last one below all others
 mixed F     `signed F` for tensors of even index; those of odd index are divided by F
 levels F    `times F` for tensors of even index; those of odd index are divided by F
 heavy R     the problem's signed draw with heavy tails: one element in 2**t is larger by a factor that grows with t,
             up to 2**R for the largest of the tensor, so that any part of a sum tells little of the whole; half of the
-            last elements of a dimension are as large as the largest of its others
+            last elements of a dimension are as large as the largest of its others, the last of all twice as large
 tailed R    the problem's own draw with the same tails
 shift F     the problem's own draw moved above zero by F of its deviations; where F is negative half of the tensor
             below, that of odd index the other way round. From FAR on whole tensors below and above by turns, by F

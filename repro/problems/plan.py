@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 from repro.errors import ProblemError
 from repro.inputs import stress as stresses
-from repro.inputs.recipes import Recipe, move, spike, touched
+from repro.inputs.recipes import FEW_VALUES, Recipe, move, spike, touched
 from repro.inputs.stress import Stress
 from repro.problems.catalogue import Problem
 
@@ -137,8 +137,8 @@ class _Served(TorchFunctionMode):
 
 # Inputs that every call of `get_inputs()` gives alike: making the others to have them would take as long as these.
 PLAIN = (bool, int, float, str, type(None))
-# An input with this share of exact zeros has them on purpose; one of at most _FEW_VALUES values is a code.
-_ZERO_SHARE, _FEW_VALUES = 0.05, 16
+# An input with this share of exact zeros has them on purpose.
+_ZERO_SHARE = 0.05
 # The most bytes of an input that is also given transposed.
 _TURNED_BYTES = 1 << 30
 
@@ -150,7 +150,7 @@ def structure(value: torch.Tensor) -> str:
     triangular matrix), `symmetric`, or the empty string.
     """
     head = value.reshape(-1)[: 1 << 16]
-    if len(torch.unique(head)) <= min(_FEW_VALUES, max(1, head.numel() // 4)):
+    if len(torch.unique(head)) <= min(FEW_VALUES, max(1, head.numel() // 4)):
         return "few values"
     if value.dim() and value.shape[-1] > 1 and bool((value >= 0).all()):
         rows = value.sum(-1)

@@ -362,13 +362,36 @@ def test_stress_shows_remainders_and_rows_below_zero():
     last = (of_stress("heavy 24").abs().argmax(1) == 299).double().mean()
     assert 0.2 < last < 0.8
     assert bool((of_stress("signed 100")[16:32] <= 0).all()), "the second of four regions"
-    lone = recipes.Recipe("normal", 0, (1000,), torch.float32).stressed("heavy 24")
-    assert {int(lone.fill(torch.empty(1000), seed).argmax()) for seed in range(200)} == {999}, "in every draw"
+    assert of_stress("signed 100")[0, 0] == 0.0, "the sign of zero"
     assert bool((of_stress("shift 100") > 0).all())
     assert bool((of_stress("shift -36000").add(35000).abs() < 25000).all())
     for index, sign in ((0, 1), (1, -1)):
         first, second = of_stress("shift -100", index).split(32)
         assert bool((first * sign > 0).all() and (second * sign < 0).all())
+
+
+@pytest.mark.parametrize("shape", [(1000,), (64, 300), (4, 5, 60)])
+@pytest.mark.parametrize(
+    ("kind", "stress", "sign"),
+    [("uniform", "heavy 24", 1), ("normal", "signed 100", -1), ("integer", 1.0, 1), ("integer", "spike", -1)],
+)
+def test_the_last_element_is_an_extreme_in_every_draw(kind, stress, sign, shape):
+    """So a maximum or minimum that leaves out the end of any dimension is wrong."""
+    dtype = torch.int32 if kind == "integer" else torch.float32
+    recipe = recipes.Recipe(kind, 0, shape, dtype, -500, 500).stressed(stress)
+    for seed in range(40):
+        whole = recipe.fill(torch.empty(shape, dtype=dtype), seed).view(-1)
+        assert torch.equal(recipe.fill(torch.empty(100, dtype=dtype), seed, recipe.numel - 100), whole[-100:])
+        assert bool((sign * whole[:-1] < sign * whole[-1]).all())
+        if kind == "integer":
+            assert bool((sign * whole[:-1] <= 0).all()), "one half of the range, also for a maximum that begins at zero"
+
+
+def test_heavy_tails_hold_every_power_of_two():
+    """Of any scale that is one, some lie between two codes: these are rounded to the even one."""
+    recipe = recipes.Recipe("uniform", 0, (40, 500), torch.float32).stressed("heavy 24")
+    mantissa, exponent = torch.frexp(recipe.fill(torch.empty(40, 500), SEED).abs())
+    assert set(range(-8, 0)) <= set(exponent[mantissa == 0.5].tolist())
 
 
 def test_stress_turns_signs_or_replaces_the_distribution(plan_of):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -154,14 +155,15 @@ INT8: dict[str, Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]]] = {
 
 
 @functools.cache
-def drawn_int8(rows: int) -> Callable[[str, int], str | None]:
-    """The class of a kernel of int8_rows.py in one draw of secrets, or None where it is wrong."""
+def drawn(file: str, dtype: str = "float32", **constants: int) -> Callable[[Callable[..., Any], int], str | None]:
+    """The class of a kernel of a problem without weights in one draw of secrets, or None where it is wrong. A kernel
+    takes the inputs, and those of the call before."""
     device = torch.device("cpu")
-    problem = catalogue.load_file(ROOT / "tests/frames/problems/int8_rows.py", dtype="bfloat16").at({"rows": rows})
+    problem = catalogue.load_file(ROOT / "tests/frames/problems" / file, dtype=dtype).at(constants)
     plan, fixture = plans.plan(problem), calibration.build(problem, device)
     reference = Reference(plan, plans.weights(problem, plan.module), device)
 
-    def judged(name: str, draw: int) -> str | None:
+    def judged(kernel: Callable[..., Any], draw: int) -> str | None:
         chance = random.Random(draw)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(input_cases, "secret_seed", lambda: chance.getrandbits(63))
@@ -169,23 +171,34 @@ def drawn_int8(rows: int) -> Callable[[str, int], str | None]:
             trials = input_cases.make(plan, fixture=fixture)
         found: dict[str, list[dict[str, float]]] = {}
         for trial in (trial for trial in trials if trial.judged):
-            x, edited = plan.make(trial.seed, device, stress=trial.stress)[0], stresses.edits(trial.stress)
-            before = plan.make(trial.seed, device, stress=stresses.base(problem.stress))[0] if edited else x
-            old = reference([before]) if edited else []
-            expected = reference([x])
+            inputs, edited = plan.make(trial.seed, device, stress=trial.stress), stresses.edits(trial.stress)
+            before = plan.make(trial.seed, device, stress=stresses.base(problem.stress)) if edited else inputs
+            old = reference([*before]) if edited else []
+            expected = reference([*inputs])
             distances = Distances.of(len(expected))
-            distances.add(INT8[name](x, before), expected, reference.wholes, old)
+            distances.add(kernel(*inputs, *before), expected, reference.wholes, old)
             found.setdefault(trial.kind, []).append(distances.values())
         return tolerances.class_of(found, fixture)
 
     return judged
 
 
-# The last column is the largest in half of the rows of heavy inputs, so that four rows may have none.
-@pytest.mark.parametrize(
-    ("name", "rows"), [(name, rows) for rows in (4, 16) for name in INT8 if rows > 4 or "last" not in name]
-)
+@pytest.mark.parametrize(("name", "rows"), [(name, rows) for rows in (4, 16) for name in INT8])
 def test_codes_between_two_integers_may_be_either_on_every_kind_of_inputs(name, rows):
     """Also where the few honest draws of a kind hold no such code, while those of published inputs do."""
     expected = "bf16" if name.startswith("honest") else None
-    assert [drawn_int8(rows)(name, draw) for draw in range(20)] == [expected] * 20
+    judged = drawn("int8_rows.py", "bfloat16", rows=rows)
+    assert [judged(INT8[name], draw) for draw in range(20)] == [expected] * 20
+
+
+@pytest.mark.parametrize("left_out", [None, "maximum", "minimum", "integers"])
+def test_an_extreme_without_the_last_column_is_wrong_in_every_draw(left_out):
+    def kernel(x: torch.Tensor, n: torch.Tensor, *before: torch.Tensor) -> list[torch.Tensor]:
+        some = {"maximum": x, "minimum": x, "integers": n}
+        if left_out:
+            some[left_out] = some[left_out][:, :-1]
+        codes = torch.round(x * 8).clamp(-128, 127).to(torch.int8)
+        return [some["maximum"].max(), some["minimum"].amin(1), some["integers"].amax(1), torch.sign(x), codes]
+
+    judged = drawn("extremes.py")
+    assert [judged(kernel, draw) for draw in range(40)] == [None if left_out else "fp32"] * 40
