@@ -33,8 +33,6 @@ _LEAST = 6.0
 _SPREAD = 9.0
 # The largest elements of heavy tails lie below 2**_TOP: operands in fp16 must stay finite.
 _TOP = 15
-# The last power of the tails that is also divided by 2 and 4: of larger ones more would be alike, and decide a softmax.
-_SMALLER = 4
 # Elements that are changed at once: temporaries of 16 MiB.
 _STEP = 1 << 22
 # From an input's seed to the seed of the whole numbers that an edit puts in.
@@ -132,8 +130,6 @@ def _tails(
 
     Half of the last elements of a dimension are as large as the largest of its others, so that a remainder that is left
     out shows. Equal powers tie in any precision and unlike ones are far apart, so that rounding decides no comparison.
-    One in four of the smaller ones is two or four times smaller still, so that no power is left out: some lie between
-    two codes, where an even one is due.
     The last element of all is positive and twice as large as all others, so that a maximum hangs on it.
     """
     mantissa, tier = torch.frexp(_word(part, seed, index + _TAILS, start))
@@ -147,7 +143,6 @@ def _tails(
     least = min(0, _TOP - reach - exponent)
     sizes = [2.0 ** (exponent - 1 + least + round(reach * min(t, last) / last)) for t in range(25)]
     large = torch.tensor(sizes, device=part.device)[tier.clamp_(0, 24).long()]
-    large /= 1 + (tier <= _SMALLER) * ((mantissa >= 0.875) + 2 * (mantissa >= 0.9375))
     own = part.float()
     part.copy_(torch.where(tier > 0, torch.copysign(large, own), own * 2.0**least))
     if shape:

@@ -8,7 +8,7 @@ class Model(torch.nn.Module):
         return x.max(), x.amin(1), n.amax(1), torch.sign(x), torch.round(x * 8).clamp(-128, 127).to(torch.int8)
 
 
-rows, width = 16, 1000
+rows, width = 32, 1000
 
 
 def get_inputs():
