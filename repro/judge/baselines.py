@@ -25,11 +25,6 @@ def split(variant: str) -> tuple[str, str]:
     return mode, variant[len(mode) + 1 :]
 
 
-def spare(variant: str) -> bool:
-    """Return whether a problem is timed without a variant where the GPU's memory is too small for it."""
-    return split(variant)[0] in ("reduce_overhead", TUNED)
-
-
 def worker_of(variant: str) -> str:
     """Return the name of the worker that compiles and runs a variant. Each kind of max_autotune has its own."""
     return variant if split(variant)[0] == TUNED else "baseline"

@@ -35,7 +35,6 @@ Measured = tuple[dict[str, Series], Timing]
 
 
 _State = Literal["together", "repeated", "each alone"]
-_MEMORY = ("out_of_memory", "judge_out_of_memory")
 
 
 @dataclass
@@ -43,8 +42,7 @@ class Measurement:
     """The measurement of some correct solutions of one problem.
 
     good: the solutions. judged: verdicts by name; a rejected solution gets a new one. trusted: workers of the
-    baselines, which stay alive. late: baselines to leave out, with the reason; those that take too long to compile or
-    too much memory are added. spent:
+    baselines, which stay alive. late: baselines that took too long to compile, with the reason; more are added. spent:
     seconds by part.
     """
 
@@ -132,11 +130,6 @@ class Measurement:
         solution, error = blamed.implementation, blamed.error
         self._discard(experiment, solution, error.code, error.detail)
         key = self.evaluation.problem.key
-        if error.code in _MEMORY and (spare := [v for t in self.trusted for v in t.variants if baselines.spare(v)]):
-            self.late |= dict.fromkeys(spare, f"out_of_memory: {key} does not fit the GPU beside it")
-            self._announce(f"without {', '.join(spare)}: out of memory")
-            self.evaluation.workers.end(*self.trusted, solution)
-            return
         if solution.trusted:
             raise JudgeError(f"timing of {key} failed", f"{error.code}: {error.detail}") from error
         # A compilation that took too long would do so again.

@@ -134,16 +134,14 @@ RIGHT = [
 
 
 def test_recorded_pairs_of_one_kernel_are_the_same_and_two_percent_more_is_slower():
-    """Two processes of eager were more than 1 % apart in few rows, as of L3_20 (docs/limits.md): these say less."""
-    found = [of for of in recorded() if of.timing.aa]
-    near = [of for of in found if abs(of.timing.aa.ratio - 1) <= 0.01]
-    assert len(near) > 40 and len(near) > 0.9 * len(found)
-    assert {gate._against(of, *RIGHT).word for of in near} == {"SAME"}
-    assert {gate._against(of, *RIGHT).word for of in found} <= {"SAME", "AMBIGUOUS"}
-    for of in near:
+    """Of one row, L3_20 on one H200, two processes of eager were 1.4 % apart: that pair is not known to be the same."""
+    *found, apart = sorted(recorded(), key=lambda of: abs(of.timing.aa.ratio - 1) if of.timing.aa else 0.0)
+    assert len(found) > 40 and {gate._against(of, *RIGHT).word for of in found} == {"SAME"}
+    assert gate._against(apart, *RIGHT).word == "AMBIGUOUS"
+    for of in found:
         new = of.samples_ms["new"].gated
         new.device_ms[:] = [1.02 * ms for ms in new.device_ms]
-    assert {gate._against(of, *RIGHT).word for of in near} == {"SLOWER"}
+    assert {gate._against(of, *RIGHT).word for of in found} == {"SLOWER"}
 
 
 def test_launches_that_the_host_delays_widen_the_interval():

@@ -16,9 +16,9 @@ import pytest
 import torch
 from test_verdict import ONCE
 
-from repro.errors import SolutionDied, SolutionRejected
+from repro.errors import SolutionRejected
 from repro.fixtures import calibration
-from repro.judge import baselines, session, verdict
+from repro.judge import session, verdict
 from repro.judge.correctness import comparison, distance, trials
 from repro.judge.correctness import reference as reference_module
 from repro.judge.correctness import workers as worker_processes
@@ -793,29 +793,6 @@ def delayed(monkeypatch):
         return runs
 
     return patch
-
-
-@pytest.mark.parametrize("code", ["out_of_memory", "judge_out_of_memory"])
-def test_where_memory_is_short_baselines_that_can_be_spared_are_left_out(code, judged, monkeypatch):
-    """Without them a problem is timed again; where memory is short even then, what failed is named."""
-    every = baselines.names("bfloat16", set(), baselines.MODES)
-    assert list(filter(baselines.spare, every)) == ["reduce_overhead", "max_autotune"]
-    run, seen, often = Experiment.run, list[list[str]](), {"out_of_memory": 1, "judge_out_of_memory": 2}[code]
-
-    def full(experiment):
-        seen.append([variant for each in experiment.baselines for variant in each.variants])
-        if len(seen) <= often:
-            failed = experiment.baselines[0] if code == "out_of_memory" else experiment.solutions[0]
-            raise Blamed(failed, SolutionDied(code, "7 GiB"))
-        return run(experiment)
-
-    monkeypatch.setattr(Experiment, "run", full)
-    monkeypatch.setattr(baselines, "spare", lambda variant: variant == "eager_fp32")  # nothing is compiled on the CPU
-    found, whole = judged({"exact": HONEST}, BRIEF)
-    assert seen == [["eager", "eager_fp32"], ["eager"]]
-    assert outcome(found["exact"]) == (CORRECT if often == 1 else ("error", code))
-    if often == 1:
-        assert whole.timing.left_out == {"eager_fp32": "out_of_memory: L1_36 does not fit the GPU beside it"}
 
 
 def test_timing_beside_delayed_baselines_is_repeated_once(judged, delayed):
