@@ -263,7 +263,7 @@ class JudgeSession:
             evaluation.trials.compile_all(running, decides=tier == "screen")
             self.clock.lap("first calls")
         due = [solution for solution in running if not solution.distances]
-        evaluation.trials.verify(self.planned, due, screening=tier == "screen")
+        self.planned += evaluation.trials.verify(self.planned, due, screening=tier == "screen")
         if tier == "full":
             self._sanitize(due)
         self.clock.lap("trials")

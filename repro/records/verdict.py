@@ -240,7 +240,8 @@ class Verdict(Record):
     kernel_shares: KernelShares | None = None
     """share of GPU time by kind of kernel, in older bundles"""
     findings: list[Reason] = []
-    """what was found and does not decide: `nonfinite`, a NaN that the output hides"""
+    """what was found and does not decide: `nonfinite`, a NaN that the output hides; `drawn_again`, inputs whose result
+    rounding decides, which other inputs replaced"""
     kernelbench: KernelBenchVerdict | None = None
     """what KernelBench's own protocol says, with `--parity kernelbench`; decides nothing"""
     labels: list[str] = []

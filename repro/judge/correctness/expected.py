@@ -9,13 +9,17 @@ import torch
 from repro.inputs import stress as stresses
 from repro.inputs.stress import Stress
 from repro.judge.correctness import input_cases
+from repro.judge.correctness.distance import Distances
+from repro.judge.correctness.input_cases import Trial
 from repro.judge.correctness.reference import Reference, Shape, rows_per_chunk
 from repro.judge.gpu.input_buffers import Slots
-from repro.problems.meta import output_spec
+from repro.problems.meta import leaves, output_spec
 from repro.problems.plan import Plan, Weights
 
 # Bytes of the reference's outputs that are kept for the next solution.
 _KEPT_BYTES = 4 << 30
+# Draws of inputs that are off by little: a jump that half of them show is missed once in 256.
+_OFF = 8
 
 
 class Expected:
@@ -80,6 +84,29 @@ class Expected:
     def _computed(self, part: slice | None, seed: int, stress: Stress | None) -> list[torch.Tensor]:
         return self.reference(self.shape.plan.chunk(part, seed, self.device, stress))
 
+    def off(self, trial: Trial, share: float) -> list[dict[str, float]]:
+        """Return distances of the reference's outputs from those for a trial's inputs that are off by up to a share of
+        each element, for several draws of that."""
+        self.use(trial.perturbed, trial.stress)
+        draws = [Distances.of(len(leaves(self.shape.spec))) for _ in range(_OFF)]
+        for part in self.shape.parts():
+            values = self.shape.plan.chunk(part, trial.seed, self.device, trial.stress)
+            due = self.reference(list(values))
+            wholes = self.reference.wholes
+            for distances in draws:
+                outputs = self.reference([_off(x, share) for x in values])
+                ours = [x if whole is None else x.long() for x, whole in zip(outputs, wholes, strict=True)]
+                distances.add(ours, due, wholes, [])
+        return [distances.values() for distances in draws]
+
     def forget(self) -> None:
         """Free the outputs that are kept."""
         self._kept = {}
+
+
+def _off(value: Any, share: float) -> Any:
+    """Return an input in fp64 of which each element is off by a random part of a share; no integers."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    wide = value.double()
+    return wide.addcmul(wide, torch.rand_like(wide).mul_(2.0).sub_(1.0), value=share)

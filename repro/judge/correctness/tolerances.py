@@ -7,7 +7,7 @@ end. A problem in bf16 admits the bf16 class only; one in fp16 only fp16 end to 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,14 @@ _LOOSE = 4.0
 # Inputs far from zero multiply rounding, in ways that differ between honest kernels: there fp32 has the limits of tf32,
 # where the honest kernel of either class stays under a tenth of the lowest one.
 OFFSET, HEAVY, EDITED, _EXACT = "offset", "heavy", "edited", 0.1
+# Draws over a class's limits that may be drawn again, if rounding decides their results: inputs that are off by this
+# share of each element take the fp64 reference over the limits, and by a jump. A share a class: twice what it rounds
+# operands by, of fp32 what long sums add up to.
+CONTESTED = 2
+ROUNDED = {"fp32": 2.0**-18, "tf32": 2.0**-10, "fp16": 2.0**-10, "bf16": 2.0**-8}
+# Inputs that are off by a part of the share move a smooth result by that part, give or take a factor; and by no more
+# than a part of the limits.
+PART, _JUMP, _NEAR = 64.0, 8.0, 0.125
 
 
 def limits(honest: Limits, klass: str, sensitivity: float, integers: Limits | None = None) -> Limits:
@@ -282,22 +290,58 @@ def class_of(
     must meet the widest cap. refused: also a class that the fixture does not admit; where it has no limits, a solution
     that is not trusted must meet the one that the class needs.
     """
-    deciding = {kind: values for kind, values in distances.items() if kind in fixture.trials}
-    unlimited = {"rel_l2": _CAP["bf16"]} if _precise(deciding, fixture) else {}
     for klass in CLASSES[fixture.dtype]:
-        if klass in fixture.refused_classes and not refused:
-            continue
-        limit = {kind: trial.limits.get(klass) for kind, trial in fixture.trials.items()}
-        if None in limit.values():  # a class at which the fixture's device could not run the problem
-            continue
-        if deciding and all(
-            score(v, own) <= 1
-            for kind, values in deciding.items()
-            if (own := limit[kind] or _unlimited(fixture.trials[kind], klass, unlimited, trusted))
-            for v in values
-        ):
+        if (missed := _missed(distances, fixture, klass, refused, trusted)) is not None and not missed:
             return klass
     return None
+
+
+@dataclass(frozen=True)
+class Missed:
+    """A draw on which a solution is over a class's limits: its kind, and its place among the draws of this kind."""
+
+    klass: str
+    kind: str
+    place: int
+    limits: Limits
+
+
+def contested(distances: dict[str, list[dict[str, float]]], fixture: Fixture) -> Iterator[list[Missed]]:
+    """Yield for each class, from the most precise on to the one that a solution has, the draws on which it is over that
+    class's limits, where these are few: rounding may decide their results."""
+    for klass in CLASSES[fixture.dtype]:
+        missed = _missed(distances, fixture, klass)
+        if missed == []:
+            return
+        if missed and len(missed) <= CONTESTED and all(draw.limits for draw in missed):
+            yield missed
+
+
+def _missed(
+    distances: dict[str, list[dict[str, float]]],
+    fixture: Fixture,
+    klass: str,
+    refused: bool = False,
+    trusted: bool = False,
+) -> list[Missed] | None:
+    """Return the draws on which a solution is over a class's limits; None for a class that is not judged, or if no draw
+    decides."""
+    deciding = {kind: values for kind, values in distances.items() if kind in fixture.trials}
+    lacking = any(klass not in trial.limits for trial in fixture.trials.values())  # its device could not run the class
+    if not deciding or lacking or (klass in fixture.refused_classes and not refused):
+        return None
+    unlimited = {"rel_l2": _CAP["bf16"]} if _precise(deciding, fixture) else {}
+    missed = []
+    for kind, draws in deciding.items():
+        limits = fixture.trials[kind].limits[klass] or _unlimited(fixture.trials[kind], klass, unlimited, trusted)
+        missed += [Missed(klass, kind, i, limits) for i, v in enumerate(draws) if not score(v, limits) <= 1]
+    return missed
+
+
+def jumps(near: float, far: float) -> bool:
+    """Return whether rounding decides a result. far: its score for inputs that are off by the share of a class; near:
+    for inputs that are off by the PART of it."""
+    return far > 1 and (near > _NEAR or far > _JUMP * PART * near)
 
 
 def _unlimited(trial: Limited, klass: str, cap: Limits, trusted: bool) -> Limits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
 
@@ -15,6 +16,7 @@ from repro.judge.correctness.comparison import Comparison
 from repro.judge.correctness.distance import Distances
 from repro.judge.correctness.expected import Expected
 from repro.judge.correctness.input_cases import NONFINITE, STRIDED, Trial
+from repro.judge.correctness.tolerances import Missed, contested
 from repro.judge.correctness.workers import Workers
 from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress, Restless, moved
@@ -30,6 +32,8 @@ from repro.system.stopwatch import Clock
 REPEATS = 3
 # The kind of the distance of a repeat that is wrong: it decides by a reason of its own.
 REPEATED = "repeated"
+# How often a draw whose result rounding decides is drawn again, and the finding that says so.
+_AGAIN, AGAIN = 2, "drawn_again"
 # Draws of the one NaN until it reaches the reference's output: of a pooling with gaps it reaches none now and then.
 _NAN_DRAWS = 16
 # How long a first call beside others may take on a GPU, with its compilation.
@@ -58,8 +62,9 @@ class Trials:
         """Return what outputs are compared with."""
         return self.comparison.expected
 
-    def verify(self, planned: list[Trial], solutions: list[Implementation], *, screening: bool = False) -> None:
-        """Run all deciding trials of some solutions, in secret order, grouped by weights.
+    def verify(self, planned: list[Trial], solutions: list[Implementation], *, screening: bool = False) -> list[Trial]:
+        """Run all deciding trials of some solutions, in secret order, grouped by weights. Return those that were drawn
+        again.
 
         screening: a trial is one call without repeats, of which a few chunks are compared.
         """
@@ -83,13 +88,41 @@ class Trials:
                     self.announce(solution, trial)
                     with self.workers.gpu.trial():
                         self.run(solution, trial)
+        again = [] if screening else [trial for solution in solutions for trial in self._again(solution)]
         self.slots.turned = ()
         self.expected.forget()
         self.comparison.choose(few=False)
+        return again
 
     def announce(self, solution: Implementation, trial: Trial) -> None:
         """Say which trial of which solution begins."""
         self.progress(f"{self.problem.key}: {solution.name} {CASES[trial.kind]}")
+
+    def _again(self, solution: Implementation) -> list[Trial]:
+        """Draw those few trials again that keep a solution from a class and whose results rounding decides; return the
+        new ones. What they replace is noted as a finding."""
+        drawn: list[Trial] = []
+        for _ in range(_AGAIN):
+            missed = self._decided_by_rounding(solution)
+            for draw in sorted(missed, key=lambda draw: -draw.place):  # so that earlier places stay
+                old, values = solution.trials[draw.kind].pop(draw.place), solution.distances[draw.kind].pop(draw.place)
+                detail = f"rel_l2 {values['rel_l2']:.2g} {CASES[draw.kind]}: another draw decides class {draw.klass}"
+                solution.findings.append(Reason(code=AGAIN, detail=detail))
+                drawn.append(replace(old, seed=input_cases.secret_seed()))
+            for trial in drawn[len(drawn) - len(missed) :]:
+                self.announce(solution, trial)
+                with self.workers.gpu.trial():
+                    self.run(solution, trial)
+        return drawn
+
+    def _decided_by_rounding(self, solution: Implementation) -> list[Missed]:
+        """Return the draws that alone keep a solution from some class, if rounding decides the result of each."""
+        if solution.failed or solution.worker is None:
+            return []
+        for missed in contested(solution.distances, self.comparison.fixture):
+            if all(self.comparison.jumps(solution.trials[draw.kind][draw.place], draw) for draw in missed):
+                return missed
+        return []
 
     # -- one trial ------------------------------------------------------------------------------------------------
 
@@ -137,7 +170,7 @@ class Trials:
                 return
             solution.fail(error, trial.kind)
             if error.code == "not_finite":
-                self._note(solution, trial.kind, Distances.endless())
+                self._note(solution, trial, Distances.endless())
             if solution.failed != "incorrect":
                 self.workers.end(solution)
         except torch.cuda.OutOfMemoryError as error:
@@ -195,7 +228,7 @@ class Trials:
         """Record the distance of the first call's output; return digests of it."""
         distance, digests = self.comparison.compare(solution, answer.get("output"))
         self._check_settled(solution, answer)
-        self._note(solution, trial.kind, distance)
+        self._note(solution, trial, distance)
         if self.comparison.shares:
             solution.bits = self.comparison.digests(solution, whole=True)
         return digests
@@ -213,11 +246,11 @@ class Trials:
             solution.observed.add("nondeterministic")
             distance, _ = self.comparison.compare(solution, answer.get("output"))
             if not self.comparison.meets_any(distance, trial.kind):
-                self._note(solution, REPEATED, distance)
+                self._note(solution, replace(trial, kind=REPEATED), distance)
                 self._check_inputs()
                 detail = f"a repeat on the same inputs has relative L2 error {distance.values()['rel_l2']:.2g}"
                 raise SolutionRejected("nondeterministic_wrong", detail)
-            self._note(solution, trial.kind, distance)
+            self._note(solution, trial, distance)
         return answer
 
     def _check_settled(self, solution: Implementation, answer: Json) -> None:
@@ -231,9 +264,10 @@ class Trials:
         if not self.problem.writes_inputs and not self.slots.unchanged():
             raise SolutionRejected("input_modified", "the call changed its inputs")
 
-    def _note(self, solution: Implementation, kind: str, distance: Distances) -> None:
-        solution.distances.setdefault(kind, []).append(distance.values())
-        legacy = solution.legacy.setdefault(kind, dict(distance.legacy))
+    def _note(self, solution: Implementation, trial: Trial, distance: Distances) -> None:
+        solution.distances.setdefault(trial.kind, []).append(distance.values())
+        solution.trials.setdefault(trial.kind, []).append(trial)
+        legacy = solution.legacy.setdefault(trial.kind, dict(distance.legacy))
         for name, passed in distance.legacy.items():
             legacy[name] = legacy[name] and passed
         self.noted()
