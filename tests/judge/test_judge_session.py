@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -127,6 +128,47 @@ def test_problems_in_16_bits_and_inputs_that_are_not_contiguous(klass, strict, t
     assert part.verdict == "incorrect"
     assert outcome(flat) == (("incorrect", "needs_contiguous", None) if strict else ("correct", "", klass))
     assert ("needs_contiguous" in flat.labels) is not strict
+
+
+TF32 = """
+def cut(x):
+    return ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        y = cut(x) @ cut(self.linear.weight).t() + self.linear.bias
+        return torch.softmax(nn.functional.gelu(y){last}, dim=1)
+"""
+# Seeds of inputs far from zero whose two largest sums are closer to each other than TF32 rounds.
+CLOSE = (117, 254)
+
+
+def test_a_draw_whose_result_rounding_decides_is_drawn_again(tmp_path, smoke_fixture, monkeypatch):
+    """A right one keeps its class, and one that is wrong there on other draws too stays wrong."""
+    problem, make = catalogue.load("L2_99", size="smoke"), input_cases.make
+
+    def planned(*args: Any, **kwargs: Any) -> list[input_cases.Trial]:
+        trials, close = make(*args, **kwargs), iter(CLOSE)
+        return [
+            replace(trial, seed=next(close), stress="shift -36000") if trial.kind == "offset" else trial
+            for trial in trials
+        ]
+
+    files = {}
+    for name, last in (("right", ""), ("wrong", ".clamp(max=9000.0)")):
+        files[name] = tmp_path / f"{name}.py"
+        files[name].write_text(f"{problem.path.read_text()}\n{TF32.replace('{last}', last)}")
+    with JudgeSession(problem, smoke_fixture("L2_99"), OPTIONS) as judge:
+        monkeypatch.setattr(input_cases, "make", planned)
+        right, wrong = judge.check((name, file, "ModelNew") for name, file in files.items())
+    assert outcome(right) == ("correct", "", "tf32")
+    assert [finding.code for finding in right.findings] == ["drawn_again"] * len(CLOSE)
+    assert wrong.verdict == "incorrect" and {reason.trial for reason in wrong.reasons} == {"offset"}
 
 
 def test_a_quick_timing_compiles_nothing(tmp_path, smoke_fixture):
