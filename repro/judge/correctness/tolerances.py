@@ -313,7 +313,7 @@ def contested(distances: dict[str, list[dict[str, float]]], fixture: Fixture) ->
         missed = _missed(distances, fixture, klass)
         if missed == []:
             return
-        if missed and len(missed) <= CONTESTED and all(draw.limits for draw in missed):
+        if missed and len(missed) <= CONTESTED:
             yield missed
 
 
@@ -334,7 +334,7 @@ def _missed(
     missed = []
     for kind, draws in deciding.items():
         limits = fixture.trials[kind].limits[klass] or _unlimited(fixture.trials[kind], klass, unlimited, trusted)
-        missed += [Missed(klass, kind, i, limits) for i, v in enumerate(draws) if not score(v, limits) <= 1]
+        missed += [Missed(klass, kind, i, limits) for i, v in enumerate(draws) if limits and not score(v, limits) <= 1]
     return missed
 
 
