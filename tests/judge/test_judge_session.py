@@ -15,6 +15,7 @@ from repro.errors import JudgeError, UsageError
 from repro.judge import session
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.comparison import Comparison
+from repro.judge.correctness.tolerances import Missed, by_rounding
 from repro.judge.correctness.trials import Trials
 from repro.judge.implementation import Options
 from repro.judge.processes import launcher as launch
@@ -142,14 +143,17 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         y = cut(x) @ cut(self.linear.weight).t() + self.linear.bias
-        return torch.softmax(nn.functional.gelu(y){last}, dim=1)
+        return torch.softmax(nn.functional.gelu(y), dim=1)
 """
+CLAMPED = TF32.replace("cut(x) @ cut(self.linear.weight)", "x @ self.linear.weight").replace(
+    "gelu(y)", "gelu(y).clamp(max=9000.0)"
+)
 # Seeds of inputs far from zero whose two largest sums are closer to each other than TF32 rounds.
 CLOSE = (117, 254)
 
 
 def test_a_draw_whose_result_rounding_decides_is_drawn_again(tmp_path, smoke_fixture, monkeypatch):
-    """A right one keeps its class, and one that is wrong there on other draws too stays wrong."""
+    """A right solution keeps its class, and one that rounding does not explain is wrong."""
     problem, make = catalogue.load("L2_99", size="smoke"), input_cases.make
 
     def planned(*args: Any, **kwargs: Any) -> list[input_cases.Trial]:
@@ -160,15 +164,33 @@ def test_a_draw_whose_result_rounding_decides_is_drawn_again(tmp_path, smoke_fix
         ]
 
     files = {}
-    for name, last in (("right", ""), ("wrong", ".clamp(max=9000.0)")):
+    for name, text in (("right", TF32), ("wrong", CLAMPED)):
         files[name] = tmp_path / f"{name}.py"
-        files[name].write_text(f"{problem.path.read_text()}\n{TF32.replace('{last}', last)}")
+        files[name].write_text(f"{problem.path.read_text()}\n{text}")
     with JudgeSession(problem, smoke_fixture("L2_99"), OPTIONS) as judge:
         monkeypatch.setattr(input_cases, "make", planned)
         right, wrong = judge.check((name, file, "ModelNew") for name, file in files.items())
     assert outcome(right) == ("correct", "", "tf32")
     assert [finding.code for finding in right.findings] == ["drawn_again"] * len(CLOSE)
     assert wrong.verdict == "incorrect" and {reason.trial for reason in wrong.reasons} == {"offset"}
+
+
+@pytest.mark.parametrize(
+    ("values", "near", "far", "due"),
+    [
+        ((2e-3, 0.1), (1e-9, 0.0), (0.3, 0.0), True),
+        ((2e-3, 0.1), (9e-4, 0.0), (0.06, 0.0), True),
+        ((2e-3, 0.1), (1e-5, 0.0), (6e-4, 0.0), False),
+        ((2e-3, 0.1), (5e-5, 0.0), (3.2e-3, 0.0), False),
+        ((0.9, 0.1), (1e-9, 0.0), (2e-3, 0.0), False),
+        ((2e-3, 1.0), (1e-9, 0.0), (0.3, 0.0), False),
+    ],
+    ids=["a jump", "a jump that is near", "within limits", "smooth", "further than the jump", "stale"],
+)
+def test_rounding_explains_no_more_than_it_does_to_the_reference(values, near, far, due):
+    norm, edit = "rel_l2", "edit"
+    missed = Missed("tf32", "edited", 0, {norm: 1e-3, edit: 0.5}, dict(zip((norm, edit), values, strict=True)))
+    assert by_rounding(missed, *({norm: of, edit: change} for of, change in (near, far))) is due
 
 
 def test_a_quick_timing_compiles_nothing(tmp_path, smoke_fixture):

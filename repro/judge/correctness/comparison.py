@@ -19,7 +19,7 @@ from repro.judge.correctness import output_checks
 from repro.judge.correctness.distance import Distances, score
 from repro.judge.correctness.expected import Expected
 from repro.judge.correctness.input_cases import Trial
-from repro.judge.correctness.tolerances import CLASSES, PART, ROUNDED, Missed, class_of, jumps
+from repro.judge.correctness.tolerances import CLASSES, PART, ROUNDED, Missed, by_rounding, class_of
 from repro.judge.correctness.workers import Workers
 from repro.judge.gpu import commitment
 from repro.judge.gpu.commitment_check import Seal
@@ -125,13 +125,10 @@ class Comparison:
         """Return whether a distance is within some class's limits on a trial."""
         return any(meets(distances.values(), self.fixture, kind, klass) for klass in self.classes())
 
-    def jumps(self, trial: Trial, missed: Missed) -> bool:
-        """Return whether rounding decides the result of a draw that is over a class's limits."""
-        share, limits = ROUNDED[missed.klass], missed.limits
-        near, far = (
-            max(score(values, limits) for values in self.expected.off(trial, of)) for of in (share / PART, share)
-        )
-        return jumps(near, far)
+    def decided_by_rounding(self, trial: Trial, missed: Missed) -> bool:
+        """Return whether rounding explains that a solution is over a class's limits on a draw."""
+        share = ROUNDED[missed.klass]
+        return by_rounding(missed, self.expected.off(trial, share / PART), self.expected.off(trial, share))
 
     def class_of_call(self, implementation: Implementation, variant: str, kind: str, timeout_s: float) -> str:
         """Run a trusted variant on the inputs in the buffers and return its precision class.

@@ -84,20 +84,23 @@ class Expected:
     def _computed(self, part: slice | None, seed: int, stress: Stress | None) -> list[torch.Tensor]:
         return self.reference(self.shape.plan.chunk(part, seed, self.device, stress))
 
-    def off(self, trial: Trial, share: float) -> list[dict[str, float]]:
-        """Return distances of the reference's outputs from those for a trial's inputs that are off by up to a share of
-        each element, for several draws of that."""
+    def off(self, trial: Trial, share: float) -> dict[str, float]:
+        """Return the largest distances of the reference's outputs from those for a trial's inputs that are off by up to
+        a share of each element, over several draws of that."""
         self.use(trial.perturbed, trial.stress)
         draws = [Distances.of(len(leaves(self.shape.spec))) for _ in range(_OFF)]
+        base = [self.stress_before_edit] if stresses.edits(trial.stress) else []
         for part in self.shape.parts():
             values = self.shape.plan.chunk(part, trial.seed, self.device, trial.stress)
             due = self.reference(list(values))
             wholes = self.reference.wholes
+            before = [output for stress in base for output in self._computed(part, trial.seed, stress)]
             for distances in draws:
                 outputs = self.reference([_off(x, share) for x in values])
                 ours = [x if whole is None else x.long() for x, whole in zip(outputs, wholes, strict=True)]
-                distances.add(ours, due, wholes, [])
-        return [distances.values() for distances in draws]
+                distances.add(ours, due, wholes, before)
+        every = [distances.values() for distances in draws]
+        return {name: max(values[name] for values in every if name in values) for name in every[0]}
 
     def forget(self) -> None:
         """Free the outputs that are kept."""

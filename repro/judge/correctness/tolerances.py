@@ -298,12 +298,14 @@ def class_of(
 
 @dataclass(frozen=True)
 class Missed:
-    """A draw on which a solution is over a class's limits: its kind, and its place among the draws of this kind."""
+    """A draw on which a solution is over a class's limits: its kind, its place among the draws of this kind, and the
+    solution's distances."""
 
     klass: str
     kind: str
     place: int
     limits: Limits
+    values: Limits
 
 
 def contested(distances: dict[str, list[dict[str, float]]], fixture: Fixture) -> Iterator[list[Missed]]:
@@ -334,14 +336,25 @@ def _missed(
     missed = []
     for kind, draws in deciding.items():
         limits = fixture.trials[kind].limits[klass] or _unlimited(fixture.trials[kind], klass, unlimited, trusted)
-        missed += [Missed(klass, kind, i, limits) for i, v in enumerate(draws) if limits and not score(v, limits) <= 1]
+        over = [(i, v) for i, v in enumerate(draws) if limits and not score(v, limits) <= 1]
+        missed += [Missed(klass, kind, i, limits, v) for i, v in over]
     return missed
 
 
-def jumps(near: float, far: float) -> bool:
-    """Return whether rounding decides a result. far: its score for inputs that are off by the share of a class; near:
-    for inputs that are off by the PART of it."""
-    return far > 1 and (near > _NEAR or far > _JUMP * PART * near)
+def by_rounding(missed: Missed, near: Limits, far: Limits) -> bool:
+    """Return whether rounding decides a result, and explains a solution's distances.
+
+    far: the reference's largest distances from itself for inputs that are off by the share of a class; near: for inputs
+    that are off by the PART of it.
+    """
+    limits = missed.limits
+    before, after = score(near, limits), score(far, limits)
+    jumps = after > 1 and (before > _NEAR or after > _JUMP * PART * before)
+    return jumps and all(
+        missed.values[name] <= max(limit, HEADROOM * far.get(name, 0.0))
+        for name, limit in limits.items()
+        if name in missed.values
+    )
 
 
 def _unlimited(trial: Limited, klass: str, cap: Limits, trusted: bool) -> Limits:

@@ -120,7 +120,9 @@ class Trials:
         if solution.failed or solution.worker is None:
             return []
         for missed in contested(solution.distances, self.comparison.fixture):
-            if all(self.comparison.jumps(solution.trials[draw.kind][draw.place], draw) for draw in missed):
+            if all(
+                self.comparison.decided_by_rounding(solution.trials[draw.kind][draw.place], draw) for draw in missed
+            ):
                 return missed
         return []
 
