@@ -332,10 +332,9 @@ def _missed(
     lacking = any(klass not in trial.limits for trial in fixture.trials.values())  # its device could not run the class
     if not deciding or lacking or (klass in fixture.refused_classes and not refused):
         return None
-    unlimited = {"rel_l2": _CAP["bf16"]} if _precise(deciding, fixture) else {}
-    missed = []
+    capped, missed = _capped(deciding, fixture), []
     for kind, draws in deciding.items():
-        limits = fixture.trials[kind].limits[klass] or _unlimited(fixture.trials[kind], klass, unlimited, trusted)
+        limits = fixture.trials[kind].limits[klass] or _unlimited(fixture.trials[kind], klass, kind in capped, trusted)
         over = [(i, v) for i, v in enumerate(draws) if limits and not score(v, limits) <= 1]
         missed += [Missed(klass, kind, i, limits, v) for i, v in over]
     return missed
@@ -357,15 +356,23 @@ def by_rounding(missed: Missed, near: Limits, far: Limits) -> bool:
     )
 
 
-def _unlimited(trial: Limited, klass: str, cap: Limits, trusted: bool) -> Limits:
+def _unlimited(trial: Limited, klass: str, capped: bool, trusted: bool) -> Limits:
     """Return the limit of a class without limits on a trial: the cap of a precise solution, or what the class needs."""
-    return cap or ({"rel_l2": trial.needed[klass]} if klass in trial.needed and not trusted else {})
+    if capped:
+        return {"rel_l2": _CAP["bf16"]}
+    return {"rel_l2": trial.needed[klass]} if klass in trial.needed and not trusted else {}
 
 
-def _precise(deciding: dict[str, list[dict[str, float]]], fixture: Fixture) -> bool:
-    """Return whether a solution is of the most precise admitted class on every trial on which all have limits."""
+def _capped(deciding: dict[str, list[dict[str, float]]], fixture: Fixture) -> set[str]:
+    """Return the kinds of trials on which a solution must meet the widest cap if its class has no limits there.
+
+    These are those of a solution that is of a class more precise than the loosest admitted one wherever all have
+    limits: all kinds if that is the most precise class, else those on which that class has limits.
+    """
     admitted = [klass for klass in CLASSES[fixture.dtype] if klass not in fixture.refused_classes]
     limits = {kind: fixture.trials[kind].limits for kind in deciding}
-    common = [kind for kind, own in limits.items() if len(admitted) > 1 and all(own.get(klass) for klass in admitted)]
-    within = [score(v, limits[kind][admitted[0]]) <= 1 for kind in common for v in deciding[kind]]
-    return bool(within) and all(within)
+    common = [kind for kind, own in limits.items() if all(own.get(klass) for klass in admitted)]
+    for klass in admitted[:-1] if common else []:
+        if all(score(v, limits[kind][klass]) <= 1 for kind in common for v in deciding[kind]):
+            return {kind for kind, own in limits.items() if own.get(klass) or klass == admitted[0]}
+    return set()
