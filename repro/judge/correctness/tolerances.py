@@ -367,12 +367,22 @@ def _capped(deciding: dict[str, list[dict[str, float]]], fixture: Fixture) -> se
     """Return the kinds of trials on which a solution must meet the widest cap if its class has no limits there.
 
     These are those of a solution that is of a class more precise than the loosest admitted one wherever all have
-    limits: all kinds if that is the most precise class, else those on which that class has limits.
+    limits: all kinds if that is the most precise class, else those on which that class has limits, if some trial tells
+    it from the loosest.
     """
     admitted = [klass for klass in CLASSES[fixture.dtype] if klass not in fixture.refused_classes]
     limits = {kind: fixture.trials[kind].limits for kind in deciding}
     common = [kind for kind, own in limits.items() if all(own.get(klass) for klass in admitted)]
     for klass in admitted[:-1] if common else []:
         if all(score(v, limits[kind][klass]) <= 1 for kind in common for v in deciding[kind]):
-            return {kind for kind, own in limits.items() if own.get(klass) or klass == admitted[0]}
+            first = klass == admitted[0]
+            told = first or any(_told_apart(limits[kind], klass, admitted[-1]) for kind in common)
+            return {kind for kind, own in limits.items() if told and (first or own.get(klass))}
     return set()
+
+
+def _told_apart(limits: dict[str, Limits], klass: str, loosest: str) -> bool:
+    """Return whether the honest kernel of the loosest class is over the limits of another one."""
+    pairs = zip(split(limits[klass]), split(limits[loosest]), strict=True)
+    norms = [(own.get("rel_l2", math.inf), wide.get("rel_l2", 0.0)) for own, wide in pairs]
+    return any(wide > max(_FLOOR[loosest], HEADROOM * own) for own, wide in norms)  # wide is HEADROOM of its error
