@@ -213,7 +213,7 @@ def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder, tmp_path)
     with cluster(2, folder) as nodes:
         process = tool.start(*command, *on(nodes), RAY_INNER="local")
         until(lambda: tool.bundles() and len(lines(tool.bundles()[0])) == 2, 150)
-        (head,) = (pid for pid in descendants(nodes.pid) if b"gcs_server" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        (head,) = below(nodes.pid, b"gcs_server")
         os.kill(head, signal.SIGKILL)
         done = tool.finish(process, 120)
     assert done.code == 2 and "the Ray cluster" in done.complaint and "--resume" in done.complaint, done.err
@@ -317,9 +317,14 @@ def workers(nodes: Nodes) -> list[int]:
 
 def serving(ancestor: int) -> list[int]:
     """Those below a process."""
+    return below(ancestor, b"ray::Worker")
+
+
+def below(ancestor: int, command: bytes) -> list[int]:
+    """The processes below another one whose command line holds this; some may end meanwhile."""
     found = []
     for pid in descendants(ancestor):
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Worker"):
+            if command in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
