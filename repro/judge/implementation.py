@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.judge import baselines
-from repro.judge.correctness.input_cases import Trial
 from repro.judge.gpu.shared_memory import Gate, SharedBuffer
 from repro.judge.processes.client import WorkerProcess
 from repro.judge.processes.wire import Json
@@ -31,10 +30,10 @@ class Implementation:
     """One solution under judgement, or a trusted torch baseline (source None). control: the A/A control.
 
     bits: digests of the whole output of a screening's one call; equal outputs of one screening have equal ones.
-    distances, trials: of each draw, by kind of input case. trace, said: of its first error, and what it had printed.
-    where: where a wrong output is wrong. classes: precision classes of a baseline's variants, as the worker that runs
-    now computed them. made: for each variant that this worker compiled, how many graphs it did not take from an earlier
-    compilation.
+    distances, trials: of each draw, by kind of input case, its distances and its `input_cases.Trial`. trace, said: of
+    its first error, and what it had printed. where: where a wrong output is wrong. classes: precision classes of a
+    baseline's variants, as the worker that runs now computed them. made: for each variant that this worker compiled,
+    how many graphs it did not take from an earlier compilation.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Implementation:
     gate: Gate | None = None
     hello: Json = field(default_factory=dict)
     distances: dict[str, list[dict[str, float]]] = field(default_factory=dict)
-    trials: dict[str, list[Trial]] = field(default_factory=dict)
+    trials: dict[str, list[Any]] = field(default_factory=dict)
     legacy: dict[str, dict[str, bool]] = field(default_factory=dict)
     reasons: list[Reason] = field(default_factory=list)
     failed: VerdictWord | Literal[""] = ""
