@@ -15,6 +15,7 @@ from repro.errors import JudgeError, UsageError
 from repro.judge import session
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.comparison import Comparison
+from repro.judge.correctness.expected import Expected
 from repro.judge.correctness.tolerances import Missed, by_rounding
 from repro.judge.correctness.trials import Trials
 from repro.judge.implementation import Options
@@ -163,6 +164,9 @@ def test_a_draw_whose_result_rounding_decides_is_drawn_again(tmp_path, smoke_fix
             for trial in trials
         ]
 
+    def fails(*_: Any) -> dict[str, float]:
+        raise JudgeError("Model fails at fp64", "all elements of input should be between 0 and 1")
+
     files = {}
     for name, text in (("right", TF32), ("wrong", CLAMPED)):
         files[name] = tmp_path / f"{name}.py"
@@ -170,6 +174,9 @@ def test_a_draw_whose_result_rounding_decides_is_drawn_again(tmp_path, smoke_fix
     with JudgeSession(problem, smoke_fixture("L2_99"), OPTIONS) as judge:
         monkeypatch.setattr(input_cases, "make", planned)
         right, wrong = judge.check((name, file, "ModelNew") for name, file in files.items())
+        monkeypatch.setattr(Expected, "off", fails)
+        (unknown,) = judge.check([("unknown", files["right"], "ModelNew")])
+    assert unknown.verdict == "incorrect" and not unknown.findings, "the Model takes no inputs that are off"
     assert outcome(right) == ("correct", "", "tf32")
     assert [finding.code for finding in right.findings] == ["drawn_again"] * len(CLOSE)
     assert wrong.verdict == "incorrect" and {reason.trial for reason in wrong.reasons} == {"offset"}

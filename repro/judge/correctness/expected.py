@@ -108,8 +108,12 @@ class Expected:
 
 
 def _off(value: Any, share: float) -> Any:
-    """Return an input in fp64 of which each element is off by a random part of a share; no integers."""
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+    """Return an input in fp64 of which each element is off by a random part of a share; no integers.
+
+    None leaves the range of the others: a Model may take probabilities alone, and a GPU ends over one above 1.
+    """
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
         return value
     wide = value.double()
-    return wide.addcmul(wide, torch.rand_like(wide).mul_(2.0).sub_(1.0), value=share)
+    least, largest = wide.aminmax()
+    return wide.addcmul(wide, torch.rand_like(wide).mul_(2.0).sub_(1.0), value=share).clamp_(least, largest)

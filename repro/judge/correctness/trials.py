@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -119,11 +120,11 @@ class Trials:
         """Return the draws that alone keep a solution from some class, if rounding decides the result of each."""
         if solution.failed or solution.worker is None:
             return []
-        for missed in contested(solution.distances, self.comparison.fixture):
-            if all(
-                self.comparison.decided_by_rounding(solution.trials[draw.kind][draw.place], draw) for draw in missed
-            ):
-                return missed
+        with suppress(JudgeError, torch.cuda.OutOfMemoryError):  # of the reference: then no draw is replaced
+            for missed in contested(solution.distances, self.comparison.fixture):
+                trials = [solution.trials[draw.kind][draw.place] for draw in missed]
+                if all(map(self.comparison.decided_by_rounding, trials, missed)):
+                    return missed
         return []
 
     # -- one trial ------------------------------------------------------------------------------------------------
