@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -84,14 +84,6 @@ class _Served(TorchFunctionMode):
         self.count = 0
         self.drawn: dict[int, tuple[torch.Tensor, Recipe, int]] = {}
         self.foreign: list[str] = []
-        self._served: dict[Any, Callable[..., torch.Tensor]] = {
-            torch.rand: functools.partial(self._of_shape, "uniform"),
-            torch.randn: functools.partial(self._of_shape, "normal"),
-            torch.rand_like: functools.partial(self._like, "uniform"),
-            torch.randn_like: functools.partial(self._like, "normal"),
-            torch.randint: self._integers,
-            torch.randperm: self._permutation,
-        }
 
     def _draw(
         self, kind: str, shape: tuple[int, ...], dtype: torch.dtype | None, low: int = 0, high: int = 1
@@ -126,10 +118,21 @@ class _Served(TorchFunctionMode):
             given.get("dtype") or torch.int64
         )
 
+    # Of the class: bound methods would keep a plan's draws until Python looks for circles.
+    _SERVED: ClassVar[dict[Any, tuple[Any, ...]]] = {
+        torch.rand: (_of_shape, "uniform"),
+        torch.randn: (_of_shape, "normal"),
+        torch.rand_like: (_like, "uniform"),
+        torch.randn_like: (_like, "normal"),
+        torch.randint: (_integers,),
+        torch.randperm: (_permutation,),
+    }
+
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        if func in self._served:
-            return self._served[func](*args, **given)
+        if func in self._SERVED:
+            serve, *kind = self._SERVED[func]
+            return serve(self, *kind, *args, **given)
         if (name := getattr(func, "__name__", "")) in self.FOREIGN:
             self.foreign.append(name)
         return func(*args, **given)
