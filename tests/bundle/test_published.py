@@ -154,7 +154,7 @@ def test_the_self_test_says_what_the_documentation_does():
     wrong = [case.case for case in cases if case.complaints]
     text = (ROOT / "docs" / "records" / "results.md").read_text()
     skipped = bundle.manifest["parameters"]["skipped"]
-    assert f"{len(cases)} cases on two H200s of one host, pinned stack, {len(skipped)} skipped" in text
+    assert f"{len(cases)} cases on four H200s of one host, pinned stack, {len(skipped)} skipped" in text
     assert f": {len(cases) - len(wrong)} were judged as expected" in text
     assert all(f"`{name}`" in text for name in wrong)
 

@@ -26,7 +26,7 @@ BUNDLES = {
     "benchmark": "20261124T133107Z-benchmark",
     "run": "20261123T130313Z-run",
     "fixtures": "20261123T130219Z-fixtures",
-    "self-test": "20261127T115522Z-self-test",
+    "self-test": "20261129T190645Z-self-test",
 }
 # Rows of a table that a snapshot shows; the others are a number and a hash.
 SHOWN = 2
