@@ -17,7 +17,7 @@ from typing import Any, NotRequired, TypedDict
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from repro.errors import ProblemError
@@ -94,7 +94,8 @@ class Widened(TorchFunctionMode):
         if name in ("half", "bfloat16", "float") and getattr(torch, name) in self.lower:
             return args[0].to(self.dtype)
         if self.lower and name != "view":  # which takes the bits as they are
-            args, kwargs = tree_map(self._widened, (args, kwargs))
+            args = tuple(map(self._widened, args))
+            kwargs = {key: self._widened(value) for key, value in (kwargs or {}).items()}
         return func(*args, **(kwargs or {}))
 
     def _widened(self, value: Any) -> Any:

@@ -53,13 +53,13 @@ class SplitConvolutions(TorchFunctionMode):
         names, dims = _TRANSPOSED if "transpose" in name else _CONVOLUTION, int(name[-2])
         given = dict(zip(names, args, strict=False)) | kwargs
         x, weight = given["input"], given["weight"]
+        if x.dtype is not torch.float64 or given.get("groups", 1) > 1:
+            return func(*args, **kwargs)
         whole = func(**{n: v.to("meta") if isinstance(v, torch.Tensor) else v for n, v in given.items()})
         kept = "transpose" in name and x.device.type == "cpu"
         columns = weight[0].numel() * math.prod(x.shape[-dims:]) if kept else 0
         parts = -(-max(whole.numel(), columns) * x.element_size() // self.part_bytes)
-        if x.dtype is not torch.float64 or parts < 2 or given.get("groups", 1) > 1:
-            return func(*args, **kwargs)
-        return _in_parts(func, given, whole, parts, -1 - dims)
+        return func(*args, **kwargs) if parts < 2 else _in_parts(func, given, whole, parts, -1 - dims)
 
 
 def _in_parts(func: Any, given: dict[str, Any], whole: torch.Tensor, parts: int, channels: int) -> torch.Tensor:
