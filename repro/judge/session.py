@@ -191,6 +191,7 @@ class JudgeSession:
             self.evaluation.workers.end(*new)
             raise
         self._judge(checked, tier)
+        self.clock.lap("where it is wrong")
         self._refill()
         entries = zip(self._entries(list(checked), {}, _NOT_TIMED), new, strict=True)
         return [
