@@ -76,6 +76,7 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         outcome.fingerprint = fingerprint_of(job)
         if _audited(job):
             pool.prepare(pool.wanted(job.device, job.dtype, len(job.solutions), job.options), job.device)
+        clock.lap("start")
         outcome.result = run(job, folder, lambda line: print(line, flush=True), observed.mark)
         outcome.status = "done"
     except ReproError as error:
@@ -89,6 +90,8 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         sys.modules["torch"].cuda.empty_cache()  # cached by the judge's allocator; the next job needs it
     seen = observed.end()
     if outcome.result is not None:
+        if spent_s := getattr(outcome.result, "spent_s", None):
+            seen["spent_s"] = clock.laps | spent_s
         outcome.result = outcome.result.model_copy(update=seen)
     outcome.wall_s = clock.total()
     return outcome
@@ -198,11 +201,13 @@ def _evaluate(job: Job, folder: Path, progress: Progress, mark: Progress) -> Res
     from repro.judge.timing import published_protocol
     from repro.records.result import Sizes
 
+    clock = stopwatch.Clock()
     settled, solutions = settle(job, folder), _solutions(job, folder)
     problem, fixture = settled.problem, fixture_of(job, folder, settled, progress)
+    clock.lap("fixture")
     judged = session.evaluate(problem, fixture, solutions, job.options, progress, mark)
     sizes = Sizes(stamp=constants.stamp(problem.size, problem.overrides), overrides=problem.overrides)
-    more: dict[str, object] = {"sizes": sizes}
+    more: dict[str, object] = {"sizes": sizes, "spent_s": clock.laps | judged.spent_s}
     verdicts: dict[str, str] = {entry.solution: entry.verdict for entry in judged.results}
     if job.options.parity:
         more["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
