@@ -76,7 +76,6 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         outcome.fingerprint = fingerprint_of(job)
         if _audited(job):
             pool.prepare(pool.wanted(job.device, job.dtype, len(job.solutions), job.options), job.device)
-        clock.lap("start")
         outcome.result = run(job, folder, lambda line: print(line, flush=True), observed.mark)
         outcome.status = "done"
     except ReproError as error:
@@ -90,8 +89,6 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         sys.modules["torch"].cuda.empty_cache()  # cached by the judge's allocator; the next job needs it
     seen = observed.end()
     if outcome.result is not None:
-        if spent_s := getattr(outcome.result, "spent_s", None):
-            seen["spent_s"] = clock.laps | spent_s
         outcome.result = outcome.result.model_copy(update=seen)
     outcome.wall_s = clock.total()
     return outcome

@@ -106,7 +106,7 @@ class _Seen:
         more = torch.stack([x.sum(dtype=torch.float64) for x in sums]).tolist()
         self.of = _Totals(*map(sum, zip(self.of, more, strict=True)))
         self.rows.append(bad.sum(1).cpu())
-        self.columns = bad.sum(0) + self.columns  # there: a row of L1_36 has 17 million places
+        self.columns = bad.sum(0) + self.columns  # on its device: a row of L1_36 has 17 million
 
     def _sum_up(self, y: torch.Tensor, r: torch.Tensor, *, whole: bool) -> None:
         """Note the mean and the spread of sums and mean squares along every dimension of the first chunk."""
