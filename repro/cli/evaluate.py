@@ -81,7 +81,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     if args.self_test:
         return _self_test(args, run)
     if args.suite:
-        bundle, results = evaluation.identities(run, args.suite, args.problem)
+        bundle, results = evaluation.identities(run, args.suite, args.problem, args.dtype)
     else:
         bundle, rows = evaluation.evaluate(run, args.path, args.problem, args.dtype, args.shapes, args.against)
         results = gate.judged(rows)

@@ -239,13 +239,18 @@ def _identity(problem: Problem) -> Submission:
     return Submission("identity", text, _ENTRIES[0])
 
 
-def identities(run: Run, suite: str, only: list[str]) -> tuple[Bundle, list[Verdict]]:
+def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundle, list[Verdict]]:
     """Judges every problem of a suite by its own Model: each must be correct, unjudgeable, or named with its reason.
 
-    Problems follow each other in one process tree, which imports torch once.
+    Problems follow each other in one process tree, which imports torch once. dtype: float32 is the suite's own.
     """
-    rows = []
-    for problem in catalogue.suite(suite, size=run.size, only=only):
+    rows, problems = [], catalogue.suite(suite, size=run.size, only=only)
+    if dtype != "float32":
+        problems = [replace(problem, dtype=dtype) for problem in problems]
+    if "backward" in run.options.checks:
+        problems = [backward.problem(problem) for problem in problems]
+    fixtures.ensure(run, problems)
+    for problem in problems:
         row = f"{problem.key}/_identity"
         build = partial(job, run, row, problem, [_identity(problem)])
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file="identity"), build))

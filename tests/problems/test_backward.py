@@ -77,3 +77,12 @@ def test_a_wrong_gradient_behind_a_right_output_is_wrong(tmp_path):
     right, wrong, _ = json.loads((tmp_path / "verdicts.json").read_text())["results"]
     assert (right["verdict"], wrong["verdict"]) == ("correct", "incorrect")
     assert "output 2 of 5" in str(wrong["reasons"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("more", "row"), [("--check backward", "L1_82_backward"), ("--dtype bfloat16", "L1_82@bf16")])
+def test_own_models_of_a_suite_are_judged_as_solutions_are(more, row, tmp_path):
+    command = f"evaluate --suite agent --problem L1_82 --no-timing --trust dev --json verdicts.json {more}"
+    Tool(tmp_path)(*command.split(), *CPU, cwd=tmp_path)
+    (verdict,) = json.loads((tmp_path / "verdicts.json").read_text())["results"]
+    assert (verdict["problem"], verdict["verdict"]) == (row, "correct")
