@@ -121,6 +121,8 @@ def _check(args: argparse.Namespace, progress: Progress) -> None:
     if args.suite or args.self_test:
         if args.against or args.shapes:
             raise UsageError("--against and --shapes are for solutions", "--suite and --self-test name none")
+        if args.self_test and (args.checks or args.dtype != "float32"):
+            raise UsageError("--check and --dtype are not for --self-test", "its cases say how they are judged")
         if args.suite and (args.path or args.self_test):
             raise UsageError("--suite takes no PATH or --self-test", "it judges every problem by its own Model")
         return
