@@ -156,7 +156,7 @@ def attend(
         if MASKED:
             scores = tl.where(m[:, None] >= start + t[None, :], scores, -float("inf"))
         new_largest = tl.maximum(largest, tl.max(scores, axis=1))
-        p = tl.exp2(scores * factor - (new_largest * factor)[:, None])
+        p = tl.exp2((scores - new_largest[:, None]) * factor)  # 1 at most: the difference of products would not be
         fade = tl.exp2((largest - new_largest) * factor)
         total = total * fade + tl.sum(p, axis=1)
         largest = new_largest

@@ -149,12 +149,12 @@ def attend(
             v1 = tl.load(row_ptrs + (width + d1)[None, :])
             v2 = tl.load(row_ptrs + (width + d2)[None, :], mask=(d2 < D)[None, :], other=0.0)
         scores = tl.dot(q1, tl.trans(k1))
-        scores = tl.dot(q2, tl.trans(k2), scores) * factor
+        scores = tl.dot(q2, tl.trans(k2), scores)
         if MASKED:
             scores = tl.where(m[:, None] >= start + t[None, :], scores, -float("inf"))
         new_largest = tl.maximum(largest, tl.max(scores, axis=1))
-        p = tl.exp2(scores - new_largest[:, None])
-        fade = tl.exp2(largest - new_largest)
+        p = tl.exp2((scores - new_largest[:, None]) * factor)  # 1 at most: the difference of products would not be
+        fade = tl.exp2((largest - new_largest) * factor)
         total = total * fade + tl.sum(p, axis=1)
         largest = new_largest
         p = p.to(tl.float16)
@@ -180,7 +180,7 @@ def attention_kernel(
     row0 = (tl.program_id(0) // blocks // heads).to(tl.int64) * length
     width = heads * D
     scale = tl.load(scale_ptr)
-    factor = factor * scale * scale
+    factor = tl.maximum(factor * scale * scale, 1e-37)  # 0 times a masked score is no number
     m = first + tl.arange(0, BLOCK_Q)
     d1 = tl.arange(0, D1)
     d2 = D1 + tl.arange(0, D2)
