@@ -34,19 +34,22 @@ class Slots:
     each. cpus: jobs at once without a GPU.
 
     memory: bytes that jobs share, each with a bound; 0 where none has one. many: several machines share the jobs, so
-    without a GPU all `cpus` are used, however many jobs are asked for.
+    without a GPU all `cpus` are used, however many jobs are asked for. shared: how many jobs that share have a GPU.
     """
 
     gpus: Mapping[str, str] = field(default_factory=dict)
     cpus: int = 1
     memory: int = 0
     many: bool = False
+    shared: int = 1
 
-    def at_once(self, wanted: int | None = None) -> int:
-        """Return the number of jobs to run at once: one for each GPU; without a GPU `wanted`, or as many as fit."""
+    def at_once(self, wanted: int | None = None, *, shares: bool = False) -> int:
+        """Return the number of jobs to run at once: one for each GPU, or more that share; without a GPU `wanted`, or as
+        many as fit."""
         if wanted is None:
             wanted = min(self.memory // _JOB_BYTES, _MOST_JOBS)
-        return len(self.gpus) or max(1, self.cpus if self.many else min(wanted, self.cpus))
+        on_gpus = len(self.gpus) * (self.shared if shares else 1)
+        return on_gpus or max(1, self.cpus if self.many else min(wanted, self.cpus))
 
 
 class Engine:

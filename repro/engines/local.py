@@ -57,7 +57,7 @@ class LocalEngine(Engine):
 
     def capacity(self) -> Slots:
         # without a container, a solution that fills the memory or the disk would harm the job beside it
-        return Slots(known_gpus(self.gpus), len(os.sched_getaffinity(0)))
+        return Slots(known_gpus(self.gpus), len(os.sched_getaffinity(0)), shared=resources.SHARED)
 
     @contextlib.contextmanager
     def _process(self, verb: str, jobs: list[Job], progress: Progress) -> Iterator[Process]:
@@ -78,8 +78,9 @@ class LocalEngine(Engine):
         """Hold a GPU for some jobs, and make a folder with their files. The last of the three is for `_start`."""
         root = Path(tempfile.gettempdir()) / f"{_FOLDER}{owner()}-{secrets.token_hex(4)}"
         folder, scratch = root / "job", root / "tmp"
+        avoid, shares = max(job.avoid for job in jobs), all(job.shares for job in jobs)
         with (
-            resources.hold(self.gpus, progress, self.stopping, max(job.avoid for job in jobs)) as lease,
+            resources.hold(self.gpus, progress, self.stopping, avoid, shares) as lease,
             removal.removed(root) as held,
         ):
             try:

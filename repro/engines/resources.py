@@ -1,14 +1,15 @@
 """What a job holds while it runs: one GPU, and the host's processors that go with it.
 
 Two jobs on one GPU would disturb each other's times. A GPU is therefore leased by a lock on a file with its UUID, which
-every run of repro on the machine respects. Jobs on different GPUs would disturb each other's compilation and launches.
-Each GPU of a run therefore has processors of its own.
+every run of repro on the machine respects. Jobs that are not timed share the lock, SHARED at most. Jobs on different
+GPUs would disturb each other's compilation and launches. Each GPU of a run therefore has processors of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import threading
 import time
@@ -21,6 +22,8 @@ from repro import config
 from repro.errors import EngineError, PrerequisiteError
 
 _POLL_S = 0.5
+# Most of their time is the host's.
+SHARED = 3
 # Said once before a wait; a caller that raises at this line does not wait.
 WAITING = "waiting for a GPU: other jobs or runs hold them all"
 # How long a job waits for another GPU than a throttled one, or for the only one to cool.
@@ -140,24 +143,30 @@ def _throttled(lease: Lease, candidates: list[Lease], avoid: str) -> bool:
 
 @contextlib.contextmanager
 def hold(
-    candidates: list[Lease], progress: Callable[[str], None], stopping: threading.Event | None = None, avoid: str = ""
+    candidates: list[Lease],
+    progress: Callable[[str], None],
+    stopping: threading.Event | None = None,
+    avoid: str = "",
+    shares: bool = False,
 ) -> Iterator[Lease]:
     """Hold the first of `candidates` whose GPU is free while the block runs; wait if all are taken.
 
     avoid: hash of the UUID of a GPU that was throttled. For _COOL_S it is left alone; if it is the only one, until it
-    is cool. Yields an empty lease without candidates. Raises EngineError if `stopping` is set before it holds one.
+    is cool. shares: whether others that share may have the GPU too, SHARED in all. Yields an empty lease without
+    candidates. Raises EngineError if `stopping` is set before it holds one.
     """
     waited, patience = False, time.monotonic() + _COOL_S
     while stopping is None or not stopping.is_set():
         if not candidates:
             yield Lease()
             return
-        for lease in candidates:
+        for place, lease in itertools.product(range(SHARED if shares else 1), candidates):
             if avoid and time.monotonic() < patience and _throttled(lease, candidates, avoid):
                 continue
-            with _opened(f"gpu-{lease.gpu}.lock") as stream:
+            with _opened(f"gpu-{lease.gpu}.lock") as stream, _opened(f"gpu-{lease.gpu}-{place}.lock") as own:
                 try:
-                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(stream, (fcntl.LOCK_SH if shares else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+                    fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     continue
                 yield lease

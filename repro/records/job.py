@@ -27,7 +27,8 @@ class Job:
     called: the name of such a file in results. overrides: constants of the problem file set by `--shapes`. solutions:
     (name, file name in the folder, entry). dtypes: those of a profile, both by default. files: file name -> content,
     placed in the folder by the engine. timeout_s: the engine kills the job after it. avoid: hash of the UUID of the GPU
-    that was throttled when it measured the same.
+    that was throttled when it measured the same. shares: whether it may have its GPU together with others that share,
+    because nothing is timed and its code is trusted.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Job:
     files: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     timeout_s: float = 900.0
     avoid: str = ""
+    shares: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the job without its files' contents."""

@@ -55,7 +55,7 @@ def _row(name: str, problem: Problem, device: str, withheld: str) -> Row:
     job = Job(
         name, "fixture", problem.id if shipped else "problem.py", problem.id, size=problem.size, dtype=problem.dtype,
         device=device, variant=problem.id if not shipped and catalogue.is_known(problem) else "",
-        files={} if shipped else {"problem.py": problem.source},
+        files={} if shipped else {"problem.py": problem.source}, shares=True,
     )  # fmt: skip
     return Row(record.Planned(row=name, problem=problem.key), job, withheld=withheld)
 

@@ -83,7 +83,8 @@ class Run:
         Raises Interrupted, EngineError (the engine is gone) or BundleError; the bundle then says so and keeps its rows.
         """
         done = {row.id for row in rows if ended(bundle, row)}
-        schedule = Schedule(self.engine, bundle, self.progress, summarise, done, jobs=self.jobs)
+        shares = all(row.job.shares for row in rows if row.job is not None)
+        schedule = Schedule(self.engine, bundle, self.progress, summarise, done, jobs=self.jobs, shares=shares)
         verb, device = bundle.manifest["verb"], self.engine.device
         known = _recorded_s(self.results, verb, device) if schedule.at_once > 1 else {}
         batches = divided([row for row in rows if row.id not in done], together, schedule.at_once, known)

@@ -23,6 +23,7 @@ from repro.errors import EngineError, EngineGone, ReproError
 from repro.records import row as record
 from repro.records import wording
 from repro.records.job import Job, Outcome
+from repro.records.result import JudgeResult
 from repro.records.verdict import Reason
 from repro.runs.progress import Progress
 from repro.runs.rows import Row, keep
@@ -45,7 +46,8 @@ class Schedule:
     """One run: its worker threads, the bundle that they feed, and how it stops.
 
     done: ids of the rows that the bundle holds already. jobs: how many jobs may run at once without a GPU, None for as
-    many as fit. at_once: how many do. stopping: set as soon as nothing more may start.
+    many as fit. shares: whether jobs share GPUs, if the engine lets them. at_once: how many run at once. stopping: set
+    as soon as nothing more may start.
     """
 
     def __init__(
@@ -57,9 +59,12 @@ class Schedule:
         done: Collection[str],
         *,
         jobs: int | None = None,
+        shares: bool = False,
     ) -> None:
         self.engine, self.bundle, self.progress, self.summarise = engine, bundle, progress, summarise
-        self.at_once = engine.capacity().at_once(jobs)
+        capacity = engine.capacity()
+        self.at_once = capacity.at_once(jobs, shares=shares)
+        self.shares = shares and bool(capacity.gpus) and capacity.shared > 1
         self.stopping = threading.Event()
         self._slots = threading.BoundedSemaphore(self.at_once)
         self._board = Board(bundle.path, progress)
@@ -131,13 +136,14 @@ class Schedule:
             kept += f"; unfinished: {wording.listed(left)}"
         raise Interrupted("interrupted", kept, "Repeat with --resume to go on.")
 
-    def measure(self, rows: Sequence[Row]) -> None:
+    def measure(self, rows: Sequence[Row], *, alone: bool = False) -> None:
         """Run the jobs of rows together in one process or container, when a slot is free, and keep their outcomes.
 
         A row without a job is kept as `unmet`. Outcomes that stopping the run has caused are not kept. Rows that are to
-        be measured again become the last piece of work. Raises EngineGone once the engine went away.
+        be measured again become the last piece of work, and so do those that failed where a GPU is shared: memory may
+        have been short. They are run `alone`. Raises EngineGone once the engine went away.
         """
-        by_job, again = {}, []
+        by_job, again, crowded = {}, [], []
         for row in rows:
             if row.job is None:
                 self.keep(row, Outcome(row.id, "unmet", error=row.error))
@@ -146,15 +152,21 @@ class Schedule:
         gone = ""
         with self._slots, self.progress.lane([row.id for row in rows]) as step:
             jobs = [self._job(row, row.job) for row in rows if row.job is not None and not self.stopping.is_set()]
+            shares = self.shares and not alone
+            jobs = [replace(job, shares=shares) for job in jobs]
             with contextlib.closing(_outcomes(self.engine, jobs, step)) as outcomes:
                 for outcome in outcomes:
                     if outcome.status != "done" and self.stopping.is_set():
                         return
-                    if self.keep(by_job[outcome.job], outcome):
+                    if shares and _failed(outcome):
+                        crowded.append(by_job[outcome.job])
+                    elif self.keep(by_job[outcome.job], outcome):
                         again.append(by_job[outcome.job])
                     gone = gone or (outcome.error if outcome.status == "lost" else "")
         if again:
             self._todo.append(partial(self.measure, again))
+        if crowded:
+            self._todo.append(partial(self.measure, crowded, alone=True))
         if gone:
             raise EngineGone(gone.rstrip("."), f"the rows measured before are in {self.bundle.path}")
 
@@ -179,6 +191,12 @@ class Schedule:
 
     def _at_next(self) -> None:
         self.progress.at(min(len(self._ended) + 1, len(self._plan)), len(self._plan))
+
+
+def _failed(outcome: Outcome) -> bool:
+    """Return whether a job failed, or what it judged did."""
+    judged = outcome.result.results if isinstance(outcome.result, JudgeResult) else []
+    return outcome.status in ("failed", "unmet") or any(entry.verdict == "error" for entry in judged)
 
 
 def _outcomes(engine: Engine, jobs: list[Job], step: Step) -> Generator[Outcome]:

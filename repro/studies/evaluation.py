@@ -253,7 +253,9 @@ def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundl
     for problem in problems:
         row = f"{problem.key}/_identity"
         build = partial(job, run, row, problem, [_identity(problem)])
-        rows.append(row_for(record.Planned(row=row, problem=problem.key, file="identity"), build))
+        planned = row_for(record.Planned(row=row, problem=problem.key, file="identity"), build)
+        own = planned.job and replace(planned.job, shares=not run.options.timing)
+        rows.append(replace(planned, job=own))
     bundle = run.open("evaluate", rows, run.parameters(suite=suite))
     judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS)
     return bundle, results_of(judged)

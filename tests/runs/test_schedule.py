@@ -60,14 +60,14 @@ class Simulated(Engine):
         self.result: Callable[[str, str], Any] = lambda gpu, job: {"telemetry": {"of": job}}
 
     def capacity(self) -> Slots:
-        return Slots(dict.fromkeys(self.names, ""), 4, 32 << 30)
+        return Slots(dict.fromkeys(self.names, ""), 4, 32 << 30, shared=3)
 
     def close(self, *, now: bool = False) -> None:
         self.stopping.set()
 
     def _attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
-        avoid = max(job.avoid for job in jobs)
-        with resources.hold([Lease(gpu) for gpu in self.names], progress, self.stopping, avoid) as lease:
+        avoid, shares = max(job.avoid for job in jobs), all(job.shares for job in jobs)
+        with resources.hold([Lease(gpu) for gpu in self.names], progress, self.stopping, avoid, shares) as lease:
             for job in jobs:
                 begin = time.monotonic()
                 self.failing(job.id)
@@ -121,6 +121,22 @@ def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path):
     )
     on = {job: hashed(gpu) for gpu, job, _, _ in engine.held}
     assert {row.row: row.gpu_uuid_hash for row in found} == on, "every row names its GPU"
+
+
+def test_jobs_that_are_not_timed_share_a_gpu_and_one_that_fails_there_is_run_alone(tmp_path):
+    engine = Simulated(("GPU-a",))
+
+    def crowded(job: str) -> None:
+        if job == "row0" and len(engine.held) < 6:
+            raise EngineError("no memory")
+
+    engine.failing = crowded
+    rows = [replace(row, job=replace(row.job, shares=True)) for row in planned(7)]
+    run = Run(engine, tmp_path, Progress(quiet=True))
+    run.execute(rows, run.open("fixtures", rows, {}), lambda row: "")
+    last = engine.held[-1]
+    assert last[1] == "row0" and overlaps([last, *engine.held]) == overlaps(engine.held) + 1
+    assert 1 < max(sum(b[2] <= a[2] < b[3] for b in engine.held) for a in engine.held) <= resources.SHARED
 
 
 def test_on_several_gpus_the_longest_rows_come_first(tmp_path):
