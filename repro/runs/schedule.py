@@ -194,9 +194,9 @@ class Schedule:
 
 
 def _failed(outcome: Outcome) -> bool:
-    """Return whether a job failed, or what it judged did."""
+    """Return whether a job failed, or what it judged is not correct."""
     judged = outcome.result.results if isinstance(outcome.result, JudgeResult) else []
-    return outcome.status in ("failed", "unmet") or any(entry.verdict == "error" for entry in judged)
+    return outcome.status in ("failed", "unmet") or any(entry.verdict != "correct" for entry in judged)
 
 
 def _outcomes(engine: Engine, jobs: list[Job], step: Step) -> Generator[Outcome]:
