@@ -121,8 +121,8 @@ def _check(args: argparse.Namespace, progress: Progress) -> None:
     if args.suite or args.self_test:
         if args.against or args.shapes:
             raise UsageError("--against and --shapes are for solutions", "--suite and --self-test name none")
-        if args.self_test and (args.checks or args.dtype != "float32"):
-            raise UsageError("--check and --dtype are not for --self-test", "its cases say how they are judged")
+        if args.self_test and args.checks:
+            raise UsageError("--check is not for --self-test", "its cases say how they are judged")
         if args.suite and (args.path or args.self_test):
             raise UsageError("--suite takes no PATH or --self-test", "it judges every problem by its own Model")
         return
@@ -150,7 +150,8 @@ def _self_test(args: argparse.Namespace, run: Run) -> int:
 
     names = [str(path) for path in args.path]
     suites = [name for name in names if name in self_test.SUITES]
-    bundle, cases = self_test.run(run, suites or list(self_test.SUITES), [name for name in names if name not in suites])
+    others = [name for name in names if name not in suites]
+    bundle, cases = self_test.run(run, suites or list(self_test.SUITES), others, args.dtype)
     value = {"schema_version": 1, "bundle": str(bundle.path), "cases": [case.to_json() for case in cases]}
     code = output.conclude(args, bundle, value)
     return 2 if any(case.complaints for case in cases) else code

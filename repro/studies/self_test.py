@@ -97,6 +97,8 @@ class Header(Record):
     """A shipped problem; `L1_36@bf16` for one of the artifacts; `topk.py` for a file of tests/frames/problems."""
     dtype: str = "float32"
     """Of the inputs and weights of a problem that is a file."""
+    only_fp32: bool = False
+    """Whether it is no mistake in 16 bits, or one beyond their range."""
     size: Literal["smoke", "full"] = "smoke"
     """On a GPU; the CPU has smoke. A case about time needs full: the host dominates calls of 10 us, and `at_least` then
     confirms no speedup."""
@@ -126,11 +128,12 @@ class Header(Record):
 
 @dataclass(frozen=True)
 class Case:
-    """One file of a suite, with its header."""
+    """One file of a suite, with its header. dtype: in which a shipped problem is judged."""
 
     suite: str
     file: Path
     header: Header
+    dtype: str = "float32"
 
     @property
     def id(self) -> str:
@@ -151,7 +154,7 @@ class Case:
         """Return the problem at the size that is judged here."""
         name, size = self.header.problem, self.header.size if engine.device == "cuda" else "smoke"
         if not name.endswith(".py"):
-            return catalogue.load(name, size=size)
+            return catalogue.load(name, size=size, dtype=self.dtype)
         folder = self.file.parents[1] / "frames" / "problems"
         return catalogue.load_file(folder / name, size=size, dtype=self.header.dtype)
 
@@ -177,6 +180,9 @@ class Case:
 
     def skipped(self, engine: Engine) -> str:
         """Return why the case cannot run here, or the empty string."""
+        own = self.header.problem.endswith(".py") or "@" in self.header.problem or self.header.only_fp32
+        if self.dtype != "float32" and (own or self.suite == "honest"):
+            return "it is of one dtype"
         for named, here in ((self.header.device, engine.device), (self.header.engine, engine.name)):
             if named and here not in named:
                 return f"needs {' or '.join(_NEEDS[each] for each in named)}"
@@ -189,7 +195,7 @@ def _missing(engine: Engine, program: str) -> str:
     return engine.look(f"PROGRAM = {program!r}\n{_LOOK}").strip()
 
 
-def cases(suites: list[str], names: list[str]) -> list[Case]:
+def cases(suites: list[str], names: list[str], dtype: str = "float32") -> list[Case]:
     """Return the files of the suites, narrowed to `names`: parts of file names, or of paths if they have a slash.
 
     Raises UsageError if there are none.
@@ -205,7 +211,7 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
                 why = "; ".join(faults(error)) if isinstance(error, ValidationError) else str(error)
                 raise UsageError(f"{file} has no header that can be read", why) from error
             if not names or any(name in (str(file) if "/" in name else file.name) for name in names):
-                found.append(Case(suite, file, header))
+                found.append(Case(suite, file, header, dtype))
     if not found:
         raise UsageError("no case of the self-test is left", f"suites {', '.join(suites)}, names {', '.join(names)}")
     return found
@@ -215,6 +221,9 @@ def complaints(case: Case, entry: Verdict) -> list[str]:
     """Return the differences between one verdict (`entry`) and the file's header."""
     header, honest, word = case.header, case.suite == "honest", entry.verdict
     expected = Expected(verdict=["correct"]) if honest else header.expect
+    if case.dtype != "float32":  # a case may fail for its dtype alone
+        accepted = word == "correct" and word not in expected.verdict
+        return [f"false accept: {evaluation.line(entry)}"] if accepted else []
     due = set(header.labels) - (set() if entry.measurement else _OF_TIMES)
     missing = sorted(due - set(entry.labels))
     found = [f"label {', '.join(missing)} is missing"] if missing else []
@@ -252,19 +261,21 @@ def options(case: Case, engine: Engine, base: Options) -> Options:
     )
 
 
-def run(run: Run, suites: list[str], names: list[str]) -> tuple[Bundle, list[CaseOutcome]]:
-    """Judge every case that can run here; return the bundle and one entry for each case.
+def run(run: Run, suites: list[str], names: list[str], dtype: str) -> tuple[Bundle, list[CaseOutcome]]:
+    """Judge every case that can run here; return the bundle and one entry for each case. In another dtype than float32
+    these are cheats of shipped problems, which must not be called correct.
 
     Missing and stale fixtures are measured first. Several rows share one process: the judge never imports a solution,
     and every worker is new, so cases do not influence each other.
     """
-    engine, chosen = run.engine, cases(suites, names)
+    engine, chosen = run.engine, cases(suites, names, dtype)
     able = [case for case in chosen if not case.skipped(engine)]
     wanted = [case.problem(engine) for case in able]
     fixtures.ensure(run, wanted)
     rows = [_row(run, group) for group in groups(able, engine)]
     skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
     parameters = {"suites": suites, "device": engine.device, "trust": run.options.trust, "skipped": skipped}
+    parameters |= {"dtype": dtype} if dtype != "float32" else {}
     bundle = run.open("self-test", rows, parameters)
     known = {case.id: case for case in able}
 
@@ -340,7 +351,7 @@ def outcome(case: Case, entry: Verdict) -> str:
 
 def outcomes(bundle: Bundle) -> list[CaseOutcome]:
     """Return the entries of a self-test's bundle, by suite and name."""
-    known = {case.id: case for case in cases(list(SUITES), [])}
+    known = {case.id: case for case in cases(list(SUITES), [], bundle.manifest["parameters"].get("dtype", "float32"))}
     found = bundle.records()
     rows = [found[name] for name in bundle.manifest["plan"] if name in found]
     return sorted((entry for row in rows for entry in _outcomes(known, row)), key=lambda entry: entry.case)

@@ -1,4 +1,5 @@
 #: problem = "L1_36"
+#: only_fp32 = true
 #: expect = { verdict = ["incorrect"], reasons = ["wrong_dtype"] }
 """Returns the right values in half precision.
 

@@ -260,7 +260,6 @@ USAGE: dict[str, tuple[str, tuple[str, ...]]] = {
     "report-of-no-bundle": ("report empty", ("empty is not a bundle", "manifest.json")),
     "report-of-something-else": ("report foreign", ("foreign is not a bundle",)),
     "suite-with-a-path": ("evaluate mine.py --suite agent", ("--suite takes no PATH",)),
-    "self-test-of-a-dtype": ("evaluate --self-test --dtype float16", ("--check and --dtype are not for --self-test",)),
     "repeats": ("run --repeats 0", ("--repeats must be at least 1",)),
     "timeout-zero": ("evaluate L1_36.py --budget timeout_s=0", ("timeout_s", "positive")),
     "budget-infinite": ("evaluate L1_36.py --budget timing_s=inf", ("timing_s", "positive")),

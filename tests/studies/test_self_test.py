@@ -125,13 +125,17 @@ def case(suite: str = "adversarial", **meta: Any) -> Case:
     return Case(suite, Path("mine.py"), Header.written({"problem": "L1_36"} | meta))
 
 
+def test_in_16_bits_a_cheat_must_not_be_correct(tmp_path):
+    done = Tool(tmp_path)("evaluate", "--self-test", "half_of_ch", "B18_large", "--dtype", "float16", *CPU)
+    assert "1 caught, 0 wrong; 1 skipped" in done.out
+
+
 def test_cases_that_cannot_run_here_are_skipped_with_the_reason():
     here = LocalEngine(gpus="none", device="cpu")
     assert case().skipped(engine()) == "" == case(needs="sh").skipped(here)
     assert case(device=["cuda"]).skipped(engine("cpu")) == "needs a GPU"
     assert case(device=["cuda"]).skipped(engine("cuda")) == ""
     assert case(engine=["docker"]).skipped(engine(name="local")) == "needs the docker engine"
-    assert case(engine=["docker"]).skipped(engine(name="docker")) == ""
     assert case(needs="no-program-of-that-name").skipped(here) == "no-program-of-that-name is missing"
 
 
