@@ -119,19 +119,23 @@ def _check(args: argparse.Namespace, progress: Progress) -> None:
     from repro.studies import evaluation
 
     if args.suite or args.self_test:
-        if args.against or args.shapes:
-            raise UsageError("--against and --shapes are for solutions", "--suite and --self-test name none")
-        if args.self_test and args.checks:
-            raise UsageError("--check is not for --self-test", "its cases say how they are judged")
-        if args.suite and (args.path or args.self_test):
-            raise UsageError("--suite takes no PATH or --self-test", "it judges every problem by its own Model")
-        return
+        return _check_own(args)
     if not args.path:
         raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
     chosen = {file for file, _ in evaluation.find(args.path, args.problem)}
     others = [file.name for path in args.path for file in sorted(path.glob("*.py")) if file not in chosen]
     if others:
         progress.say(f"not used, not named after a problem that was asked for: {', '.join(others)}")
+
+
+def _check_own(args: argparse.Namespace) -> None:
+    """Raises UsageError for wrong use of `--suite` and `--self-test`."""
+    if args.against or args.shapes:
+        raise UsageError("--against and --shapes are for solutions", "--suite and --self-test name none")
+    if args.self_test and args.checks:
+        raise UsageError("--check is not for --self-test", "its cases say how they are judged")
+    if args.suite and (args.path or args.self_test):
+        raise UsageError("--suite takes no PATH or --self-test", "it judges every problem by its own Model")
 
 
 def _judged(bundle: Bundle, results: list[Verdict]) -> dict[str, Any]:

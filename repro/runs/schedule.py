@@ -136,44 +136,40 @@ class Schedule:
             kept += f"; unfinished: {wording.listed(left)}"
         raise Interrupted("interrupted", kept, "Repeat with --resume to go on.")
 
-    def measure(self, rows: Sequence[Row], *, alone: bool = False) -> None:
+    def measure(self, rows: Sequence[Row], shares: bool | None = None) -> None:
         """Run the jobs of rows together in one process or container, when a slot is free, and keep their outcomes.
 
         A row without a job is kept as `unmet`. Outcomes that stopping the run has caused are not kept. Rows that are to
         be measured again become the last piece of work, and so do those that failed where a GPU is shared: memory may
-        have been short. They are run `alone`. Raises EngineGone once the engine went away.
+        have been short. They share none then. Raises EngineGone once the engine went away.
         """
-        by_job, again, crowded = {}, [], []
+        by_job, again, lost = {}, [], list[str]()
+        shares = self.shares if shares is None else shares
         for row in rows:
             if row.job is None:
                 self.keep(row, Outcome(row.id, "unmet", error=row.error))
             else:
-                by_job[row.job.id] = row
-        gone = ""
+                by_job[row.job.id] = row, row.job
         with self._slots, self.progress.lane([row.id for row in rows]) as step:
-            jobs = [self._job(row, row.job) for row in rows if row.job is not None and not self.stopping.is_set()]
-            shares = self.shares and not alone
-            jobs = [replace(job, shares=shares) for job in jobs]
+            jobs = [self._job(row, job, shares=shares) for row, job in by_job.values() if not self.stopping.is_set()]
             with contextlib.closing(_outcomes(self.engine, jobs, step)) as outcomes:
                 for outcome in outcomes:
                     if outcome.status != "done" and self.stopping.is_set():
                         return
-                    if shares and _failed(outcome):
-                        crowded.append(by_job[outcome.job])
-                    elif self.keep(by_job[outcome.job], outcome):
-                        again.append(by_job[outcome.job])
-                    gone = gone or (outcome.error if outcome.status == "lost" else "")
+                    row, _ = by_job[outcome.job]
+                    if (shares and _failed(outcome)) or self.keep(row, outcome):
+                        again.append(row)
+                    lost += [outcome.error] * (outcome.status == "lost")
         if again:
-            self._todo.append(partial(self.measure, again))
-        if crowded:
-            self._todo.append(partial(self.measure, crowded, alone=True))
-        if gone:
-            raise EngineGone(gone.rstrip("."), f"the rows measured before are in {self.bundle.path}")
+            self._todo.append(partial(self.measure, again, shares=False))
+        if lost:
+            raise EngineGone(lost[0].rstrip("."), f"the rows measured before are in {self.bundle.path}")
 
-    def _job(self, row: Row, job: Job) -> Job:
+    def _job(self, row: Row, job: Job, *, shares: bool) -> Job:
         """Return the job of a row. If it is measured again, the job avoids the GPU that was throttled."""
         last = self.bundle.record(row.id) if self.bundle.done(row.id, row.content) else None
-        return replace(job, avoid=last.gpu_uuid_hash or "") if last and last.due else job
+        avoid = last.gpu_uuid_hash if last and last.due else None
+        return replace(job, avoid=avoid or job.avoid, shares=shares)
 
     def keep(self, row: Row, outcome: Outcome) -> bool:
         """Write a row's outcome into the bundle and report it; return whether the row is to be measured again."""
