@@ -124,8 +124,9 @@ def judging(
     json_option(parser, "write the results")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument(
-        "--no-timing", dest="timing", action="store_false", default=True, help="only judge, do not time"
-    )
+        "--no-timing", dest="timing", action="store_false", default=True,
+        help="only judge, do not time (default: times are taken)",
+    )  # fmt: skip
     parser.add_argument(
         "--no-compile", dest="modes", action="store_const", const=("eager",), default=usual.modes,
         help="leave out the torch.compile baselines (default: they are timed)",
