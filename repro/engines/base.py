@@ -56,7 +56,8 @@ class Engine:
     """Runs jobs: `capacity`, `submit`, `session` and `close` are all that a caller needs.
 
     Jobs that are submitted together share a process and a container; submit them one by one to separate them. `submit`
-    may be called from several threads. Each call holds at most one GPU, which no other call holds meanwhile.
+    may be called from several threads. Each call holds at most one GPU, which no other call holds meanwhile, or if its
+    jobs share a place on one.
 
     device: cuda or cpu. contained: whether jobs run in containers. description: name, version and isolation, for the
     bundle. notice: what is wrong with it, though it runs.

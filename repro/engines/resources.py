@@ -1,8 +1,9 @@
 """What a job holds while it runs: one GPU, and the host's processors that go with it.
 
 Two jobs on one GPU would disturb each other's times. A GPU is therefore leased by a lock on a file with its UUID, which
-every run of repro on the machine respects. Jobs that are not timed share the lock, SHARED at most. Jobs on different
-GPUs would disturb each other's compilation and launches. Each GPU of a run therefore has processors of its own.
+every run of repro on the machine respects. It has SHARED places: a job takes all, one that is not timed a single one.
+Jobs on different GPUs would disturb each other's compilation and launches. Each GPU of a run therefore has processors
+of its own.
 """
 
 from __future__ import annotations
@@ -141,6 +142,41 @@ def _throttled(lease: Lease, candidates: list[Lease], avoid: str) -> bool:
     return not gpu.cool(uuid) if len(candidates) == 1 else query.hashed(uuid) == avoid
 
 
+def _locked(lease: Lease, place: int) -> BinaryIO | None:
+    """Lock one of a GPU's SHARED places; return the open lock, or None if another holds it."""
+    stream = _opened(f"place-{lease.gpu}-{place}.lock" if place else f"gpu-{lease.gpu}.lock")
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.close()
+        return None
+    return stream
+
+
+def _taken(
+    candidates: list[Lease],
+    mine: dict[tuple[Lease, int], BinaryIO],
+    kept: contextlib.ExitStack,
+    *,
+    shares: bool,
+) -> Lease | None:
+    """Lock the places that are free, until there are enough of one GPU: then let go the others and return it.
+
+    mine: what was locked before, and is now. kept: closes it in the end.
+    """
+    places = itertools.product(candidates, range(SHARED))
+    # where jobs share, a second one on a GPU comes after one on each
+    for lease, place in sorted(places, key=lambda each: each[1]) if shares else places:
+        before = shares or not place or (lease, place - 1) in mine
+        if before and (lease, place) not in mine and (stream := _locked(lease, place)):
+            mine[lease, place] = kept.enter_context(stream)
+            if shares or place == SHARED - 1:
+                for other in (lock for (gpu, _), lock in mine.items() if gpu is not lease):
+                    other.close()
+                return lease
+    return None
+
+
 @contextlib.contextmanager
 def hold(
     candidates: list[Lease],
@@ -152,29 +188,27 @@ def hold(
     """Hold the first of `candidates` whose GPU is free while the block runs; wait if all are taken.
 
     avoid: hash of the UUID of a GPU that was throttled. For _COOL_S it is left alone; if it is the only one, until it
-    is cool. shares: whether others that share may have the GPU too, SHARED in all. Yields an empty lease without
-    candidates. Raises EngineError if `stopping` is set before it holds one.
+    is cool. shares: whether one place of a GPU is enough, and not all. A call that waits for all keeps those that it
+    has, so that the others come to an end. Yields an empty lease without candidates. Raises EngineError if `stopping`
+    is set before it holds one.
     """
     waited, patience = False, time.monotonic() + _COOL_S
-    while stopping is None or not stopping.is_set():
-        if not candidates:
-            yield Lease()
-            return
-        for place, lease in itertools.product(range(SHARED if shares else 1), candidates):
-            if avoid and time.monotonic() < patience and _throttled(lease, candidates, avoid):
-                continue
-            with _opened(f"gpu-{lease.gpu}.lock") as stream, _opened(f"gpu-{lease.gpu}-{place}.lock") as own:
-                try:
-                    fcntl.flock(stream, (fcntl.LOCK_SH if shares else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-                    fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
+    with contextlib.ExitStack() as kept:
+        mine: dict[tuple[Lease, int], BinaryIO] = {}
+        while stopping is None or not stopping.is_set():
+            if not candidates:
+                yield Lease()
+                return
+            hot = bool(avoid) and time.monotonic() < patience
+            allowed = [lease for lease in candidates if not (hot and _throttled(lease, candidates, avoid))]
+            if lease := _taken(allowed, mine, kept, shares=shares):
                 yield lease
                 return
-        if not waited:
-            progress(f"waiting for a GPU: at most {_COOL_S:.0f} s, for one that is not throttled" if avoid else WAITING)
-            waited = True
-        time.sleep(_POLL_S)
+            if not waited:
+                first = f"at most {_COOL_S:.0f} s, for one that is not throttled"
+                progress(f"waiting for a GPU: {first}" if avoid else WAITING)
+                waited = True
+            time.sleep(_POLL_S)
     raise EngineError("the run was stopped", "the job had not begun")
 
 

@@ -21,7 +21,7 @@ from repro.system import jsonio
 
 
 def ensure(run: Run, wanted: Iterable[Problem], withheld: Callable[[Problem], str] = lambda _: "") -> None:
-    """Measures missing and stale fixtures below a run's results, in one trusted process for each size.
+    """Measures missing and stale fixtures below a run's results, each size in few trusted processes.
 
     wanted: one problem for each job that needs it. The fixture of a file that is not shipped, and that one job alone
     needs, is left to that job, which saves a process. A fixture that cannot be measured stays missing: the job of a
@@ -63,7 +63,7 @@ def _row(name: str, problem: Problem, device: str, withheld: str) -> Row:
 def measure(
     run: Run, wanted: list[Problem], *, withheld: Callable[[Problem], str] = lambda _: "", suite: str = ""
 ) -> Bundle:
-    """Measure fixtures in one process (trusted work) and write them below the results. withheld: as for `ensure`."""
+    """Measure fixtures in few processes (trusted work) and write them below the results. withheld: as for `ensure`."""
     device = run.engine.device
     files = {store.path(run.results, problem, device): problem for problem in wanted}
     rows = [_row(file.stem, problem, device, withheld(problem)) for file, problem in files.items()]

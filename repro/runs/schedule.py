@@ -22,6 +22,7 @@ from repro.engines.base import Progress as Step
 from repro.errors import EngineError, EngineGone, ReproError
 from repro.records import row as record
 from repro.records import wording
+from repro.records.fixture import FixtureRecord
 from repro.records.job import Job, Outcome
 from repro.records.result import JudgeResult
 from repro.records.verdict import Reason
@@ -157,13 +158,19 @@ class Schedule:
                     if outcome.status != "done" and self.stopping.is_set():
                         return
                     row, _ = by_job[outcome.job]
-                    if (shares and _failed(outcome)) or self.keep(row, outcome):
+                    if (shares and self._crowded(row, outcome)) or self.keep(row, outcome):
                         again.append(row)
                     lost += [outcome.error] * (outcome.status == "lost")
         if again:
             self._todo.append(partial(self.measure, again, shares=False))
         if lost:
             raise EngineGone(lost[0].rstrip("."), f"the rows measured before are in {self.bundle.path}")
+
+    def _crowded(self, row: Row, outcome: Outcome) -> bool:
+        """Return whether a job failed where a GPU is shared, and say so."""
+        if failed := _failed(outcome):
+            self.progress.say(f"{row.id}: to be run again alone, it failed beside others {outcome.error}")
+        return failed
 
     def _job(self, row: Row, job: Job, *, shares: bool) -> Job:
         """Return the job of a row. If it is measured again, the job avoids the GPU that was throttled."""
@@ -190,9 +197,15 @@ class Schedule:
 
 
 def _failed(outcome: Outcome) -> bool:
-    """Return whether a job failed, or what it judged is not correct."""
-    judged = outcome.result.results if isinstance(outcome.result, JudgeResult) else []
-    return outcome.status in ("failed", "unmet") or any(entry.verdict != "correct" for entry in judged)
+    """Return whether a job failed, or what it judged, or a class of a fixture: as they may for lack of memory."""
+    result = outcome.result
+    judged = result.results if isinstance(result, JudgeResult) else []
+    lacking = result.refused_classes.values() if isinstance(result, FixtureRecord) else ()
+    return (
+        outcome.status in ("failed", "unmet")
+        or any(entry.verdict in ("error", "timeout") for entry in judged)
+        or any("on this device" in why for why in lacking)
+    )
 
 
 def _outcomes(engine: Engine, jobs: list[Job], step: Step) -> Generator[Outcome]:

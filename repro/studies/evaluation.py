@@ -242,7 +242,7 @@ def _identity(problem: Problem) -> Submission:
 def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundle, list[Verdict]]:
     """Judges every problem of a suite by its own Model: each must be correct, unjudgeable, or named with its reason.
 
-    Problems follow each other in one process tree, which imports torch once. dtype: float32 is the suite's own.
+    Problems follow each other in few process trees, which import torch once. dtype: float32 is the suite's own.
     """
     rows, problems = [], catalogue.suite(suite, size=run.size, only=only)
     if dtype != "float32":
@@ -254,7 +254,8 @@ def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundl
         row = f"{problem.key}/_identity"
         build = partial(job, run, row, problem, [_identity(problem)])
         planned = row_for(record.Planned(row=row, problem=problem.key, file="identity"), build)
-        own = planned.job and replace(planned.job, shares=not run.options.timing)
+        timed = run.options.timing or run.options.kernelbench
+        own = planned.job and replace(planned.job, shares=not timed)
         rows.append(replace(planned, job=own))
     bundle = run.open("evaluate", rows, run.parameters(suite=suite))
     judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS)

@@ -97,8 +97,8 @@ class Header(Record):
     """A shipped problem; `L1_36@bf16` for one of the artifacts; `topk.py` for a file of tests/frames/problems."""
     dtype: str = "float32"
     """Of the inputs and weights of a problem that is a file."""
-    only_fp32: bool = False
-    """Whether it is no mistake in 16 bits, or one beyond their range."""
+    right_in: list[str] = []
+    """Dtypes in which it is no mistake, or one that no number shows."""
     size: Literal["smoke", "full"] = "smoke"
     """On a GPU; the CPU has smoke. A case about time needs full: the host dominates calls of 10 us, and `at_least` then
     confirms no speedup."""
@@ -180,9 +180,9 @@ class Case:
 
     def skipped(self, engine: Engine) -> str:
         """Return why the case cannot run here, or the empty string."""
-        own = self.header.problem.endswith(".py") or "@" in self.header.problem or self.header.only_fp32
+        own = self.header.problem.endswith(".py") or "@" in self.header.problem or self.dtype in self.header.right_in
         if self.dtype != "float32" and (own or self.suite == "honest"):
-            return "it is of one dtype"
+            return f"it is not for {self.dtype}"
         for named, here in ((self.header.device, engine.device), (self.header.engine, engine.name)):
             if named and here not in named:
                 return f"needs {' or '.join(_NEEDS[each] for each in named)}"
@@ -221,9 +221,8 @@ def complaints(case: Case, entry: Verdict) -> list[str]:
     """Return the differences between one verdict (`entry`) and the file's header."""
     header, honest, word = case.header, case.suite == "honest", entry.verdict
     expected = Expected(verdict=["correct"]) if honest else header.expect
-    if case.dtype != "float32":  # a case may fail for its dtype alone
-        accepted = word == "correct" and word not in expected.verdict
-        return [f"false accept: {evaluation.line(entry)}"] if accepted else []
+    if case.dtype != "float32" and word != "unjudgeable":  # a case may fail for its dtype alone
+        return _accepted(case, entry) if word == "correct" else []
     due = set(header.labels) - (set() if entry.measurement else _OF_TIMES)
     missing = sorted(due - set(entry.labels))
     found = [f"label {', '.join(missing)} is missing"] if missing else []
@@ -242,10 +241,21 @@ def _of_a_correct(header: Header, entry: Verdict) -> list[str]:
     wanted, found = klass or header.precision_class, []
     if wanted and entry.precision_class not in wanted:
         found.append(f"class {entry.precision_class} instead of {' or '.join(wanted)}")
+    return found + _bought(header, entry)
+
+
+def _accepted(case: Case, entry: Verdict) -> list[str]:
+    """Return what a cheat that is correct in 16 bits must not be."""
+    due = "correct" in case.header.expect.verdict
+    return _bought(case.header, entry) if due else [f"false accept: {evaluation.line(entry)}"]
+
+
+def _bought(header: Header, entry: Verdict) -> list[str]:
+    """Return the time that a solution must not have gained."""
     eager, limit = entry.speedup.get("eager"), header.max_speedup
     if eager and entry.measurement and limit is not None and (eager.at_least or 0.0) > limit:
-        found.append(f"bought time: at least {eager.at_least:.3g}x eager, at most {limit}x was due")
-    return found
+        return [f"bought time: at least {eager.at_least:.3g}x eager, at most {limit}x was due"]
+    return []
 
 
 def options(case: Case, engine: Engine, base: Options) -> Options:

@@ -1,5 +1,5 @@
 #: problem = "L1_36"
-#: only_fp32 = true
+#: right_in = ["float16"]
 #: expect = { verdict = ["incorrect"], reasons = ["wrong_dtype"] }
 """Returns the right values in half precision.
 

@@ -1,5 +1,5 @@
 #: problem = "L1_36"
-#: only_fp32 = true
+#: right_in = ["float16"]
 """Leaves rows alone whose mean square lies between a millionth and a thousandth.
 
 Buys: nothing; right at the sizes that are usually tried.

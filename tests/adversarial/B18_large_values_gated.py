@@ -1,5 +1,5 @@
 #: problem = "L1_36"
-#: only_fp32 = true
+#: right_in = ["float16"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Right up to a thousand; beyond that it returns zeros.
 

@@ -1,4 +1,4 @@
-"""Several jobs at once: each GPU runs one job at a time, rows are exactly once, and Ctrl-C leaves nothing behind.
+"""Several jobs at once: each GPU runs one, or three that share it, rows are exactly once, and Ctrl-C leaves nothing.
 
 The GPUs are simulated: the leases are real, and the jobs sleep or are real ones on the CPU.
 """
@@ -86,17 +86,18 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def planned(count: int) -> list[Row]:
-    jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(count)]
+def planned(count: int, shares: bool = False) -> list[Row]:
+    jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}, shares=shares) for n in range(count)]
     return [Row(Planned(row=job.id), job) for job in jobs]
 
 
 def go(
-    results: Path, engine: Engine, count: int = 8, *, resume: bool = False, jobs: int | None = None, **how: int
-) -> tuple[Bundle, list[Any]]:
-    run = Run(engine, results, Progress(quiet=True), resume=resume, jobs=jobs)
-    bundle = run.open("evaluate", planned(count), {})
-    return bundle, run.execute(planned(count), bundle, lambda row: "", **how)
+    results: Path, engine: Engine, count: int = 8, shares: bool = False, *, resume: bool = False,
+    jobs: int | None = None, **how: int
+) -> tuple[Bundle, list[Any]]:  # fmt: skip
+    run, rows_ = Run(engine, results, Progress(quiet=True), resume=resume, jobs=jobs), planned(count, shares)
+    bundle = run.open("evaluate", rows_, {})
+    return bundle, run.execute(rows_, bundle, lambda row: "", **how)
 
 
 def overlaps(held: list[tuple[str, str, float, float]]) -> int:
@@ -123,20 +124,18 @@ def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path):
     assert {row.row: row.gpu_uuid_hash for row in found} == on, "every row names its GPU"
 
 
-def test_jobs_that_are_not_timed_share_a_gpu_and_one_that_fails_there_is_run_alone(tmp_path):
-    engine = Simulated(("GPU-a",))
+def test_a_job_that_fails_where_a_gpu_is_shared_is_run_again_alone(tmp_path):
+    engine, once = Simulated(("GPU-a",)), ["row0"]
 
     def crowded(job: str) -> None:
-        if job == "row0" and len(engine.held) < 6:
+        if job in once:
+            once.clear()
             raise EngineError("no memory")
 
     engine.failing = crowded
-    rows = [replace(row, job=replace(row.job, shares=True)) for row in planned(7)]
-    run = Run(engine, tmp_path, Progress(quiet=True))
-    run.execute(rows, run.open("fixtures", rows, {}), lambda row: "")
+    go(tmp_path, engine, 8, shares=True)
     last = engine.held[-1]
-    assert last[1] == "row0" and overlaps([last, *engine.held]) == overlaps(engine.held) + 1
-    assert 1 < max(sum(b[2] <= a[2] < b[3] for b in engine.held) for a in engine.held) <= resources.SHARED
+    assert last[1] == "row0" and overlaps([last, *engine.held]) == overlaps(engine.held) + 1 > 1
 
 
 def test_on_several_gpus_the_longest_rows_come_first(tmp_path):
@@ -188,16 +187,18 @@ def test_gpus_end_at_about_the_same_time(kind, gpus):
         assert max(ends) <= 1.15 * max(*wall_s.values(), sum(wall_s.values()) / gpus)
 
 
-def test_two_runs_on_the_same_gpus_never_time_two_jobs_on_one(tmp_path):
-    engines = [Simulated(), Simulated()]
-    threads = [threading.Thread(target=go, args=(tmp_path / str(n), each)) for n, each in enumerate(engines)]
+def test_timed_jobs_of_all_runs_have_a_gpu_alone_and_three_others_share_one(tmp_path):
+    engines = [Simulated() for _ in range(4)]
+    how = [(tmp_path / str(n), each, 8, n > 1) for n, each in enumerate(engines)]
+    threads = [threading.Thread(target=go, args=each) for each in how]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    together = Simulated()
-    together.held = engines[0].held + engines[1].held
-    assert len(together.held) == 16 and all(overlaps(of(together, gpu)) == 0 for gpu in GPUS)
+    for name in GPUS:
+        timed, shared = (of(a, name) + of(b, name) for a, b in (engines[:2], engines[2:]))
+        assert timed and overlaps(timed + shared) == overlaps(shared)
+        assert max(sum(b[2] <= a[2] < b[3] for b in shared) for a in shared) <= resources.SHARED
 
 
 def test_batches_fill_the_gpus_and_keep_the_rows_of_a_problem_together():

@@ -175,6 +175,8 @@ class Reference:
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:
+            if "ALLOC_FAILED" in str(error):  # of cuBLAS or cuDNN
+                raise torch.cuda.OutOfMemoryError(str(error)) from error
             name = self.plan.problem.file_name
             raise JudgeError(
                 f"Model of {name} fails at {self.precision}", f"{type(error).__name__}: {error}"
