@@ -127,7 +127,7 @@ def case(suite: str = "adversarial", **meta: Any) -> Case:
 
 def test_in_16_bits_a_cheat_must_not_be_correct(tmp_path):
     done = Tool(tmp_path)("evaluate", "--self-test", "half_of_ch", "B18_large", "--dtype", "float16", *CPU)
-    assert "1 caught, 0 wrong; 1 skipped" in done.out
+    assert "1 caught, 0 wrong; 1 skipped" in done.out and "L1_36@fp16" in done.err
 
 
 def test_cases_that_cannot_run_here_are_skipped_with_the_reason():
