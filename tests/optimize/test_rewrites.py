@@ -109,8 +109,8 @@ def run(cases: list[dict[str, Any]]) -> list[str]:
     """What each case says: `equal`, a difference, or a traceback."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(config.ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], input=json.dumps(cases), capture_output=True, text=True, env=environment,
-        check=True,
+        [sys.executable, "-c", PROGRAM], input=json.dumps(cases), stdout=subprocess.PIPE, text=True,
+        env=environment, check=True,
     )  # fmt: skip
     return [json.loads(line) for line in done.stdout.splitlines()]
 
