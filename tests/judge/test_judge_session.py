@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -173,6 +174,7 @@ def test_a_draw_whose_result_rounding_decides_is_drawn_again(tmp_path, smoke_fix
         files[name].write_text(f"{problem.path.read_text()}\n{text}")
     with JudgeSession(problem, smoke_fixture("L2_99"), OPTIONS) as judge:
         monkeypatch.setattr(input_cases, "make", planned)
+        monkeypatch.setattr(input_cases, "secret_seed", count(1000).__next__)  # none of which rounding decides
         right, wrong = judge.check((name, file, "ModelNew") for name, file in files.items())
         monkeypatch.setattr(Expected, "off", fails)
         (unknown,) = judge.check([("unknown", files["right"], "ModelNew")])
