@@ -42,19 +42,11 @@ def files(design: Design, unit: Unit, size: str, device: str, results: Path) -> 
     for problem in loaded(unit, size):
         found[f"problems/{problem.path.name}"] = problem.source
         whole = store.load(store.path(results, problem, device), problem)
-        found[f"results/{store.path(Path(), problem, device)}"] = jsonio.render(_slim(whole))
+        slim = whole.model_dump(include=FIXTURE_KEYS, exclude_unset=True)
+        found[f"results/{store.path(Path(), problem, device)}"] = jsonio.render(slim)
     if DOC.exists():
         found[f"docs/{DOC.name}"] = DOC.read_bytes()
     return found
-
-
-def _slim(fixture: Fixture) -> dict[str, object]:
-    """Return the part of a fixture that an agent receives: limits, sizes, and how inputs are changed.
-
-    The final judge draws secret seeds, so a whole fixture would not reveal its inputs. Unneeded fields are withheld
-    anyway.
-    """
-    return fixture.model_dump(include=FIXTURE_KEYS, exclude_unset=True)
 
 
 def command(design: Design, contained: bool) -> str:

@@ -96,7 +96,9 @@ def _check(run: Run, plan: Design) -> None:
 
 def _opened(run: Run, plan: Design, order: list[Unit], more: list[Row], controls: Sequence[Agent]) -> Bundle:
     """Return the bundle of a study. more: the rows of its controls."""
-    rows = [Row(Planned(row=row_id(unit, name)), None) for unit in order for name in _keys(unit, run.size)]
+    rows = [
+        Row(Planned(row=row_id(unit, problem.key)), None) for unit in order for problem in brief.loaded(unit, run.size)
+    ]
     parameters = run.parameters() | {
         "agent": plan.agent,
         "arms": {arm: plan.label(arm) for arm in plan.arms} | {arm.name: arm.label for arm in controls},
@@ -104,10 +106,6 @@ def _opened(run: Run, plan: Design, order: list[Unit], more: list[Row], controls
         "study": design.config(plan, order).to_json(),
     }
     return run.open("run", [*rows, *more], parameters)
-
-
-def _keys(unit: Unit, size: str) -> list[str]:
-    return [problem.key for problem in brief.loaded(unit, size)]
 
 
 def _paid(bundle: Bundle, unit: Unit, plan: Design) -> float:

@@ -481,7 +481,11 @@ def _over_problems(claim: Claim, source: Source) -> ClaimOutcome | None:
         return _untried(claim, source, why, first)
     means = []
     for arm, problems in by_arm.items():
-        solved = [repeats for repeats in problems.values() if all(map(_solves, repeats))]
+        solved = [
+            repeats
+            for repeats in problems.values()
+            if all(one.outcome == "correct" and "eager" in one.speedups for one in repeats)
+        ]
         if len(solved) < _AGENT_PROBLEMS:
             have = f"{len(solved)} of {_AGENT_PROBLEMS} problems have a correct solution in every repeat"
             return _untried(claim, source, f"{arm}: {have}", first)
@@ -491,10 +495,6 @@ def _over_problems(claim: Claim, source: Source) -> ClaimOutcome | None:
         ratio = figure.over(means[1])
         figure = Interval(*(100 * (edge - 1) for edge in (ratio.value, ratio.low, ratio.high)))
     return _outcome(claim, source, first, _NO_PROTOCOL, _figure(figure, claim), "", _notes(claim, source, every))
-
-
-def _solves(each: Implementation) -> bool:
-    return each.outcome == "correct" and "eager" in each.speedups
 
 
 def _mean_of(solved: list[list[Implementation]]) -> Interval:

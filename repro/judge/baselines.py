@@ -73,8 +73,4 @@ def names(dtype: str, classes: set[str], modes: tuple[str, ...]) -> list[str]:
     if "bf16" in classes and "tf32" not in classes:
         flags.insert(0, "tf32")  # at least as precise as a bf16 solution, and often faster
     plain = [mode for mode in modes if mode in ("eager", "compile")]
-    return [*plain, *(f"{mode}_{flag}" for flag in flags for mode in modes if _useful(mode, flag))]
-
-
-def _useful(mode: str, flag: str) -> bool:
-    return flag != "bf16" or mode in ("eager", "compile")
+    return [*plain, *(f"{mode}_{flag}" for flag in flags for mode in (plain if flag == "bf16" else modes))]

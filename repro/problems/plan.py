@@ -368,12 +368,14 @@ class Weights:
     """A state dict on the CPU, with the constructor arguments that it belongs to. Its tensors are never written to.
 
     perturbed: those that were made from it, or None. scaled: those of which some are larger, by their stress, or None.
+    name: native, perturbed or scaled.
     """
 
     init: list[Any]
     state: dict[str, torch.Tensor]
     perturbed: Weights | None = None
     scaled: tuple[str, Weights] | None = None
+    name: str = "native"
 
     @functools.cached_property
     def sha256(self) -> str:

@@ -74,6 +74,8 @@ class Fixture(Record):
     """Of a refused fixture: its kind, and the proof in words and numbers."""
     refused: str
     """Why the fixture judges nothing, or empty."""
+    usual: dict[str, list[Number]] = {}
+    """Weights and stress -> usual root mean square of each output that is a sum which cancels, 0 of others."""
     timed: str = ""
     """Kind of input case that is timed: the published inputs, or stressed ones if no class can tell a cheat there."""
     output: Any = None

@@ -8,6 +8,9 @@ import pytest
 import torch
 from conftest import CPU, Tool
 
+from repro.fixtures import calibration
+from repro.judge.implementation import Options
+from repro.judge.session import JudgeSession
 from repro.problems import backward, catalogue
 
 PROBLEM = """
@@ -63,6 +66,41 @@ def test_gradients_of_inputs_and_of_parameters_by_name_are_outputs(tmp_path):
     expected.backward(gradient)
     weights = [weight.grad for _, weight in sorted(model.named_parameters())]
     torch.testing.assert_close((*outputs, *ours), (expected, leaf.grad, *weights) * 2, check_layout=False)
+
+
+CUT = """
+def cut(x):
+    return ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+class Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.save_for_backward(x, weight)
+        return cut(x) @ cut(weight).t() + bias
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        return cut(gradient) @ cut(weight), cut(gradient).t() @ cut(x), gradient.sum(0)
+"""
+
+
+@pytest.mark.slow
+def test_a_gradient_of_one_element_is_judged_by_its_usual_size(tmp_path, monkeypatch):
+    """It is a sum that cancels: of two draws, what is left of one may be a hundredth of what is left of the other."""
+    monkeypatch.setattr(calibration, "DRAWN", 1)
+    (tmp_path / "one.py").write_text(PROBLEM.replace("rand(width)", "rand(1)"))
+    problem = backward.problem(catalogue.load_file(tmp_path / "one.py"))
+    text = SOLUTION.replace("rand(width)", "rand(1)").replace(
+        "self.linear(x)", "Linear.apply(x, *self.linear.parameters())"
+    )
+    texts = [text + CUT, text.replace("* self.scale", "* (1.1 * self.scale - 0.1 * self.scale.detach())") + CUT]
+    files = [tmp_path / f"{place}.py" for place in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_bytes(backward.solution(text.encode(), "ModelNew"))
+    options = Options(device="cpu", timeout_s=5, modes=("eager",))
+    with JudgeSession(problem, calibration.build(problem, torch.device("cpu")), options) as judge:
+        right, wrong = judge.check((file.stem, file, "ModelNew") for file in files)
+    assert (right.verdict, right.precision_class, wrong.verdict) == ("correct", "tf32", "incorrect")
+    assert "output 5 of 5" in str(wrong.reasons)
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ class Comparison:
 
     def check(self, described: Any) -> None:
         """Compare the description of an output with the expected one. Raises SolutionRejected."""
-        device, aliases = self.expected.device.type, self.expected.own.plan.problem.aliases_input
+        device, aliases = self.expected.device.type, self.expected.shape.plan.problem.aliases_input
         output_checks.check(described, self.expected.shape.spec, device, aliases=aliases)
 
     def compare(
@@ -69,8 +69,8 @@ class Comparison:
             self.check(described)
         if bound is not None:
             bound.open(leaves(self.expected.shape.spec), described)
-        distances, digests = Distances.of(len(leaves(self.expected.shape.spec))), list[int]()
-        slots = self.workers.slots
+        slots, digests = self.workers.slots, list[int]()
+        distances = self.expected.shape.distances(f"{self.expected.used} {slots.stress}")
         for part, outputs in self._chunks(implementation, self._parts() if whole else [only], bound, digests):
             expected, wholes = self.expected.outputs(part, slots), self.expected.reference.wholes
             distances.add(outputs, expected, wholes, self.expected.outputs_before_edit(part, slots))

@@ -111,6 +111,7 @@ class Distance:
     whole: bool = False  # integers
     legacy: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(_LEGACY, True))
     change: Change = field(default_factory=Change)  # only of edited inputs
+    usual: float = 0.0  # root mean square over draws, of a sum that cancels: its own size says nothing of its rounding
     bins: torch.Tensor | None = None  # by sign and exponent of r: count, sum of y - r, sum of |r|
     pending: list[torch.Tensor] = field(default_factory=list)
 
@@ -209,7 +210,8 @@ class Distance:
 
     @property
     def size(self) -> float:
-        """Return the root mean square of the reference, once its chunks are settled."""
+        """Return the root mean square of the reference."""
+        self.settle()
         return math.sqrt(self.reference_sq / max(1, self.elements))
 
     def values(self) -> dict[str, float]:
@@ -218,7 +220,7 @@ class Distance:
         if not self.finite or self.elements == 0:
             return dict.fromkeys(GUARDS, math.inf)
         differ = {DIFFER: float(self.others) / self.elements} if self.whole else {}
-        norm = math.sqrt(self.reference_sq)
+        norm = max(math.sqrt(self.reference_sq), self.usual * math.sqrt(self.elements))
         if norm == 0.0:
             return differ | {name: 0.0 if self.error_sq == 0.0 else math.inf for name in GUARDS}
         guards = (

@@ -9,11 +9,10 @@ import torch
 from repro.inputs import stress as stresses
 from repro.inputs.stress import Stress
 from repro.judge.correctness import input_cases
-from repro.judge.correctness.distance import Distances
 from repro.judge.correctness.input_cases import Trial
 from repro.judge.correctness.reference import Reference, Shape, rows_per_chunk
 from repro.judge.gpu.input_buffers import Slots
-from repro.problems.meta import leaves, output_spec
+from repro.problems.meta import output_spec
 from repro.problems.plan import Plan, Weights
 
 # Bytes of the reference's outputs that are kept for the next solution.
@@ -25,41 +24,41 @@ _OFF = 8
 class Expected:
     """The fp64 reference with the problem's weights, at the shape that is judged now.
 
-    own, shape: the problem's own shape, and the present one. keeping: several solutions are judged on a GPU, so that
-    outputs of the latest inputs are kept for the next solution while they are few bytes.
+    keeping: several solutions are judged on a GPU, so that outputs of the latest inputs are kept for the next solution
+    while they are few bytes. usual: as of a fixture.
     """
 
-    def __init__(self, plan: Plan, native: Weights, device: torch.device) -> None:
+    def __init__(self, plan: Plan, native: Weights, device: torch.device, usual: dict[str, list[float]]) -> None:
         self.native, self.device = native, device
         spec = output_spec(plan, native)
-        self.shape = self.own = Shape(plan, spec, rows_per_chunk(plan, spec, device))
+        self.shape = Shape(plan, spec, rows_per_chunk(plan, spec, device), usual)
         self.keeping = False
         self._inputs: tuple[Any, ...] = ()
         self._kept: dict[str, list[torch.Tensor]] = {}
 
     def build(self) -> None:
         """Build the fp64 reference. Workers may start before: on a GPU its first call takes a second or two."""
-        self.reference = Reference(self.own.plan, self.native, self.device)
-        self.own.rows = rows_per_chunk(self.own.plan, self.own.spec, self.device, self.reference)
+        self.reference = Reference(self.shape.plan, self.native, self.device)
+        self.shape.rows = rows_per_chunk(self.shape.plan, self.shape.spec, self.device, self.reference)
 
-    def weights(self, perturbed: bool, stress: Stress | None = None) -> tuple[str, Weights]:
-        """Return the name of the native, the perturbed or the scaled weights, and the weights."""
+    def weights(self, perturbed: bool, stress: Stress | None = None) -> Weights:
+        """Return the native, the perturbed or the scaled weights."""
         if scaled := stresses.scaled(stress):
-            return "scaled", input_cases.scaled_weights(self.own.plan, self.native, self.device, scaled)
+            return input_cases.scaled_weights(self.shape.plan, self.native, self.device, scaled)
         if not perturbed:
-            return "native", self.native
-        return "perturbed", input_cases.perturbed_weights(self.own.plan, self.native, self.device)
+            return self.native
+        return input_cases.perturbed_weights(self.shape.plan, self.native, self.device)
 
-    def use(self, perturbed: bool, stress: Stress | None = None) -> tuple[str, Weights]:
-        """Load these weights into the reference; return their name and the weights."""
-        name, state = self.weights(perturbed, stress)
-        if self.reference.loaded is not state:
-            self.reference.load(state)
-        return name, state
+    def use(self, perturbed: bool, stress: Stress | None = None) -> Weights:
+        """Load these weights into the reference, and return them."""
+        state = self.weights(perturbed, stress)
+        self.used = state.name
+        self.reference.load(state)
+        return state
 
     def outputs(self, part: slice | None, slots: Slots) -> list[torch.Tensor]:
         """Return the reference's outputs of a chunk."""
-        inputs = (id(self.shape), slots.seed, str(slots.stress), id(self.reference.loaded))
+        inputs = (slots.seed, str(slots.stress), id(self.reference.loaded))
         if inputs != self._inputs:
             self._inputs, self._kept = inputs, {}
         if (known := self._kept.get(str(part))) is not None:
@@ -87,8 +86,8 @@ class Expected:
     def off(self, trial: Trial, share: float) -> dict[str, float]:
         """Return the largest distances of the reference's outputs from those for a trial's inputs that are off by up to
         a share of each element, over several draws of that."""
-        self.use(trial.perturbed, trial.stress)
-        draws = [Distances.of(len(leaves(self.shape.spec))) for _ in range(_OFF)]
+        state = self.use(trial.perturbed, trial.stress)
+        draws = [self.shape.distances(f"{state.name} {trial.stress}") for _ in range(_OFF)]
         base = [self.stress_before_edit] if stresses.edits(trial.stress) else []
         for part in self.shape.parts():
             values = self.shape.plan.chunk(part, trial.seed, self.device, trial.stress)

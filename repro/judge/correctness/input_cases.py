@@ -218,7 +218,7 @@ def scaled_weights(plan: Plan, native: Weights, device: torch.device, stress: st
         moved = perturbed_weights(plan, native, device)
         (_, number), names = stresses.parts(stress), stress.split()[2:]
         state = {name: value * number if name in names else value for name, value in moved.state.items()}
-        native.scaled = stress, Weights(moved.init, state)
+        native.scaled = stress, Weights(moved.init, state, name="scaled")
     return native.scaled[1]
 
 
@@ -244,7 +244,7 @@ def _perturbed(plan: Plan, native: Weights, device: torch.device, *, signed: boo
         name: (value.to(dtype) if value.is_floating_point() else value).cpu()
         for name, value in model.state_dict().items()
     }
-    return Weights(init, state)
+    return Weights(init, state, name="perturbed")
 
 
 def _perturb(parameter: nn.Parameter, owner: nn.Module, name: str, index: int, signed: bool) -> bool:

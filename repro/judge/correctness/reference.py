@@ -7,14 +7,14 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from repro.errors import JudgeError
-from repro.judge.correctness.distance import Whole
+from repro.judge.correctness.distance import Distance, Distances, Whole
 from repro.judge.correctness.indices import Pointers
 from repro.judge.correctness.precision import TF32Operands, exact_float32
 from repro.problems.meta import Widened, leaves, tensors
@@ -82,11 +82,20 @@ def _in_parts(func: Any, given: dict[str, Any], whole: torch.Tensor, parts: int,
 
 @dataclass
 class Shape:
-    """A problem at one shape: its inputs, its output spec, and how many rows fit a chunk."""
+    """A problem at one shape: its inputs, its output spec, and how many rows fit a chunk.
+
+    usual: as of a fixture. sums: of each output, whether it is a sum that cancels; only while a fixture is measured.
+    """
 
     plan: Plan
     spec: Any
     rows: int | None
+    usual: dict[str, list[float]] = field(default_factory=dict)
+    sums: list[bool] = field(default_factory=list)
+
+    def distances(self, drawn: str) -> Distances:
+        """Return the empty distances of a call, whose outputs know their usual size; drawn: its weights and stress."""
+        return Distances([Distance(usual=size) for size in self.usual.get(drawn, [0.0] * len(leaves(self.spec)))])
 
     def parts(self) -> list[slice | None]:
         """Return the ranges of rows of all chunks, or a single None for the whole."""

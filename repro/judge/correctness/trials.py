@@ -209,10 +209,10 @@ class Trials:
 
     def load(self, solution: Implementation, trial: Trial) -> None:
         """Load the trial's weights into the reference and the worker, with all other solutions at rest."""
-        name, state = self.expected.use(trial.perturbed, trial.stress)
+        state = self.expected.use(trial.perturbed, trial.stress)
         self.workers.stop_others(solution)
         self._another_ran(solution, trial)
-        self.workers.load(solution, name, state)
+        self.workers.load(solution, state)
 
     def fill(self, solution: Implementation, trial: Trial) -> None:
         """Make the trial's inputs at new addresses; where they are edited, after a call on those before the edit."""
@@ -342,11 +342,11 @@ class Trials:
 
     def _first_calls(self, running: list[Implementation]) -> list[tuple[Implementation, SolutionError]]:
         """Return the solutions whose weights cannot be loaded or whose first call fails, with the error."""
-        name, state = self.expected.use(not self.problem.native_signal)
+        state = self.expected.use(not self.problem.native_signal)
         faults: dict[str, SolutionError] = {}
         for solution in running:
             try:
-                self.workers.load(solution, name, state)
+                self.workers.load(solution, state)
             except SolutionError as error:
                 faults[solution.name] = error
         self.slots.fill(input_cases.secret_seed(), None)

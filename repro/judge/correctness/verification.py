@@ -41,8 +41,8 @@ class Evaluation:
             what = f"the weights of {problem.key} differ from the fixture's"
             why = "another torch version may initialise differently"
             raise JudgeError(what, why, "Run `repro fixtures` again on this stack.")
-        self.expected = Expected(plan, native, device)
-        self.slots = Slots(plan, self.expected.own.spec, self.expected.own.rows, device)
+        self.expected = Expected(plan, native, device, fixture.usual)
+        self.slots = Slots(plan, self.expected.shape.spec, self.expected.shape.rows, device)
         self.workers = Workers(problem, self.slots, options)
         self.comparison = Comparison(fixture, self.expected, self.workers)
         self.trials = Trials(problem, self.workers, self.comparison, options, self.progress)
@@ -50,7 +50,7 @@ class Evaluation:
     @property
     def plan(self) -> Plan:
         """Return the plan of the problem at its own shape."""
-        return self.expected.own.plan
+        return self.expected.shape.plan
 
     def close(self) -> None:
         """End every worker and free the buffers."""

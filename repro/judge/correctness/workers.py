@@ -135,15 +135,15 @@ class Workers:
         except SolutionError:
             self.end(implementation)
 
-    def load(self, implementation: Implementation, name: str, state: Weights, timeout_s: float = 0.0) -> None:
+    def load(self, implementation: Implementation, state: Weights, timeout_s: float = 0.0) -> None:
         """Send the weights to a worker in pieces through the staging buffer, and have it load them, unless it holds
         those of this name. timeout_s bounds the loading."""
-        if self._loaded.get(implementation.name) == name:
+        if self._loaded.get(implementation.name) == state.name:
             return
         self.send(implementation, state)
         message = {"op": "load", "init": state.init, "variants": implementation.variants}
         self.ask(implementation, message, timeout_s)
-        self._loaded[implementation.name] = name
+        self._loaded[implementation.name] = state.name
 
     def rebind(self, implementation: Implementation) -> None:
         """Have the next `load` load the weights whatever the worker holds, which binds new variants."""

@@ -99,10 +99,10 @@ class Experiment:
         self.launching = Launching(self.idle, self.slots, self.options.timeout_s, held=self.options.trust != "dev")
         self.keep = True
         self.series: dict[str, Series] = {}  # what was measured, also if the measurement is discarded later
-        self.dims = 0 if evaluation.expected.own.rows is None else evaluation.problem.batch_dims
+        self.dims = 0 if evaluation.expected.shape.rows is None else evaluation.problem.batch_dims
         perturbed = not evaluation.problem.native_signal
-        published, self.state = evaluation.expected.use(perturbed)  # this trial is named like its weights
-        self.kind = evaluation.fixture.timed or published
+        self.state = evaluation.expected.use(perturbed)
+        self.kind = evaluation.fixture.timed or self.state.name  # published inputs are named like their weights
         self.others = input_cases.others(evaluation.plan, evaluation.fixture, self.kind)
         random.SystemRandom().shuffle(self.others)
 
@@ -163,7 +163,7 @@ class Experiment:
 
     def _prepared(self, implementation: Implementation) -> None:
         try:
-            self.evaluation.workers.load(implementation, self.kind, self.state)
+            self.evaluation.workers.load(implementation, self.state)
             implementation.ask({"op": "prepare"}, self.options.timeout_s)
         except SolutionError as error:
             raise Blamed(implementation, error) from error
@@ -303,7 +303,7 @@ class Experiment:
         difference against a solution that is launched late.
         """
         evaluation, baseline = self.evaluation, implementation in self.baselines
-        row, whole = evaluation.expected.own.random_row()
+        row, whole = evaluation.expected.shape.random_row()
         if not implementation.trusted:
             every = _WHOLE_EVERY if self.slots.output_bytes < _LARGE_BYTES else _WHOLE_EVERY_LARGE
             whole = whole or self.whole[implementation.name].now(every) or random.SystemRandom().randrange(every) == 0

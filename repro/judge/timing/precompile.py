@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from concurrent import futures
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -16,6 +15,7 @@ from repro.judge.correctness.tolerances import class_of
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
 from repro.judge.timing import compiled
+from repro.problems.plan import Weights
 
 COMPILE_TIMEOUT_S = 600.0
 # Baselines compile ahead if the GPU has room for _ROOM times inputs and outputs, and for _WORKER_BYTES a worker.
@@ -29,7 +29,7 @@ class Ahead:
 
     evaluation: Evaluation
     implementation: Implementation
-    weights: tuple[str, Any]
+    weights: Weights
 
     def __post_init__(self) -> None:
         self.thread = futures.ThreadPoolExecutor(1)
@@ -68,7 +68,7 @@ class Ahead:
         try:
             implementation.variants = sorted({*implementation.variants, variant})
             workers.rebind(implementation)
-            workers.load(implementation, *self.weights, COMPILE_TIMEOUT_S)
+            workers.load(implementation, self.weights, COMPILE_TIMEOUT_S)
             with compiled.kept(self.evaluation, implementation, variant):
                 implementation.ask({"op": "run", "variant": variant, "inputs": self.inputs}, COMPILE_TIMEOUT_S)
             workers.release(implementation)
