@@ -89,16 +89,15 @@ def test_a_gradient_of_one_element_is_judged_by_its_usual_size(tmp_path, monkeyp
     monkeypatch.setattr(calibration, "DRAWN", 1)
     (tmp_path / "one.py").write_text(PROBLEM.replace("rand(width)", "rand(1)"))
     problem = backward.problem(catalogue.load_file(tmp_path / "one.py"))
-    text = SOLUTION.replace("rand(width)", "rand(1)").replace(
+    one = SOLUTION.replace("rand(width)", "rand(1)").replace(
         "self.linear(x)", "Linear.apply(x, *self.linear.parameters())"
     )
-    texts = [text + CUT, text.replace("* self.scale", "* (1.1 * self.scale - 0.1 * self.scale.detach())") + CUT]
-    files = [tmp_path / f"{place}.py" for place in range(len(texts))]
-    for file, text in zip(files, texts, strict=True):
-        file.write_bytes(backward.solution(text.encode(), "ModelNew"))
-    options = Options(device="cpu", timeout_s=5, modes=("eager",))
-    with JudgeSession(problem, calibration.build(problem, torch.device("cpu")), options) as judge:
-        right, wrong = judge.check((file.stem, file, "ModelNew") for file in files)
+    texts = {"right": one, "wrong": one.replace("* self.scale", "* (1.1 * self.scale - 0.1 * self.scale.detach())")}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_bytes(backward.solution((text + CUT).encode(), "ModelNew"))
+    fixture = calibration.build(problem, torch.device("cpu"))
+    with JudgeSession(problem, fixture, Options(device="cpu")) as judge:
+        right, wrong = judge.check((name, tmp_path / f"{name}.py", "ModelNew") for name in texts)
     assert (right.verdict, right.precision_class, wrong.verdict) == ("correct", "tf32", "incorrect")
     assert "output 5 of 5" in str(wrong.reasons)
 
