@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 
 import pytest
 import torch
 from conftest import CPU, Tool
 
 from repro.fixtures import calibration
+from repro.judge.correctness import input_cases
 from repro.judge.implementation import Options
 from repro.judge.session import JudgeSession
 from repro.problems import backward, catalogue
@@ -87,17 +89,20 @@ class Linear(torch.autograd.Function):
 def test_a_gradient_of_one_element_is_judged_by_its_usual_size(tmp_path, monkeypatch):
     """It is a sum that cancels: of two draws, what is left of one may be a hundredth of what is left of the other."""
     monkeypatch.setattr(calibration, "DRAWN", 1)
+    monkeypatch.setattr(input_cases, "secret_seed", count().__next__)
     (tmp_path / "one.py").write_text(PROBLEM.replace("rand(width)", "rand(1)"))
     problem = backward.problem(catalogue.load_file(tmp_path / "one.py"))
     one = SOLUTION.replace("rand(width)", "rand(1)").replace(
         "self.linear(x)", "Linear.apply(x, *self.linear.parameters())"
     )
-    texts = {"right": one, "wrong": one.replace("* self.scale", "* (1.1 * self.scale - 0.1 * self.scale.detach())")}
+    texts = {
+        "right.py": one,
+        "wrong.py": one.replace("* self.scale", "* (1.1 * self.scale - 0.1 * self.scale.detach())"),
+    }
     for name, text in texts.items():
-        (tmp_path / f"{name}.py").write_bytes(backward.solution((text + CUT).encode(), "ModelNew"))
-    fixture = calibration.build(problem, torch.device("cpu"))
-    with JudgeSession(problem, fixture, Options(device="cpu")) as judge:
-        right, wrong = judge.check((name, tmp_path / f"{name}.py", "ModelNew") for name in texts)
+        (tmp_path / name).write_bytes(backward.solution((text + CUT).encode(), "ModelNew"))
+    with JudgeSession(problem, calibration.build(problem, torch.device("cpu")), Options(device="cpu")) as judge:
+        right, wrong = judge.check((name, tmp_path / name, "ModelNew") for name in texts)
     assert (right.verdict, right.precision_class, wrong.verdict) == ("correct", "tf32", "incorrect")
     assert "output 5 of 5" in str(wrong.reasons)
 
