@@ -89,7 +89,7 @@ class Linear(torch.autograd.Function):
 def test_a_gradient_of_one_element_is_judged_by_its_usual_size(tmp_path, monkeypatch):
     """It is a sum that cancels: of two draws, what is left of one may be a hundredth of what is left of the other."""
     monkeypatch.setattr(calibration, "DRAWN", 1)
-    monkeypatch.setattr(input_cases, "secret_seed", count().__next__)
+    monkeypatch.setattr(input_cases, "secret_seed", count(1000).__next__)
     (tmp_path / "one.py").write_text(PROBLEM.replace("rand(width)", "rand(1)"))
     problem = backward.problem(catalogue.load_file(tmp_path / "one.py"))
     one = SOLUTION.replace("rand(width)", "rand(1)").replace(
