@@ -100,6 +100,12 @@ class Implementation:
     shapes: list[Implementation] = field(default_factory=list)
 
     @property
+    def judgement(self) -> Verdict:
+        """Return the verdict of a solution. A baseline has none."""
+        assert self.verdict is not None
+        return self.verdict
+
+    @property
     def outcome(self) -> str:
         """Return its verdict; "" for a baseline."""
         return self.verdict.verdict if self.verdict else ""

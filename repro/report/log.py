@@ -35,10 +35,8 @@ def bundles(sources: list[Source]) -> Section:
 
 def _trust(source: Source) -> str:
     """How far the judge was from the solutions: every trust level and separation of a bundle."""
-    verdicts = (each.verdict for each in source.solutions)
-    levels = {
-        f"{verdict.trust}, separation {verdict.separation}" for verdict in verdicts if verdict and verdict.separation
-    }
+    verdicts = (each.judgement for each in source.solutions)
+    levels = {f"{verdict.trust}, separation {verdict.separation}" for verdict in verdicts if verdict.separation}
     return "; ".join(sorted(levels))
 
 

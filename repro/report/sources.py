@@ -22,7 +22,7 @@ from repro.studies import artifact_study
 _T = TypeVar("_T")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Baselines that means are over, the one of the headline last.
-_MEANS = ("eager", "compile", "best_same_class")
+MEANS = ("eager", "compile", "best_same_class")
 
 
 class Described(Drawn):
@@ -173,7 +173,7 @@ class Group:
     def verdicts(self) -> list[wording.Judged]:
         """The verdict of every solution; `not measured` of a row that was lost."""
         lost = [wording.Told("not measured", [])] * len(self.lost)
-        return [*(each.verdict for each in self.solutions if each.verdict), *lost]
+        return [*(each.judgement for each in self.solutions), *lost]
 
     @property
     def means(self) -> dict[str, Mean]:
@@ -182,10 +182,10 @@ class Group:
         Problems without a measured time are left out.
         """
         mine, of = self._planned
-        timed = [each.verdict.speedup for each in mine
-                 if each.verdict and each.outcome == "correct" and not each.result.no_measurement]  # fmt: skip
+        timed = [each.judgement.speedup for each in mine
+                 if each.outcome == "correct" and not each.result.no_measurement]  # fmt: skip
         means = {}
-        for baseline in _MEANS if not self.control else ():
+        for baseline in MEANS if not self.control else ():
             ratios = [speedup[baseline].counted.to_json() for speedup in timed if baseline in speedup]
             if ratios:
                 means[baseline] = Mean(**intervals.geometric_mean(ratios), of=of)

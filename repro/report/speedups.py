@@ -13,7 +13,6 @@ from repro.report import elements, sources
 from repro.report.elements import Cell, Head, Quantity, Section, Table
 from repro.report.sources import Solution
 
-_BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
 # Baselines whose times stand beside a solution's, as columns name them.
 _TIMED = {"eager": "eager", "compile": "compile", "reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune"}
 # The ceiling of a class's arithmetic: what tf32 holds also fits fp16.
@@ -78,13 +77,13 @@ def _cells(source: Source, each: Implementation | None) -> list[Cell]:
     """The cells of one bundle's group of columns."""
     if each is None or not each.timed:
         return [*[None] * 9, _word(source, each), None]
-    time, verdict = each.time_ms, each.verdict
-    assert time is not None and verdict is not None
+    time, verdict = each.time_ms, each.judgement
+    assert time is not None
     beside = (source.implementations.get((each.key[0], name)) for name in _TIMED)
     return [
         Quantity(value=time.value, ci95=[time.low, time.high]),
         *(baseline.time_ms.value if baseline and baseline.time_ms else None for baseline in beside),
-        *(elements.speedup(verdict.speedup.get(over)) for over in _BASELINES),
+        *(elements.speedup(verdict.speedup.get(over)) for over in sources.MEANS),
         each.best or None, each.word("best_same_class"), verdict.own_kernel_share,
     ]  # fmt: skip
 

@@ -212,7 +212,7 @@ def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
         yield "warning", f"Times of {rows} are left out: the GPU was throttled while they were measured."
     if again := [row.row for row in source.done if row.measured_again]:
         yield "note", f"Measured again, because the GPU was throttled: {wording.listed(again)}."
-    if any(each.verdict and each.verdict.trust == "dev" for each in source.solutions):
+    if any(each.judgement.trust == "dev" for each in source.solutions):
         yield "warning", "Judged with --trust dev, in one process with the solution: not for publication."
     if parameters.get("quick"):
         yield "note", "A quick look: fewer measurements, against eager and torch.compile alone. Verdicts are full."
@@ -241,7 +241,7 @@ def _sizes(source: Source) -> Iterator[tuple[Kind, str]]:
         size = f", size {source.parameters.get('size')}" if source.parameters.get("size") else ""
         where = "on the CPU" if source.parameters.get("device") == "cpu" else "on a GPU"
         yield "note", f"Not a measurement: it ran {where}{size}. Verdicts are real; times are left out."
-    interpreted = any({"triton"} & {*each.verdict.labels} for each in source.solutions if each.verdict)
+    interpreted = any("triton" in each.judgement.labels for each in source.solutions)
     if interpreted and source.parameters.get("device") == "cpu":
         yield "note", _INTERPRETED
 
@@ -387,15 +387,14 @@ class _Line:
     @property
     def distance(self) -> tuple[float | None, str | None]:
         """Its largest relative L2 error, and its precision class."""
-        verdicts = [each.verdict for each in self.correct if each.verdict]
+        verdicts = [each.judgement for each in self.correct]
         errors = (verdict.rel_l2 for verdict in verdicts if verdict.rel_l2 is not None)
         return max(errors, default=None), verdicts[0].precision_class if verdicts else None
 
     @property
     def kernelbench(self) -> str | None:
         """What KernelBench's protocol says of it."""
-        words = (correctness.kernelbench(each.verdict) for each in self.repeats if each.verdict)
-        return next(words, None)
+        return next((correctness.kernelbench(each.judgement) for each in self.repeats), None)
 
     @property
     def measured(self) -> Quantity | None:
@@ -408,8 +407,7 @@ class _Line:
         return self._speedup("best_same_class")
 
     def _speedup(self, over: str) -> Quantity | None:
-        verdicts = [each.verdict for each in self.timed if each.verdict]
-        speedups = [verdict.speedup[over] for verdict in verdicts if over in verdict.speedup]
+        speedups = [each.judgement.speedup[over] for each in self.timed if over in each.judgement.speedup]
         if len(speedups) < 2:
             return elements.speedup(speedups[0] if speedups else None)
         every = records.together([Interval(each.ratio, *each.ci95) for each in speedups])
@@ -456,17 +454,15 @@ def _lines(group: Group, published: list[Claim], claimed: JudgedClaims) -> list[
 def _shaped(line: _Line) -> Iterator[_Line]:
     """Yield a line, and one for each shape of its solution beneath it."""
     shapes = [one for each in line.repeats for one in each.shapes]
-    told = ", ".join(workloads.told(each.verdict, "eager") for each in line.repeats if each.verdict)
+    told = ", ".join(workloads.told(each.judgement, "eager") for each in line.repeats)
     yield replace(line, verdict=line.verdict.partition(":")[0], shape=told) if shapes else line
     for each in shapes:
         one = _solution(line.group, line.problem, line.solution, [each], [], [])
         yield replace(one, shape=each.row.at.name)
 
 
-def _verdict(verdict: Verdict | None) -> str:
+def _verdict(verdict: Verdict) -> str:
     """A verdict with its first reason; its word comes first."""
-    if verdict is None:
-        return ""
     word, why = wording.word(verdict), wording.why(verdict)
     return (why if why.startswith(word) else f"{word}: {why}") if why else word
 
@@ -475,7 +471,7 @@ def _solution(
     group: Group, problem: str, solution: str, repeats: list[Implementation], lost: list[Row], published: list[Claim]
 ) -> _Line:  # fmt: skip
     correct = [each for each in repeats if each.outcome == "correct"]
-    wrong = [_verdict(each.verdict) for each in repeats if each.outcome != "correct"]
+    wrong = [_verdict(each.judgement) for each in repeats if each.outcome != "correct"]
     wrong += [f"not measured: {row.error}" for row in lost]
     of = len(repeats) + len(lost)
     verdict = wrong[0] if wrong else "correct"
@@ -492,10 +488,10 @@ def _artifact(
 ) -> _Line:  # fmt: skip
     by_name = {each.name: each for each in kernels}
     own, given = by_name.get("optimized"), by_name.get("input_kernel")
-    verdict = _verdict(own.verdict) if own else f"not measured: {_absent(kernels, lost)}"
+    verdict = _verdict(own.judgement) if own else f"not measured: {_absent(kernels, lost)}"
     words, remark = _claimed(group.source, claimed, problem)
     if given and given.outcome != "correct":
-        remark = "; ".join(filter(None, (remark, f"input kernel {_verdict(given.verdict)}")))
+        remark = "; ".join(filter(None, (remark, f"input kernel {_verdict(given.judgement)}")))
     timed = [own] if own and own.timed and group.source.timed and not own.result.no_measurement else []
     parity = own.result.parity if own and timed else None
     times = parity.times_ms if parity and parity.measurement else {}
@@ -584,13 +580,13 @@ def _published_title(lines: list[_Line], published: list[Claim]) -> str:
 
 def _text(lines: list[_Line], published: list[Claim]) -> list[str]:
     """What the columns mean here."""
-    solutions = [each for line in lines for each in line.repeats]
+    verdicts = [each.judgement for line in lines for each in line.repeats]
     unconfirmed = any(each and each.unconfirmed for line in lines for each in (line.measured, line.best))
     late = any(not each.converged for line in lines for each in line.timed)
     text = [
         " ".join([*_of_published(lines, published), *_of_measured(lines)]),
         _UNCONFIRMED if unconfirmed else "",
-        correctness.sentence([each.verdict for each in solutions if each.verdict]),
+        correctness.sentence(verdicts),
         "The 95 % interval of some medians was still wider than ±0.5 % when the time budget ended: the run log names "
         "their rows." if late else "",
     ]  # fmt: skip
@@ -661,8 +657,7 @@ def _why(source: Source) -> Iterator[Item]:
 
 
 def _faults(name: str, each: Implementation) -> Iterator[Item]:
-    verdict = each.verdict
-    assert verdict is not None
+    verdict = each.judgement
     if each.result.no_measurement:
         yield Item(tone="open", text=f"{name}: times are no measurement: {each.result.no_measurement}")
     if verdict.precision_class == "bf16" and verdict.verdict == "correct" and "@" not in verdict.problem:
