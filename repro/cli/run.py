@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
@@ -33,9 +32,8 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     if args.check:
         return 0
     bundle = _measured(args, progress)
-    rows = bundle.records().values()
-    judged = [row.judged.results for row in rows if row.judged and not (row.control or row.torch_control)]
-    return output.conclude(args, bundle, judged=itertools.chain(*judged))
+    rows = [row for row in bundle.records().values() if not (row.control or row.torch_control)]
+    return output.conclude(args, bundle, judged=[verdict for row in rows for verdict in row.verdicts])
 
 
 def _measured(args: argparse.Namespace, progress: Progress) -> Bundle:

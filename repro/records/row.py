@@ -10,6 +10,7 @@ from repro.records.base import Record, Sha256, ShortHash, Text, Time
 from repro.records.fixture import FixtureRecord
 from repro.records.profile import ProfileResult
 from repro.records.result import JudgeResult, Observed
+from repro.records.verdict import Verdict
 from repro.records.workload import Workload
 
 Status = Literal["done", "failed", "unmet", "lost", "interrupted"]
@@ -143,9 +144,14 @@ class Row(Planned):
         return self.result if self.status == "done" and isinstance(self.result, JudgeResult) else None
 
     @property
+    def verdicts(self) -> list[Verdict]:
+        """Return the verdicts of a row that judged solutions; none of any other row."""
+        return self.judged.results if self.judged else []
+
+    @property
     def left_out(self) -> bool:
         """Return whether it is of a neighbouring shape at which nothing can be judged."""
-        words = {one.verdict for one in self.judged.results} if self.judged else {self.status}
+        words = {self.status, *(each.verdict for each in self.verdicts)}
         return self.at.held_out and not words.isdisjoint({"unmet", "unjudgeable"})
 
     @property

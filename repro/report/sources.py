@@ -75,7 +75,7 @@ def judged(source: Source) -> list[Judged]:
     return [
         Judged(letter=source.letter, row=row.row, solution=verdict.solution, verdict=verdict.verdict,
                time_ms=verdict.time_ms.median if verdict.time_ms else None)
-        for row in source.done if row.judged for verdict in row.judged.results
+        for row in source.done for verdict in row.verdicts
     ]  # fmt: skip
 
 

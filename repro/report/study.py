@@ -133,7 +133,7 @@ def build(source: Source) -> Study | None:
 def _arm(
     name: str, label: str, rows: list[Row], observations: list[Observation], sittings: list[AgentRecord]
 ) -> Arm:  # fmt: skip
-    words = Counter(wording.word(v) for row in rows if row.arm == name and row.judged for v in row.judged.results)
+    words = Counter(wording.word(v) for row in rows if row.arm == name for v in row.verdicts)
     speeds = statistics.arm(observations, name) if observations else ArmSpeeds()
     return Arm(label, dict(words), speeds, [sitting for sitting in sittings if sitting.arm == name])
 

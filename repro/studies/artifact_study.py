@@ -246,7 +246,7 @@ def summary(row: record.Row) -> str:
         return rounds_line(row)
     if row.profile:
         return profiles_line(profiles(row))
-    return "; ".join(f"{each.solution} {evaluation.line(each)}" for each in row.judged.results) if row.judged else ""
+    return "; ".join(f"{each.solution} {evaluation.line(each)}" for each in row.verdicts)
 
 
 def run(

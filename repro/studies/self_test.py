@@ -328,7 +328,7 @@ def _row(run: Run, group: list[Case]) -> Row:
 
 def _outcomes(known: dict[str, Case], row: record.Row) -> list[CaseOutcome]:
     """Return one entry for each case of a row."""
-    entries = {entry.solution: entry for entry in row.judged.results} if row.judged else {}
+    entries = {entry.solution: entry for entry in row.verdicts}
     return [_outcome(known[name], entries.get(name), row) for name in row.cases or [] if name in known]
 
 
