@@ -55,15 +55,14 @@ class Lines(Mapping[str, Json]):
                 whole = line.endswith(b"\n") or len(line) == _MOST_LINE
                 if line.strip():
                     try:
-                        self._put(row_of(line), self._end, len(line))
+                        row = row_of(line)
                     except ValueError:
                         if whole:
                             raise
                         return
+                    place = _Place(self._end, len(line), row.get("status"), row.get("content"))
+                    self._places[row["row"]] = place
                 self._end += len(line)
-
-    def _put(self, row: Json, at: int, length: int) -> None:
-        self._places[row["row"]] = _Place(at, length, row.get("status"), row.get("content"))
 
     def _opened(self) -> BinaryIO:
         return foreign.opened(self._file, _MOST_BYTES)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from repro import fingerprint
 from repro.analysis import gate, records
@@ -19,7 +18,6 @@ from repro.records.row import Row
 from repro.records.verdict import Verdict
 from repro.studies import artifact_study
 
-_T = TypeVar("_T")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Baselines that means are over, the one of the headline last.
 MEANS = ("eager", "compile", "best_same_class")
@@ -203,12 +201,14 @@ class Group:
 def groups(source: Source) -> list[Group]:
     """Return the solutions of a bundle by arm, in the order of its arms; none of a verb that judges no solution."""
     arms: dict[str, str] = source.parameters.get("arms", {"": ""}) if source.verb in records.VERBS else {}
-    lost = [row for row in source.rows.values() if row.status != "done" and _judges(row.row) and not row.workload]
+    lost = records.grouped((row.arm or "", row) for row in source.rows.values()
+                           if row.status != "done" and _judges(row.row) and not row.workload)  # fmt: skip
+    solutions = records.grouped((each.row.arm or "", each) for each in _together(source))
     unstarted = [name for name in source.plan if name not in source.bundle.rows and _judges(name)]
     return [
         Group(
-            source, name, label, _of_arm(name, _together(source), lambda each: each.row.arm),
-            _of_arm(name, lost, lambda row: row.arm), sum(not name or f"/{name}/" in row for row in unstarted),
+            source, name, label, solutions.get(name, []), lost.get(name, []),
+            sum(not name or f"/{name}/" in row for row in unstarted),
         )
         for name, label in arms.items()
     ]  # fmt: skip
@@ -224,10 +224,6 @@ def _together(source: Source) -> list[Implementation]:
         several = verdict and verdict.workloads
         found.append(replace(first, verdict=verdict, time_ms=None, shapes=of) if several else first)
     return found
-
-
-def _of_arm(name: str, of: Iterable[_T], arm: Callable[[_T], str | None]) -> list[_T]:
-    return [each for each in of if (arm(each) or "") == name]
 
 
 def _judges(row: str) -> bool:

@@ -21,8 +21,6 @@ _UNCONFIRMED = (
     "UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm. The figure shows it "
     "hollow."
 )
-# Key of a solution -> letter -> the solution in that bundle.
-_ByKey = dict[tuple[str, str], dict[str, Implementation]]
 
 
 def section(of: list[Source]) -> Section:
@@ -36,28 +34,21 @@ def section(of: list[Source]) -> Section:
 
 
 def _table(verb: str, group: list[Source]) -> Table:
-    """The solutions of bundles of one verb."""
+    """The solutions of bundles of one verb but negative controls, one line a solution."""
     columns: list[Head] = ["row", "solution"]
     for source in group:
         columns += _columns(f"{source.letter} " if len(group) > 1 else "")
-    rows = [
-        [first.row.row, first.name, *(cell for source in group for cell in _cells(source, mine.get(source.letter)))]
-        for mine in _by_key(group).values()
-        for first in [*mine.values()][:1]
-    ]
+    by_key = records.grouped(
+        (each.key, (source.letter, each)) for source in group for each in source.solutions if not each.row.control
+    )
+    rows = []
+    for pairs in by_key.values():
+        (_, first), mine = pairs[0], dict(pairs)
+        cells = (cell for source in group for cell in _cells(source, mine.get(source.letter)))
+        rows.append([first.row.row, first.name, *cells])
     legend = "; ".join(f"{s.letter} is {s.machine}, {sources.stack(s)}, {s.started[:16]}" for s in group)
     caption = f"Times and speedups of `{verb}` with 95 % intervals" + (f": {legend}" if len(group) > 1 else "")
     return elements.table(f"speedups-{verb}", caption, columns, rows)
-
-
-def _by_key(group: list[Source]) -> _ByKey:
-    """Return every solution but negative controls, in the order of the bundles."""
-    solutions: _ByKey = {}
-    for source in group:
-        for each in source.solutions:
-            if not each.row.control:
-                solutions.setdefault(each.key, {})[source.letter] = each
-    return solutions
 
 
 def _columns(start: str) -> list[Head]:

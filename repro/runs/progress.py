@@ -60,10 +60,6 @@ class Pace:
         self.done, self.total = max(number - 1, self.done), total
 
     @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self.begin
-
-    @property
     def rest_s(self) -> float | None:
         """Expected rest in seconds; None before the first unit is done, and after the last."""
         finished = self.done - (self.first or 0)
@@ -75,7 +71,7 @@ class Pace:
     def text(self) -> str:
         """`0:42, about 1:30 left`; without the rest once that is overdue."""
         rest = self.rest_s or 0.0
-        return spoken(self.elapsed_s) + (f", about {spoken(rest)} left" if rest >= 1 else "")
+        return spoken(time.monotonic() - self.begin) + (f", about {spoken(rest)} left" if rest >= 1 else "")
 
 
 class _Times(bars.ProgressColumn):

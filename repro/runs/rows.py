@@ -15,9 +15,6 @@ from repro.records import row as record
 from repro.records.job import Job, Outcome
 from repro.system import jsonio, stopwatch
 
-# Folder of a bundle: the sampler's series.
-_TELEMETRY = "telemetry"
-
 
 @dataclass(frozen=True)
 class Row:
@@ -102,18 +99,13 @@ def keep(bundle: Bundle, row: Row, outcome: Outcome) -> record.Row:
         return bundle.record(row.id)
 
 
-def _name(folder: str, row: str) -> str:
-    """Return the name of a row's own file in a folder of the bundle."""
-    digest = hashlib.sha256(row.encode()).hexdigest()[:8]
-    return f"{folder}/{re.sub(r'[^A-Za-z0-9._-]+', '_', row)[-80:]}-{digest}.json"
-
-
 def _result(bundle: Bundle, row: str, outcome: Outcome) -> record.Result | None:
     """Return the outcome's result, with the sampler's series moved to a file that the row names."""
     result = outcome.result
     if result is None or not result.telemetry or "series" not in result.telemetry:
         return result
-    name = _name(_TELEMETRY, row)
+    digest = hashlib.sha256(row.encode()).hexdigest()[:8]
+    name = f"telemetry/{re.sub(r'[^A-Za-z0-9._-]+', '_', row)[-80:]}-{digest}.json"
     bundle.file(name, (jsonio.dumps(result.telemetry["series"]) + "\n").encode())
     kept = {key: value for key, value in result.telemetry.items() if key != "series"} | {"file": name}
     return result.model_copy(update={"telemetry": kept})
