@@ -12,7 +12,7 @@ from typing import Any
 from repro.analysis.records import Source
 from repro.records import wording
 from repro.records.fixture import FixtureRecord
-from repro.records.verdict import KernelBenchVerdict, Verdict
+from repro.records.verdict import CaseOutcome, KernelBenchVerdict, Verdict
 from repro.records.where import Where
 from repro.report import elements, sources
 from repro.report.elements import Cell, Section, Table
@@ -114,14 +114,24 @@ def _trials(each: Solution) -> Iterator[list[Cell]]:
                "wrong" if kind in wrong else "ok", len(calls), *worst]  # fmt: skip
 
 
+def measured(of: list[Source]) -> list[tuple[FixtureRecord, str]]:
+    """Every measured fixture, with the letter of its bundle."""
+    return [(row.result, source.letter) for source in of if source.verb == "fixtures" for row in source.done
+            if isinstance(row.result, FixtureRecord)]  # fmt: skip
+
+
+def cases(of: list[Source]) -> list[tuple[CaseOutcome, str]]:
+    """Every case of the self-test, with the letter of its bundle."""
+    return [(case, source.letter) for source in of if source.verb == "self-test"
+            for case in self_test.outcomes(source.bundle)]  # fmt: skip
+
+
 def fixtures(of: list[Source]) -> Table:
     """One line a fixture, the smallest margin first."""
-    found = [(row.result, source.letter) for source in of if source.verb == "fixtures" for row in source.done
-             if isinstance(row.result, FixtureRecord)]  # fmt: skip
     rows = [
         [fixture.problem, letter, f"refused: {fixture.refused}" if fixture.refused else "usable", fixture.margin,
          fixture.best_cheat, fixture.build_s, len(fixture.trials)]
-        for fixture, letter in sorted(found, key=lambda pair: pair[0].margin)
+        for fixture, letter in sorted(measured(of), key=lambda pair: pair[0].margin)
     ]  # fmt: skip
     columns = ["problem", "bundle", ("verdict", "verdict"), ("margin", "quantity", 0), ("best cheat", "text", 1),
                ("seconds", "seconds", 2), ("input cases", "integer", 4)]  # fmt: skip
@@ -130,9 +140,9 @@ def fixtures(of: list[Source]) -> Table:
 
 def _cases(of: list[Source]) -> Table:
     rows = [
-        [case.case, source.letter, case.problem, wording.word(case), "; ".join(case.complaints) or "as expected",
+        [case.case, letter, case.problem, wording.word(case), "; ".join(case.complaints) or "as expected",
          case.outcome, "; ".join(map(wording.reason, case.reasons[:1]))]
-        for source in of if source.verb == "self-test" for case in self_test.outcomes(source.bundle)
+        for case, letter in cases(of)
     ]  # fmt: skip
     columns = ["case", "bundle", "problem", "verdict", ("judged", "verdict"), "outcome", "reason"]
     return elements.table("cases", "What the judge said of every case", columns, rows)

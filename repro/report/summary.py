@@ -15,9 +15,8 @@ from repro.problems import catalogue
 from repro.records import wording
 from repro.records.base import Drawn
 from repro.records.claim import Claim, JudgedClaims
-from repro.records.fixture import FixtureRecord
 from repro.records.row import Row
-from repro.records.verdict import CaseOutcome, Verdict
+from repro.records.verdict import Verdict
 from repro.report import against, artifacts, correctness, elements, sources, study
 from repro.report.elements import (
     Banner,
@@ -34,7 +33,6 @@ from repro.report.elements import (
     Tone,
 )
 from repro.report.sources import Group, Mean
-from repro.studies import self_test
 
 _TITLES = {"run": "Agent study", "evaluate": "Judged solutions", "benchmark": "Artifact study", "fixtures": "Fixtures",
            "self-test": "Self-test of the judge"}  # fmt: skip
@@ -89,15 +87,6 @@ def _groups(of: list[Source]) -> list[Group]:
     return [group for source in of for group in sources.groups(source)]
 
 
-def _cases(of: list[Source]) -> list[CaseOutcome]:
-    return [case for source in of if source.verb == "self-test" for case in self_test.outcomes(source.bundle)]
-
-
-def _fixtures(of: list[Source]) -> list[FixtureRecord]:
-    return [row.result for source in of if source.verb == "fixtures" for row in source.done
-            if isinstance(row.result, FixtureRecord)]  # fmt: skip
-
-
 # -- the headline
 
 
@@ -141,11 +130,6 @@ def _of_arm(group: Group, name: str) -> list[str]:
     return [name + counted, *[name + ", ".join(means)] * bool(means)]
 
 
-def _words(groups: list[Group]) -> Counter[str]:
-    """The words of all verdicts, without controls."""
-    return Counter(wording.word(verdict) for group in groups if group.studied for verdict in group.verdicts)
-
-
 def _control_verdicts(groups: list[Group]) -> Counter[str]:
     return Counter(verdict.verdict for group in groups if group.control for verdict in group.verdicts)
 
@@ -162,7 +146,7 @@ def _spoken(card: Card) -> str:
 
 def _of_cases(of: list[Source]) -> list[str]:
     """`247 cases: 201 caught, 4 no time bought, 46 accepted, 0 wrong; 8 skipped`."""
-    cases = _cases(of)
+    cases = [case for case, _ in correctness.cases(of)]
     if not cases:
         return []
     words = Counter(case.outcome for case in cases if not case.complaints)
@@ -173,7 +157,7 @@ def _of_cases(of: list[Source]) -> list[str]:
 
 def _of_fixtures(of: list[Source]) -> list[str]:
     planned = sum(len(source.plan) for source in of if source.verb == "fixtures")
-    usable = sum(not fixture.refused for fixture in _fixtures(of))
+    usable = sum(not fixture.refused for fixture, _ in correctness.measured(of))
     return [f"{usable} of {elements.count(planned, 'fixture')} usable"] if planned else []
 
 
@@ -262,7 +246,8 @@ def _correct(of: list[Source]) -> list[Card]:
     """Correct solutions of all that were planned, and negative controls that were refused."""
     groups = _groups(of)
     mine = [group for group in groups if group.studied]
-    words, controls = _words(groups), _control_verdicts(groups)
+    words = Counter(wording.word(verdict) for group in mine for verdict in group.verdicts)
+    controls = _control_verdicts(groups)
     what = "Kernels correct" if all(source.verb == "benchmark" for source in of) else "Correct"
     cards = [_correct_card(what, words, sum(group.unstarted for group in mine))] if words else []
     if controls:
@@ -422,9 +407,10 @@ def section(of: list[Source], published: list[Claim], claimed: JudgedClaims) -> 
         start = f"{source.letter}: " if len(of) > 1 else ""
         items += [Item(tone=item.tone, text=f"{start}{item.text}")
                   for item in (*_why(source), *artifacts.items(source), *_lost(source))]  # fmt: skip
-    tables = [_table(of, lines, published), _suites(of), correctness.fixtures(of)]
+    fixtures = correctness.fixtures(of)
+    tables = [_table(of, lines, published), _suites(of), fixtures]
     text = _text(lines, published) if lines else []
-    if _fixtures(of):
+    if fixtures.rows:
         text.append("Margin: the best cheat's error over the worst honest kernel's, each as a multiple of its limit.")
     return elements.section("summary", "Summary", text=text, items=items, figures=_figure(of, lines), tables=tables,
                             opened=True)  # fmt: skip
@@ -683,7 +669,7 @@ def _lost(source: Source) -> Iterator[Item]:
 
 def _suites(of: list[Source]) -> Table:
     """The self-test by suite."""
-    cases, skipped = _cases(of), _skipped(of)
+    cases, skipped = [case for case, _ in correctness.cases(of)], _skipped(of)
     words = list(dict.fromkeys(case.outcome for case in cases if not case.complaints))
     rows = []
     for suite in sorted({name.partition("/")[0] for name in [*skipped, *(case.case for case in cases)]}):
@@ -700,7 +686,7 @@ def _suites(of: list[Source]) -> Table:
 
 def _complaints(of: list[Source]) -> Iterator[Item]:
     """Every case that the judge got wrong, and why cases were skipped."""
-    for case in _cases(of):
+    for case, _ in correctness.cases(of):
         if case.complaints:
             yield Item(tone="bad", text=f"{case.case} ({case.problem}): {'; '.join(case.complaints)}")
     for why, count in Counter(_skipped(of).values()).items():
