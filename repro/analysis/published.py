@@ -7,10 +7,10 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from repro import config
 from repro.records.claim import Claim, Family, Study
+from repro.system.jsonio import Json
 
 FILE = config.ARTIFACTS_DIR / "claims.toml"
 
@@ -24,7 +24,7 @@ def load(path: Path = FILE) -> list[Claim]:
     return [claim for each in families for claim in _claims(each, studies[each.study], values.get(each.base, {}))]
 
 
-def _claims(family: Family, study: Study, bases: dict[str, Any]) -> Iterator[Claim]:
+def _claims(family: Family, study: Study, bases: Json) -> Iterator[Claim]:
     """Yield one claim for each figure. bases: problem -> published time of the input kernel, if the family has one."""
     own = Family.model_fields.keys() & Claim.model_fields.keys()
     shared = {name: getattr(family, name) for name in own} | study.to_json()

@@ -25,6 +25,7 @@ from repro.records.result import JudgeResult
 from repro.records.row import Row
 from repro.records.verdict import Ratio, SpeedWord, Summary, Verdict
 from repro.studies import artifact_study, evaluation
+from repro.system.jsonio import Json
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
@@ -32,7 +33,7 @@ VERBS = ("run", "evaluate", "benchmark")
 NOT_STARTED = "the run ended before it"
 # The edges of an interval of zero width may differ from its value by some roundings.
 _ROUNDING = 1e-9
-Fingerprint = dict[str, Any]
+Fingerprint = Json
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class Source:
     status: str
     error: str
     started: str
-    parameters: dict[str, Any]
+    parameters: Json
     plan: list[str]
     implementations: dict[tuple[str, str], Implementation] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
@@ -308,7 +309,7 @@ def _rows(bundle: Bundle) -> dict[str, Row]:
         raise BundleError(f"{error.what} in {bundle.path}", error.why) from error
 
 
-def _no_measurement(parameters: dict[str, Any]) -> str:
+def _no_measurement(parameters: Json) -> str:
     if parameters.get("device") != "cuda":
         return "it ran on the CPU, whose times are not a measurement"
     if parameters.get("size") != "full":

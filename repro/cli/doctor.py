@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from repro.cli import arguments, output
 from repro.errors import ReproError
 from repro.runs.progress import Progress
+from repro.system.jsonio import Json
 from repro.system.screen import Screen
 
 TEXT = "check what this machine lacks for a run, describe it, or clean up after a dead run"
@@ -61,7 +61,7 @@ def _clean(screen: Screen) -> int:
     return 0
 
 
-def _machine(args: argparse.Namespace, screen: Screen, progress: Progress) -> dict[str, Any]:
+def _machine(args: argparse.Namespace, screen: Screen, progress: Progress) -> Json:
     """Return the fingerprint as a job sees it, with what the job observed, or why there is none."""
     from repro import fingerprint
     from repro.records.job import Job

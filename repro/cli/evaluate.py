@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
@@ -14,6 +13,7 @@ from repro.records.verdict import Verdict
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 TEXT = "judge solutions: a file, or a folder of ID_Name.py files"
 
@@ -101,7 +101,7 @@ def _share(text: str) -> float:
     return share
 
 
-def _formatted(form: str | None, value: dict[str, Any], results: list[Verdict]) -> str | None:
+def _formatted(form: str | None, value: Json, results: list[Verdict]) -> str | None:
     """Return the results in a form of `--format`; None without one."""
     from repro.report import against, markdown
     from repro.report import output as reports
@@ -138,7 +138,7 @@ def _check_own(args: argparse.Namespace) -> None:
         raise UsageError("--suite takes no PATH or --self-test", "it judges every problem by its own Model")
 
 
-def _judged(bundle: Bundle, results: list[Verdict]) -> dict[str, Any]:
+def _judged(bundle: Bundle, results: list[Verdict]) -> Json:
     """Return what `--json` writes."""
     from repro.report import correctness
     from repro.studies.evaluation import SCHEMA_VERSION

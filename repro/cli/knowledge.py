@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from typing import Any
 
 from repro import config
 from repro.errors import PrerequisiteError
 from repro.knowledge.tools import Answer, ToolSpec
 from repro.runs.progress import Progress
+from repro.system.jsonio import Json
 
 TEXT = "serve the knowledge base and a tool that judges a kernel, over MCP by stdio"
 EVALUATE = ToolSpec(
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     return 0
 
 
-def evaluate(arguments: dict[str, Any]) -> Answer:
+def evaluate(arguments: Json) -> Answer:
     """Answer a call of the tool `evaluate` with what the command prints."""
     if set(arguments) != {"file", "problem"} or not all(isinstance(value, str) for value in arguments.values()):
         return Answer("evaluate takes file and problem, both strings.", is_error=True)

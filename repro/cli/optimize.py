@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from repro import config
 from repro.cli import arguments, output
@@ -17,6 +17,7 @@ from repro.errors import PrerequisiteError, UsageError
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.runs.progress import Progress
+from repro.system.jsonio import Json
 from repro.system.screen import Column, Screen, shortest
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def _row(program: Program, winner: str) -> list[str]:
     return [name, program.parent or "", program.strategy, time_ms, gain, program.why]
 
 
-def _facts(finished: Finished) -> dict[str, Any]:
+def _facts(finished: Finished) -> Json:
     """Return what `--json` writes."""
     state = finished.state
     confirmed = finished.confirmed.to_json() if finished.confirmed else None

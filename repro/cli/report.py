@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
@@ -14,6 +13,7 @@ from repro.bundle.write import Bundle
 from repro.cli import arguments, output
 from repro.errors import ReproError, UsageError
 from repro.runs.progress import Progress
+from repro.system.jsonio import Json
 from repro.system.screen import BAD, SEPARATOR, Column, Screen, shortest
 
 TEXT = "draw bundles as markdown, one HTML file, LaTeX, or show what a run does now"
@@ -115,7 +115,7 @@ def _live(args: argparse.Namespace) -> int:
     return 0
 
 
-def _draw_live(state: dict[str, Any], screen: Screen) -> int:
+def _draw_live(state: Json, screen: Screen) -> int:
     """Print what runs, what is done and what failed; return how many rows failed."""
     from repro.records.wording import listed
     from repro.runs.progress import spoken

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from repro.records.base import Amount, Record, Text, Time
+from repro.system.jsonio import Json
 
 FailureClass = Literal["agent", "provider", "infrastructure", "interrupted"]
 Ending = Literal[
@@ -45,7 +46,7 @@ class AgentConfig(Record):
     """Bounds of one sitting; null is no limit."""
     optimize: bool = False
     """Whether the agents of every arm may use `repro optimize`."""
-    prices: dict[str, Any] = {}
+    prices: Json = {}
     """The row of the price table for the model."""
     script_sha256: str = ""
     """Hash of a replay's scripts."""
@@ -155,7 +156,7 @@ class AgentRecord(Record):
     """Version of the agent's program, where it has one."""
     tools: list[str]
     """The knowledge tools that the model was shown."""
-    isolation: dict[str, Any]
+    isolation: Json
     """How it was contained."""
     cut: list[str]
     """Files that were cut off, and where."""

@@ -21,6 +21,7 @@ from pydantic import (
 
 from repro.errors import printable
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 NON_FINITE = ("inf", "-inf", "nan")
 _SHOWN = 5
@@ -68,7 +69,7 @@ class Record(BaseModel):
         """
         return cls.model_validate(jsonio.strict(data), extra="forbid")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return plain data with the keys that the record was made with."""
         return self.model_dump(exclude_unset=True)
 

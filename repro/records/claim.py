@@ -9,6 +9,7 @@ from typing import Any, Literal
 from repro.records.base import Amount, Number, Pair, Record, Text
 from repro.records.fingerprint import Stack
 from repro.records.verdict import Speedup
+from repro.system.jsonio import Json
 
 # Published descriptions of machines have rounded numbers.
 _ROUNDED = 0.01
@@ -79,7 +80,7 @@ class Family(_Figures):
     """Family with the published times of the input kernel."""
     each: list[str] = []
     """Names of the figures where a problem has several."""
-    values: dict[str, Any]
+    values: Json
     """Problem -> figure, or list of figures."""
 
 
@@ -117,7 +118,7 @@ class Claim(Study, _Figures):
         """Return the key of the shipped problem of the figure: `L1_36`, of the artifact study `L1_36@bf16`."""
         return self.problem if self.number is None else f"L1_{self.number:02d}@bf16"
 
-    def elsewhere(self, values: dict[str, dict[str, Any]]) -> list[str]:
+    def elsewhere(self, values: dict[str, Json]) -> list[str]:
         """Return how a machine differs from the published one, in words; empty if no difference is known.
 
         values: of a fingerprint. A field that is known of the published machine but not recorded here counts as a

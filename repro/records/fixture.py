@@ -7,6 +7,7 @@ from typing import Any
 
 from repro.records.base import Number, Record, Sha256
 from repro.records.result import Observed
+from repro.system.jsonio import Json
 
 Limits = dict[str, Number]
 # Trials with the published inputs: the first one that a fixture has says what the published comparison lets pass.
@@ -33,7 +34,7 @@ class TrialLimits(Limited):
     """Seed of the public draw."""
     weights_sha256: Sha256
     """Hash of the weights."""
-    cheats: dict[str, dict[str, Any]] = {}
+    cheats: dict[str, Json] = {}
     """Built-in cheat -> its distances, and whether the published comparison passes it."""
     sensitivity: Number | None = None
     """Relative L2 distance of the output for other inputs."""
@@ -62,7 +63,7 @@ class Fixture(Record):
     """Kind of input case -> its limits."""
     trials_left_out: dict[str, str] = {}
     """Kind of input case -> why it is not one."""
-    neighbour: dict[str, Any] = {}
+    neighbour: Json = {}
     """Limits at the neighbouring shape, or a reason, in older bundles."""
     margin: Number
     """Best cheat's score over the worst honest kernel's."""
@@ -70,7 +71,7 @@ class Fixture(Record):
     """The same by precision class."""
     refused_classes: dict[str, str] = {}
     """Precision class -> why it is not admitted."""
-    degenerate: dict[str, Any] = {}
+    degenerate: Json = {}
     """Of a refused fixture: its kind, and the proof in words and numbers."""
     refused: str
     """Why the fixture judges nothing, or empty."""
@@ -81,7 +82,7 @@ class Fixture(Record):
     output: Any = None
     """Shape and dtype of the output, nested as it is."""
 
-    def outputs(self) -> list[dict[str, Any]]:
+    def outputs(self) -> list[Json]:
         """Return shape and dtype of every output."""
         return list(_leaves(self.output))
 
@@ -94,7 +95,7 @@ class Fixture(Record):
         return f"output {place + 1} of {len(found)} ({found[place]['dtype']}, {shape})"
 
 
-def _leaves(spec: Any) -> Iterator[dict[str, Any]]:
+def _leaves(spec: Any) -> Iterator[Json]:
     """Yield the tensors of an output spec."""
     if isinstance(spec, list):
         for part in spec:
@@ -118,7 +119,7 @@ class FixtureRecord(Fixture, Observed):
     """`cuda` or `cpu`."""
     public_seed: int
     """Seed of the public inputs."""
-    inputs: list[dict[str, Any]]
+    inputs: list[Json]
     """Shape, dtype and checksum of every input."""
     foreign_random: list[Any] = []
     """Random calls that the generator does not serve."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import field, fields, replace
-from typing import Any
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
@@ -12,6 +11,7 @@ from repro.records.base import Record, faults
 from repro.records.fingerprint import Fingerprint
 from repro.records.options import Options
 from repro.records.row import Result, Status
+from repro.system.jsonio import Json
 
 JOBS, OUTCOMES = "jobs.jsonl", "outcomes.jsonl"
 # The line by which a job process reports a new outcome, and how one of a session with an answer begins.
@@ -35,7 +35,7 @@ class Job:
     verb: str
     problem: str = ""
     called: str = ""
-    overrides: dict[str, Any] = field(default_factory=dict)
+    overrides: Json = field(default_factory=dict)
     size: str = "full"
     dtype: str = "float32"
     device: str = "cuda"
@@ -49,7 +49,7 @@ class Job:
     avoid: str = ""
     shares: bool = False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the job without its files' contents."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         return plain | {"options": self.options.to_json(), "files": sorted(self.files)}
@@ -69,7 +69,7 @@ class Job:
         )
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Job:
+    def from_json(data: Json) -> Job:
         """Return a job as `to_json` wrote it, without files. Raises ValidationError if it is none."""
         return Job(**{k: v for k, v in data.items() if k != "files"})
 
@@ -90,13 +90,13 @@ class Outcome:
     fingerprint: Fingerprint | None = None
     node: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the form of a line of outcomes.jsonl."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value.to_json() if isinstance(value, Record) else value for name, value in plain.items()}
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Outcome:
+    def from_json(data: Json) -> Outcome:
         """Return an outcome as `to_json` wrote it. One that fits no record has failed, and says why."""
         try:
             return Outcome(**data)

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from repro.records.base import Record, Sha256, ShortHash, Time, held
 from repro.records.fingerprint import Device, Known
+from repro.system.jsonio import Json
 
 
 class EngineFacts(Record):
@@ -89,9 +90,9 @@ class _Parameters(Record):
     """Arm -> what it is."""
     solutions: list[str] = []
     """Arms of solutions from folders."""
-    options: dict[str, Any] = {}
+    options: Json = {}
     """The judge's options."""
-    study: dict[str, Any] = {}
+    study: Json = {}
     """How a study configured its agents."""
     skipped: dict[str, str] = {}
     """Case of the self-test -> why it did not run."""
@@ -112,7 +113,7 @@ class Manifest(Record):
     """The command."""
     argv: list[str] | None = None
     """Words after `repro` of the command that made it; empty if it was made from Python."""
-    parameters: dict[str, Any]
+    parameters: Json
     """What, besides the plan, two runs share if one continues the other."""
     plan: list[str]
     """Row ids in order."""
@@ -145,7 +146,7 @@ class Manifest(Record):
 
     @field_validator("parameters")
     @classmethod
-    def _known_parameters(cls, value: dict[str, Any]) -> Any:
+    def _known_parameters(cls, value: Json) -> Any:
         return held(_Parameters, value)
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from repro.records.base import Record
 from repro.records.fingerprint import Device
+from repro.system.jsonio import Json
 
 Trust = Literal["audited", "dev"]
 # Torch baselines, and what is measured beside the times: the A/A control, and the profile of each solution's kernels.
@@ -103,10 +104,10 @@ class Options(Record):
         parity_s = _PARITY_S * self.parity + _KERNELBENCH_S * solutions * self.kernelbench
         return 600.0 + 6 * self.timeout_s * solutions + self.timing_budget_s * (1 + 8 * self.reloads) + parity_s
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return every option, also those with their defaults."""
         return self.model_dump(mode="json")
 
 
-def _least(bounds: list[tuple[float, int]]) -> dict[str, Any]:
+def _least(bounds: list[tuple[float, int]]) -> Json:
     return {"timing_budget_s": min(s for s, _ in bounds), "max_blocks": min(blocks for _, blocks in bounds)}

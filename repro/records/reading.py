@@ -16,6 +16,7 @@ from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.base import Record
 from repro.records.row import Row
 from repro.system import foreign
+from repro.system.jsonio import Json
 
 R = TypeVar("R", bound=Record)
 
@@ -27,12 +28,12 @@ def _record(model: type[R], data: Any, what: str) -> R:
         raise BundleError(f"{what} is damaged", "; ".join(base.faults(error))) from error
 
 
-def row(data: dict[str, Any]) -> Row:
+def row(data: Json) -> Row:
     """Return a row. Raises BundleError if it is damaged."""
     return _record(Row, data, f"row {data.get('row')}")
 
 
-def agent_config(data: dict[str, Any]) -> AgentConfig:
+def agent_config(data: Json) -> AgentConfig:
     """Return how a study configured its agents. Raises BundleError if it is damaged."""
     return _record(AgentConfig, data, "the study of the manifest")
 

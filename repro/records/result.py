@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field, field_validator
 
 from repro.records.base import Amount, Number, Positive, Record, Text, held
 from repro.records.verdict import Ratio, Summary, Verdict
+from repro.system.jsonio import Json
 
 
 class Baseline(Record):
@@ -167,7 +168,7 @@ class Sizes(Record):
 
     stamp: str
     """In words: `full`, `smoke`, or with the constants that `--shapes` changed."""
-    overrides: dict[str, Any] = {}
+    overrides: Json = {}
     """Constant of the problem file -> its value."""
 
 
@@ -178,7 +179,7 @@ class Parity(Record):
     """Variant -> mean time, ms."""
     reasons: dict[str, str] = {}
     """Variant -> why it has no time."""
-    protocol: dict[str, Any] = {}
+    protocol: Json = {}
     """How it measures."""
     grad: bool | None = None
     """Whether gradients were on."""
@@ -214,7 +215,7 @@ class Window(Record):
     """Temperature, °C."""
     reasons: dict[str, float] = {}
     """Clock event reason -> share of samples."""
-    deltas: dict[str, Any] = {}
+    deltas: Json = {}
     """Counter -> what it grew by."""
 
 
@@ -225,18 +226,18 @@ class _Telemetry(Record):
     """The series' name in the bundle."""
     windows: dict[str, Window | None] | None = None
     """Part of the job -> its samples in short."""
-    sampler: dict[str, Any] = {}
+    sampler: Json = {}
     """How samples were taken."""
-    marks: list[dict[str, Any]] = []
+    marks: list[Json] = []
     """When the job's parts began."""
 
 
 class Observed(Record):
     """What every job observes of itself and its GPU."""
 
-    dynamic: dict[str, dict[str, Any]] = {}
+    dynamic: dict[str, Json] = {}
     """`before`, `warm`, `timed`, `after` -> the GPU's state, as in a fingerprint."""
-    telemetry: dict[str, Any] | None = None
+    telemetry: Json | None = None
     """The sampler's marks and windows, and its file."""
     cell_spent_s: dict[str, float] = {}
     """Part of the job -> seconds, in older bundles."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.base import Record
 from repro.records.claim import JudgedClaims
@@ -14,6 +12,7 @@ from repro.records.manifest import Manifest
 from repro.records.profile import ProfileResult
 from repro.records.result import JudgeResult
 from repro.records.row import Row
+from repro.system.jsonio import Json
 
 # Files of a bundle and results of jobs: the record of each, and what it is called.
 RECORDS: dict[str, tuple[type[Record], str]] = {
@@ -30,7 +29,7 @@ RECORDS: dict[str, tuple[type[Record], str]] = {
 }
 
 
-def of(name: str) -> dict[str, Any]:
+def of(name: str) -> Json:
     """Return the JSON schema of a record. What relates several fields is checked by `repro verify` and not in it."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:repro:schema:{name}:2"}
     return head | RECORDS[name][0].model_json_schema()

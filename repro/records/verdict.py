@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,7 @@ from repro.records.base import Number, Pair, Positive, PositivePair, Record, Tex
 from repro.records.comparison import ComparedWord
 from repro.records.where import Where
 from repro.records.workload import Workload
+from repro.system.jsonio import Json
 
 VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive", "unjudgeable"]
 SpeedWord = Literal["FAST", "SLOW", "SAME", "AMBIGUOUS", "UNCONFIRMED"]
@@ -254,11 +255,11 @@ class Verdict(Record):
     """restriction -> `applied`, or why the kernel refused it"""
     measurement: bool = False
     """whether times are measurements; false on the CPU"""
-    memory: dict[str, Any] = {}
+    memory: Json = {}
     """peak memory of the solution's process and of the GPU, bytes, in older bundles"""
     call_bytes: int | None = None
     """GPU memory that a call takes beyond its output, as the judge sees it"""
-    modes: list[dict[str, Any]] = []
+    modes: list[Json] = []
     """global torch modes before and after the call, in older bundles"""
     sizes: str | None = None
     """the sizes at which it was judged, in `--json`"""

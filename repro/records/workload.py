@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from repro.records.base import Positive, Record
 from repro.records.formats import Line
+from repro.system.jsonio import Json
 
 
 class Workload(Record):
     """One shape of a problem."""
 
-    constants: dict[str, Any] = {}
+    constants: Json = {}
     """Constant of the problem file -> its value; the others are as in the file."""
     weight: Positive = 1.0
     """Its weight in means of speedups."""

@@ -16,6 +16,7 @@ from repro.records.result import Window
 from repro.records.verdict import Ratio
 from repro.report import elements
 from repro.report.elements import Cell, Section
+from repro.system.jsonio import Json
 
 # A unit counts as disturbed if so few of its 95 % intervals hold 1 by chance less often than this.
 _UNLIKELY = 0.01
@@ -140,7 +141,7 @@ def clocks(sources: list[Source]) -> Section:
 def _windows(source: Source) -> Iterator[tuple[str, Window]]:
     """Every row that was sampled while it was timed, and what was seen."""
     for row in source.done:
-        telemetry: dict[str, Any] = (row.result.telemetry if row.result else None) or {}
+        telemetry: Json = (row.result.telemetry if row.result else None) or {}
         window = (telemetry.get("windows") or {}).get("timing") or {}
         if window.get("samples"):
             yield row.row, Window.model_validate(window)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from repro.analysis import records
 from repro.bundle.write import Bundle
@@ -14,6 +13,7 @@ from repro.report import kernels, sources
 from repro.report.sources import Solution
 from repro.studies import evaluation
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 FOLDER = "flashinfer-trace"
 _STATUS = {"correct": "PASSED", "incorrect": "INCORRECT_NUMERICAL", "timeout": "TIMEOUT", "error": "RUNTIME_ERROR",
@@ -47,7 +47,7 @@ def files(bundles: list[Bundle]) -> dict[str, str]:
     return found
 
 
-def _trace(each: Solution) -> dict[str, Any]:
+def _trace(each: Solution) -> Json:
     """Return one verdict as a trace. One that judges nothing has no evaluation."""
     verdict, row = each.verdict, each.row
     line = row.workload and row.workload.line or Line(axes={})
@@ -62,7 +62,7 @@ def _trace(each: Solution) -> dict[str, Any]:
     return {"workload": {"inputs": {}} | line.to_json() | own} | next(judged, {})
 
 
-def _measured(verdict: Verdict, status: str) -> dict[str, Any]:
+def _measured(verdict: Verdict, status: str) -> Json:
     """Return distance and times in ms, 0 where there is none.
 
     The distance of one element is over the root mean square of the output; no absolute one is known.

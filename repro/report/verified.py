@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
@@ -12,6 +11,7 @@ from repro.errors import UsageError
 from repro.optimize import journal
 from repro.report import elements
 from repro.report.elements import Item, Section
+from repro.system.jsonio import Json
 from repro.system.screen import shortest
 
 # Reasons of one check that a line shows; the JSON has them all.
@@ -40,7 +40,7 @@ def bundles(paths: list[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def section(report: dict[str, Any], *, whole: bool) -> Section:
+def section(report: Json, *, whole: bool) -> Section:
     """One bundle: its line, and with `whole` every check."""
     word = report["state"]
     first = next((c for c in report["checks"] if c["state"].lower() == word), None) if word != "ok" else None
@@ -55,19 +55,19 @@ def section(report: dict[str, Any], *, whole: bool) -> Section:
     return elements.section("bundle", "", items=[line], tables=[elements.table("checks", caption, columns, rows)])
 
 
-def counts(report: dict[str, Any]) -> str:
+def counts(report: Json) -> str:
     """`17 ok, 2 skipped`: the checks of a bundle by what they found."""
     found = [check["state"] for check in report["checks"]]
     return ", ".join(f"{found.count(word)} {word}" for word in dict.fromkeys(found))
 
 
-def summary(reports: list[dict[str, Any]]) -> str:
+def summary(reports: list[Json]) -> str:
     """`3 bundles: 2 ok, 1 interrupted`."""
     states = [report["state"] for report in reports]
     told = ", ".join(f"{states.count(word)} {WORDS.get(word, word)}" for word in STATES if word in states)
     return f"{elements.count(len(reports), 'bundle')}: {told}"
 
 
-def _reasons(check: dict[str, Any]) -> str:
+def _reasons(check: Json) -> str:
     more = f"; and {len(check['reasons']) - SHOWN} more" if len(check["reasons"]) > SHOWN else ""
     return "; ".join(check["reasons"][:SHOWN]) + more

@@ -21,6 +21,7 @@ from repro.records.options import Options
 from repro.runs.progress import Progress
 from repro.runs.rows import Row, ended
 from repro.runs.schedule import Schedule
+from repro.system.jsonio import Json
 
 # Rows of shipped solutions that share a process: starting one with its judge takes 4 to 8 s.
 ROWS_A_PROCESS = 32
@@ -51,12 +52,12 @@ class Run:
     resume: bool = False
     jobs: int | None = None
 
-    def parameters(self, **more: Any) -> dict[str, Any]:
+    def parameters(self, **more: Any) -> Json:
         """Return what the manifest says of a run, by which `resume` knows it again."""
         options = self.options.on(self.engine.device).to_json()
         return {**more, "size": self.size, "device": self.engine.device, "options": options}
 
-    def open(self, verb: str, rows: list[Row], parameters: dict[str, Any]) -> Bundle:
+    def open(self, verb: str, rows: list[Row], parameters: Json) -> Bundle:
         """Return a new bundle, or with `resume` the newest unfinished one of the same plan; say if there is none.
 
         Verbs that test claims store the claims in the bundle before its first row.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Any
 
 from repro.bundle import storage
 from repro.bundle.seal import MANIFEST
@@ -17,6 +16,7 @@ from repro.bundle.write import Bundle
 from repro.errors import Unreadable, UsageError
 from repro.runs.progress import Progress
 from repro.system import foreign, jsonio
+from repro.system.jsonio import Json
 
 FILE = ".status.json"
 _WRITE_S = 1.0
@@ -56,7 +56,7 @@ def find(results: Path) -> Path:
     return (live or known)[-1]
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Json:
     """Return what a run does or did. status: of the manifest, or `died` if its process ended without setting one."""
     bundle = Bundle.open(path)
     plan = bundle.manifest["plan"]

@@ -26,11 +26,12 @@ from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 from repro.system import foreign
+from repro.system.jsonio import Json
 
 _ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1
 # How a gate times: beside eager alone, with an A/A control.
-_GATED: dict[str, Any] = {"modes": ["eager"], "passes": ["control"], "reloads": True}
+_GATED: Json = {"modes": ["eager"], "passes": ["control"], "reloads": True}
 # Bound of one request to a session, seconds.
 _REQUEST_S = 600.0
 
@@ -104,7 +105,7 @@ def job(
     submissions: list[Submission],
     *,
     known_as: str = "",
-    overrides: dict[str, Any] | None = None,
+    overrides: Json | None = None,
 ) -> Job:
     """The job that judges submissions of one problem.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from repro.records.agent import AgentConfig
+from repro.system.jsonio import Json
 
 AGENTS = ("sdk", "claude-code")
 ARMS = ("baseline", "with_kb", "placebo")
@@ -25,7 +25,7 @@ class Budgets:
     usd: float | None = 5.0
     kb_calls: int | None = 100
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return plain data."""
         return asdict(self)
 
@@ -86,7 +86,7 @@ class Design:
     region: str = ""
     budgets: Budgets = field(default_factory=Budgets)
     optimize: bool = False
-    prices: dict[str, Any] = field(default_factory=dict)
+    prices: Json = field(default_factory=dict)
     script_sha256: str = ""
     scripts: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
@@ -107,7 +107,7 @@ class Design:
             return f"scripted replies, not an agent's result; {tools}"
         return f"agent {self.agent}, model {self.model}, {tools}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the facts that two runs must share for one to continue the other."""
         plain = {name: value for name, value in asdict(self).items() if name != "scripts"}
         return plain | {"arms": list(self.arms), "scripted": self.scripted,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.problems import catalogue
@@ -21,6 +20,7 @@ from repro.studies.agent import controls
 from repro.studies.agent.agent import Agent, Oracle
 from repro.studies.agent.folder import Folder
 from repro.studies.evaluation import Submission
+from repro.system.jsonio import Json
 
 NOTICE = (
     "--engine local: the agent runs as this user without a container, and can reach the network and all of your files"
@@ -98,7 +98,7 @@ def _say(run: Run, folder: Folder, wanted: list[Problem]) -> None:
         run.progress.say(f"{folder.name}: no file, so an error each: {wording.listed(lacking, len(lacking))}")
 
 
-def _parameters(run: Run, wanted: list[Problem], arms: Sequence[Agent], folders: list[Folder]) -> dict[str, Any]:
+def _parameters(run: Run, wanted: list[Problem], arms: Sequence[Agent], folders: list[Folder]) -> Json:
     """Return what two runs must share for one to continue the other."""
     source = {"solutions": [folder.name for folder in folders]} if folders else {"agent": arms[0].name}
     return source | run.parameters(
