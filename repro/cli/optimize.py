@@ -16,6 +16,7 @@ from repro.engines import require_alike
 from repro.errors import PrerequisiteError, UsageError
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
+from repro.records import wording
 from repro.runs.progress import Progress
 from repro.system.jsonio import Json
 from repro.system.screen import Column, Screen, shortest
@@ -123,11 +124,11 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     if problem.id != recorded_id:
         raise UsageError(f"{args.replay} is a search of {recorded_id}, not of {problem.id}")
 
-    def recorded(folder: Path) -> list[Proposer]:
-        return [Recorded(name) for name in options.proposers]
-
     progress.say(f"replaying {args.replay}: its answers and times are used, and nothing is judged or timed here")
-    finished = runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=run)
+    finished = runner.optimize(
+        problem, kernel, options, lambda _: [Recorded(name) for name in options.proposers],
+        args.results, None, progress, replay=run,
+    )  # fmt: skip
     old, new = ((folder / journal.FILE).read_bytes() for folder in (run, finished.folder))
     lines = new.count(b"\n")
     progress.say(f"replayed: {lines} lines of the journal, " + ("the same byte for byte" if old == new else "in part"))
@@ -219,8 +220,7 @@ def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
     if len(rows) > 1:
         screen.line("gain: from samples in turns with the input kernel, so not quite the quotient of two ms. Programs "
                     "that gained nothing over their parent are left out.", "dim")  # fmt: skip
-    counts = Counter(program.verdict for program in state.programs.values())
-    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+    verdicts = wording.counts(Counter(program.verdict for program in state.programs.values()))
     screen.line(f"{count(len(state.programs), 'program')}: {verdicts}")
     if finished.baselines_ms:
         screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()) + stamp)

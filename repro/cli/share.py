@@ -7,6 +7,7 @@ from pathlib import Path
 
 from repro.cli import arguments, output
 from repro.errors import UsageError
+from repro.records import wording
 from repro.runs.progress import Progress
 from repro.system.screen import Screen
 
@@ -42,8 +43,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     for copy in copies:
         screen.line(f"written: {copy.bundle} (bundle id {copy.bundle_id})")
         if copy.shared is not None:
-            counts = ", ".join(f"{n} {kind}" for kind, n in copy.shared.identities.items()) or "none"
-            screen.item(f"identities replaced: {counts}")
+            screen.item(f"identities replaced: {wording.counts(copy.shared.identities) or 'none'}")
             for name, why in copy.shared.left_out.items():
                 screen.item(f"left out {name}: {why}")
     output.write_json(args.json, {"schema_version": 1, "bundles": [copy.to_json() for copy in copies]})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -291,6 +291,11 @@ def listed(names: Iterable[str], shown: int = _NAMED) -> str:
     every = list(names)
     more = len(every) - shown
     return ", ".join(every[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def counts(of: Mapping[str, int]) -> str:
+    """`2 correct, 1 wrong`: how many there are of each word."""
+    return ", ".join(f"{n} {word}" for word, n in of.items())
 
 
 def _number(value: float | None) -> str:

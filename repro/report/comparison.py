@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from repro.analysis import claims
+from repro.records import wording
 from repro.records.comparison import (
     ComparedMachines,
     ComparedRow,
@@ -36,13 +37,12 @@ def sections(compared: Comparison, *, whole: bool) -> list[Section]:
 def headline(compared: Comparison) -> list[str]:
     """Return the parts of the last line."""
     changes = len(compared.verdict_changes)
-    words = Counter(speedup.word for row in compared.rows for speedup in row.speedup.values())
+    words = Counter[str](speedup.word for row in compared.rows for speedup in row.speedup.values())
     rows = elements.count(len({row.row for row in compared.rows}), "row")
-    counts = ", ".join(f"{n} {name}" for name, n in words.items())
     return [
         f"{rows} of {len(compared.rows)} variants compared",
         f"{changes or 'no'} verdict{'' if changes == 1 else 's'} changed",
-        f"speedups: {counts}" if counts else "no speedup compared",
+        f"speedups: {wording.counts(words)}" if words else "no speedup compared",
     ]
 
 

@@ -241,7 +241,7 @@ def _of_agent(study: Study, design: AgentConfig) -> list[str]:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} {word}" for word, n in counts.items()) or "none"
+    return wording.counts(counts) or "none"
 
 
 def _outcomes(study: Study) -> Table:

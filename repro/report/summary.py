@@ -150,9 +150,9 @@ def _of_cases(of: list[Source]) -> list[str]:
     if not cases:
         return []
     words = Counter(case.outcome for case in cases if not case.complaints)
-    counts = [f"{n} {word}" for word, n in words.items()] + [f"{len(cases) - words.total()} wrong"]
+    counts = wording.counts({**words, "wrong": len(cases) - words.total()})
     skipped = len(_skipped(of))
-    return [f"{elements.count(len(cases), 'case')}: {', '.join(counts)}" + (f"; {skipped} skipped" if skipped else "")]
+    return [f"{elements.count(len(cases), 'case')}: {counts}" + (f"; {skipped} skipped" if skipped else "")]
 
 
 def _of_fixtures(of: list[Source]) -> list[str]:
@@ -264,8 +264,7 @@ def _correct_card(what: str, words: Counter[str], unstarted: int) -> Card:
     if unstarted:
         words["not run"] += unstarted
     planned = correct + words.total()
-    detail = ", ".join(f"{n} {word}" for word, n in words.items())
-    return elements.card(what, f"{correct} of {planned}", detail, _all_or(correct, planned, tone))
+    return elements.card(what, f"{correct} of {planned}", wording.counts(words), _all_or(correct, planned, tone))
 
 
 def _means(of: list[Source]) -> list[Card]:
