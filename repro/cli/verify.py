@@ -46,11 +46,12 @@ def _bundles(args: argparse.Namespace) -> int:
     public = args.key and signature.key(args.key, private=False)
     reports = []
     for path in paths:
-        reports.append(verify.verify(path, public).to_json())
+        reports.append(verify.verify(path, public))
         terminal.section(verified.section(reports[-1], whole=screen.verbose), screen, titled=False)
-    output.write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": reports})
+    entries = [report.to_json() for report in reports]
+    output.write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": entries})
     screen.last(verified.summary(reports))
-    return 0 if all(report["passed"] for report in reports) else 2
+    return 0 if all(report.passed for report in reports) else 2
 
 
 def _artifacts(args: argparse.Namespace, folder: Path) -> int:

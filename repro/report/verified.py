@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
-from repro.bundle.verify import STATES
+from repro.bundle.verify import STATES, Finding, Verified
 from repro.errors import UsageError
 from repro.optimize import journal
+from repro.records import wording
 from repro.report import elements
 from repro.report.elements import Item, Section
-from repro.system.jsonio import Json
 from repro.system.screen import shortest
 
 # Reasons of one check that a line shows; the JSON has them all.
@@ -40,34 +41,33 @@ def bundles(paths: list[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def section(report: Json, *, whole: bool) -> Section:
+def section(report: Verified, *, whole: bool) -> Section:
     """One bundle: its line, and with `whole` every check."""
-    word = report["state"]
-    first = next((c for c in report["checks"] if c["state"].lower() == word), None) if word != "ok" else None
-    why = f": {first['check']}: {_reasons(first)}" if first else f" ({counts(report)})"
-    line = Item(tone=elements.tone(word), text=f"{WORDS.get(word, word):<11} {shortest(report['bundle'])}{why}")
+    word = report.state
+    first = next((each for each in report.checks if each.state.lower() == word), None) if word != "ok" else None
+    why = f": {first.check}: {_reasons(first)}" if first else f" ({counts(report)})"
+    line = Item(tone=elements.tone(word), text=f"{WORDS.get(word, word):<11} {shortest(report.bundle)}{why}")
     if not whole:
         return elements.section("bundle", "", items=[line])
-    known = report["bundle_id"] or f"none, schema {report['schema_version']}"
-    caption = f"{shortest(report['bundle'])}, bundle id {known}"
-    rows = [[check["state"], check["check"], _reasons(check)] for check in report["checks"]]
+    known = report.bundle_id or f"none, schema {report.schema_version}"
+    caption = f"{shortest(report.bundle)}, bundle id {known}"
+    rows = [[each.state, each.check, _reasons(each)] for each in report.checks]
     columns = [("state", "verdict"), ("check", "text", 0), ("why", "text", 0)]
     return elements.section("bundle", "", items=[line], tables=[elements.table("checks", caption, columns, rows)])
 
 
-def counts(report: Json) -> str:
+def counts(report: Verified) -> str:
     """`17 ok, 2 skipped`: the checks of a bundle by what they found."""
-    found = [check["state"] for check in report["checks"]]
-    return ", ".join(f"{found.count(word)} {word}" for word in dict.fromkeys(found))
+    return wording.counts(Counter(check.state for check in report.checks))
 
 
-def summary(reports: list[Json]) -> str:
+def summary(reports: list[Verified]) -> str:
     """`3 bundles: 2 ok, 1 interrupted`."""
-    states = [report["state"] for report in reports]
-    told = ", ".join(f"{states.count(word)} {WORDS.get(word, word)}" for word in STATES if word in states)
+    states = Counter(report.state for report in reports)
+    told = wording.counts({WORDS.get(word, word): states[word] for word in STATES if word in states})
     return f"{elements.count(len(reports), 'bundle')}: {told}"
 
 
-def _reasons(check: Json) -> str:
-    more = f"; and {len(check['reasons']) - SHOWN} more" if len(check["reasons"]) > SHOWN else ""
-    return "; ".join(check["reasons"][:SHOWN]) + more
+def _reasons(check: Finding) -> str:
+    more = f"; and {len(check.reasons) - SHOWN} more" if len(check.reasons) > SHOWN else ""
+    return "; ".join(check.reasons[:SHOWN]) + more
