@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
@@ -51,8 +51,7 @@ class Job:
 
     def to_json(self) -> Json:
         """Return the job without its files' contents."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return plain | {"options": self.options.to_json(), "files": sorted(self.files)}
+        return vars(self) | {"options": self.options.to_json(), "files": sorted(self.files)}
 
     def apart(self, prefix: str) -> Job:
         """Return the same job with file names that no other job of the folder uses."""
@@ -92,8 +91,7 @@ class Outcome:
 
     def to_json(self) -> Json:
         """Return the form of a line of outcomes.jsonl."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value.to_json() if isinstance(value, Record) else value for name, value in plain.items()}
+        return {name: value.to_json() if isinstance(value, Record) else value for name, value in vars(self).items()}
 
     @staticmethod
     def from_json(data: Json) -> Outcome:
