@@ -11,6 +11,7 @@ from repro import config
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
 from repro.errors import ReproError, UsageError
+from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.runs.progress import Progress
 from repro.system.screen import MANY, Column, Screen, shortest
@@ -44,12 +45,9 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _shipped(args: argparse.Namespace) -> int:
-    """The shipped problems and the suites that hold them, or one suite with what its problems take."""
-    from repro.problems import catalogue as shipped
-
-    suites = shipped.suites()
-    member = {i: ", ".join(s for s, of in suites.items() if i in of) for i in shipped.ids()}
-    rows = [[i, shipped.load(i).name, member[i]] for i in shipped.ids()]
+    """The shipped problems and the suites that hold them."""
+    suites = catalogue.suites()
+    rows = [[i, catalogue.load(i).name, ", ".join(s for s, of in suites.items() if i in of)] for i in catalogue.ids()]
     screen = Screen.of(args)
     screen.table((Column("id", whole=True), Column("name"), Column("suites", 1)), rows)
     sizes = ", ".join(f"{name} ({len(of)})" for name, of in suites.items())
@@ -60,7 +58,7 @@ def _shipped(args: argparse.Namespace) -> int:
 def _suite(args: argparse.Namespace, progress: Progress) -> int:
     """One suite: traffic and arithmetic by runs on the meta device, and what the fixtures on disk say."""
     from repro.fixtures import store
-    from repro.problems import catalogue, sizes
+    from repro.problems import sizes
 
     size, device = _size_and_device(args)
     rows: list[list[str]] = []
@@ -104,7 +102,7 @@ def _size_and_device(args: argparse.Namespace) -> tuple[str, str]:
 def _one(args: argparse.Namespace) -> int:
     """One problem: its source, inputs and outputs, what a call takes, its floor, and the classes that are judged."""
     from repro.fixtures import store
-    from repro.problems import catalogue, constants, derive, meta, plan, sizes
+    from repro.problems import constants, derive, meta, plan, sizes
 
     size, device = _size_and_device(args)
     problem = catalogue.resolve(args.id, size=size)
@@ -157,7 +155,6 @@ def _floors(problem: Problem) -> Iterator[list[str]]:
 
 def _audit(args: argparse.Namespace, progress: Progress) -> int:
     from repro.artifacts import sources
-    from repro.problems import catalogue
     from repro.report import audit, terminal
     from repro.runs import fixtures
 

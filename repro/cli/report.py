@@ -12,7 +12,8 @@ from repro.bundle.seal import MANIFEST
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
 from repro.errors import ReproError, UsageError
-from repro.runs.progress import Progress
+from repro.records.wording import listed
+from repro.runs.progress import Progress, spoken
 from repro.system.jsonio import Json
 from repro.system.screen import BAD, SEPARATOR, Column, Screen, shortest
 
@@ -95,7 +96,6 @@ def _bundles(args: argparse.Namespace) -> int:
 
 def _live(args: argparse.Namespace) -> int:
     from repro.runs import status
-    from repro.runs.progress import spoken
 
     screen = Screen.of(args)
     if len(args.bundle) > 1:
@@ -117,9 +117,6 @@ def _live(args: argparse.Namespace) -> int:
 
 def _draw_live(state: Json, screen: Screen) -> int:
     """Print what runs, what is done and what failed; return how many rows failed."""
-    from repro.records.wording import listed
-    from repro.runs.progress import spoken
-
     lanes = [[listed(lane["what"], 2), spoken(time.time() - lane["since"]), lane["line"]] for lane in state["running"]]
     screen.table((Column("running", whole=True), Column("for", number=True), Column("what it does", 1)), lanes)
     if names := state["finished"]:
