@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from repro.analysis.records import Source
 from repro.artifacts import layout
 from repro.records import wording
+from repro.records.verdict import Verdict
 from repro.report import artifacts, elements, sources
 from repro.report.elements import Code, Section
 from repro.report.sources import Solution
@@ -23,7 +24,7 @@ def section(of: list[Source]) -> Section:
 
 
 def _code(each: Solution, lettered: bool) -> Iterator[Code]:
-    text = kept_text(each, each.result.results.index(each.verdict))
+    text = kept_text(each, each.verdict)
     if not text:
         return
     name = artifacts.KERNELS.get(each.verdict.solution, each.variant)
@@ -33,8 +34,9 @@ def _code(each: Solution, lettered: bool) -> Iterator[Code]:
                text=text[:_CHARS], changes=_changes(each, text))  # fmt: skip
 
 
-def kept_text(each: Solution, at: int) -> str:
-    """The text of the row's solution number `at`, or "" where the bundle does not keep it."""
+def kept_text(each: Solution, verdict: Verdict) -> str:
+    """The text of the row's solution that has this verdict, or "" where the bundle does not keep it."""
+    at = each.result.results.index(verdict)
     for given in each.row.inputs or []:
         if given.name == f"solution_{at}.py" and given.kept:
             return (each.source.bundle.read(given.kept) or b"").decode(errors="replace")
@@ -43,10 +45,10 @@ def kept_text(each: Solution, at: int) -> str:
 
 def _changes(each: Solution, text: str) -> str:
     """What an optimised kernel of an artifact changed in its input kernel, as a unified difference."""
-    names = [verdict.solution for verdict in each.result.results]
-    if each.verdict.solution != "optimized" or "input_kernel" not in names:
+    given = [verdict for verdict in each.result.results if verdict.solution == "input_kernel"]
+    if each.verdict.solution != "optimized" or not given:
         return ""
-    before = kept_text(each, names.index("input_kernel"))
+    before = kept_text(each, given[0])
     lines = difflib.unified_diff(before.splitlines(), text.splitlines(), layout.KERNELS["input_kernel"],
                                  layout.KERNELS["optimized"], n=2, lineterm="")  # fmt: skip
     return "\n".join(lines)[:_CHARS] if before else ""

@@ -31,13 +31,14 @@ def files(bundles: list[Bundle]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for each in (each for bundle in bundles for each in sources.solutions(records.source(bundle))):
-        definition, name = each.row.problem.partition("@")[0], each.verdict.solution
+        verdict = each.verdict
+        definition, name = each.row.problem.partition("@")[0], verdict.solution
         place = [re.sub(r"[^\w-]+", "_", word) for word in (definition, name)]
         lines = f"{FOLDER}/traces/{place[0]}.jsonl"
         found[lines] = found.get(lines, "") + jsonio.dumps({"definition": definition, **_trace(each)}) + "\n"
-        text = each.row.workload and kernels.kept_text(each, each.result.results.index(each.verdict))
+        text = each.row.workload and kernels.kept_text(each, verdict)
         if text:
-            triton = "triton" in each.verdict.labels
+            triton = "triton" in verdict.labels
             spec = {"language": "triton" if triton else "python", "languages": ["triton" if triton else "pytorch"],
                     "target_hardware": ["LOCAL"], "entry_point": "main.py::run",
                     "destination_passing_style": False}  # fmt: skip
