@@ -60,7 +60,7 @@ def _figure(measured: Interval, claim: Claim, before: str = "", after: str = "")
     verdict = word(measured.low, measured.high, claim)
     what = f"[{measured.low:.4g}, {measured.high:.4g}] {claim.unit} {_LIES[verdict]}"
     reason = f"{before}{what} [{claim.low:.4g}, {claim.high:.4g}] {claim.unit}{after}"
-    return ClaimVerdict(verdict=verdict, reason=reason, measured=measured.value, ci95=[measured.low, measured.high])
+    return ClaimVerdict(verdict=verdict, reason=reason, measured=measured.value, ci95=measured.ci95)
 
 
 def _without(why: str, verdict: ClaimWord = "NOT-COMPARABLE") -> ClaimVerdict:
@@ -268,7 +268,7 @@ def _kernel(claim: Claim, source: Source) -> ClaimOutcome | None:
     judged = _by_judge(claim, mine)
     published = _by_protocol(claim, mine[0])
     best = mine[0].speedups.get("best_same_class") if claim.measure == "speedup" else None
-    over_best = Speedup(ratio=best.value, ci95=[best.low, best.high], baseline=mine[0].best) if best else None
+    over_best = Speedup(ratio=best.value, ci95=best.ci95, baseline=mine[0].best) if best else None
     difference = _why_apart(claim, mine[0], published, judged)
     found = _outcome(claim, source, mine[0].row, published, judged, difference, _notes(claim, source, mine))
     return found.model_copy(update={"over_best": over_best})
@@ -500,7 +500,7 @@ def _over_problems(claim: Claim, source: Source) -> ClaimOutcome | None:
 def _mean_of(solved: list[list[Implementation]]) -> Interval:
     """Return the geometric mean of problems' speedups over eager, the repeats of each together."""
     timed = [together([each.speedups["eager"] for each in repeats]) for repeats in solved]
-    mean = intervals.geometric_mean([{"ratio": t.value, "ci95": [t.low, t.high]} for t in timed])
+    mean = intervals.geometric_mean([{"ratio": t.value, "ci95": t.ci95} for t in timed])
     return Interval(mean["ratio"], *mean["ci95"])
 
 

@@ -163,7 +163,7 @@ def _speedups(a: Implementation, b: Implementation, noise: float) -> dict[str, C
             # the judge's own clock confirms no speedup of either side
             unsure = "UNCONFIRMED" in (a.word(name), b.word(name))
             speedups[name] = ComparedSpeedup(
-                a=ours.record(), b=theirs.record(), ratio=quotient.value, ci95=[quotient.low, quotient.high],
+                a=ours.record(), b=theirs.record(), ratio=quotient.value, ci95=quotient.ci95,
                 word="AMBIGUOUS" if unsure else word(quotient, noise), **best,
             )  # fmt: skip
     return speedups
@@ -199,7 +199,7 @@ def _time(
     faster = a.time_ms.over(b.time_ms)
     spread = 0.0 if pair.same_unit else OTHER_GPU
     return ComparedTime(
-        a=apart.a, b=apart.b, ratio=quotient.value, ci95=[quotient.low, quotient.high],
+        a=apart.a, b=apart.b, ratio=quotient.value, ci95=quotient.ci95,
         word=word(faster, noise, spread),
     ), ""  # fmt: skip
 

@@ -44,6 +44,11 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def ci95(self) -> list[float]:
+        """Return the interval as records have it."""
+        return [self.low, self.high]
+
     def over(self, base: Interval) -> Interval:
         """Return the quotient of two independent values.
 
@@ -56,7 +61,7 @@ class Interval:
 
     def record(self) -> Figure:
         """Return the record of it."""
-        return Figure(value=self.value, ci95=[self.low, self.high])
+        return Figure(value=self.value, ci95=self.ci95)
 
 
 def interval(found: Summary | Ratio | None) -> Interval | None:

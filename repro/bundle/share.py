@@ -195,7 +195,7 @@ def share(
     signer = sign and signature.key(sign, private=True)
     bundles = [verify.unchanged(path, "shared") for path in paths]
     kept = _Filter(hide)
-    return [_Copy(bundle, kept, signer=signer).write(output) for bundle in bundles]
+    return [_Copy(bundle, kept, signer).write(output) for bundle in bundles]
 
 
 def pack(paths: list[Path], output: Path | None = None) -> list[Copy]:
@@ -222,7 +222,7 @@ class _Copy:
 
     bundle: Evidence
     filter: _Filter
-    signer: Any = None
+    signer: Any
     kept: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 

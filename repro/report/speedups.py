@@ -72,7 +72,7 @@ def _cells(source: Source, each: Implementation | None) -> list[Cell]:
     assert time is not None
     beside = (source.implementations.get((each.key[0], name)) for name in _TIMED)
     return [
-        Quantity(value=time.value, ci95=[time.low, time.high]),
+        Quantity(value=time.value, ci95=time.ci95),
         *(baseline.time_ms.value if baseline and baseline.time_ms else None for baseline in beside),
         *(elements.speedup(verdict.speedup.get(over)) for over in sources.MEANS),
         each.best or None, each.word("best_same_class"), verdict.own_kernel_share,

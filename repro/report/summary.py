@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from repro.analysis import claims, records, workloads
@@ -163,8 +163,7 @@ def _of_fixtures(of: list[Source]) -> list[str]:
 
 def _skipped(of: list[Source]) -> dict[str, str]:
     """Case of the self-test that cannot run here -> why."""
-    return {name: why for source in of if source.verb == "self-test"
-            for name, why in source.parameters["skipped"].items()}  # fmt: skip
+    return {name: why for source in of for name, why in source.parameters.get("skipped", {}).items()}
 
 
 # -- what stands before any number
@@ -354,10 +353,10 @@ class _Line:
     problem: str
     solution: str
     verdict: str
-    repeats: list[Implementation] = field(default_factory=list)
-    correct: list[Implementation] = field(default_factory=list)
-    timed: list[Implementation] = field(default_factory=list)
-    published: str = ""
+    repeats: list[Implementation]
+    correct: list[Implementation]
+    timed: list[Implementation]
+    published: str
     protocol: float | None = None
     reproduced: str = ""
     holds: str = ""
@@ -395,7 +394,7 @@ class _Line:
         if len(speedups) < 2:
             return elements.speedup(speedups[0] if speedups else None)
         every = records.together([Interval(each.ratio, *each.ci95) for each in speedups])
-        return Quantity(value=every.value, ci95=[every.low, every.high])
+        return Quantity(value=every.value, ci95=every.ci95)
 
 
 def section(of: list[Source], published: list[Claim], claimed: JudgedClaims) -> Section:
