@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from repro.analysis import published as figures
 from repro.analysis import statistics
@@ -49,10 +49,10 @@ _NO_TF32 = "No torch control: TF32 does not exist on the CPU."
 class Arm:
     """An arm or a torch control, which has a label and no sittings. sittings: of its agent, finished or not."""
 
-    label: str = ""
-    verdicts: dict[str, int] = field(default_factory=dict)
-    speeds: ArmSpeeds = field(default_factory=ArmSpeeds)
-    sittings: list[AgentRecord] = field(default_factory=list)
+    label: str
+    verdicts: dict[str, int]
+    speeds: ArmSpeeds
+    sittings: list[AgentRecord]
 
     @property
     def finished(self) -> list[AgentRecord]:
