@@ -55,8 +55,8 @@ def _ran(source: Source) -> Iterator[list[Cell]]:
             yield [name, source.letter, row.status, row.wall_s, row.ended, "; ".join(_notes(row))]
         else:
             yield [name, source.letter, "not run", None, None, source.error or records.NOT_STARTED]
-    skipped = source.parameters.get("skipped", {}) if source.verb == "self-test" else {}
-    yield from ([name, source.letter, "skipped", None, None, why] for name, why in skipped.items())
+    for name, why in source.parameters.get("skipped", {}).items():
+        yield [name, source.letter, "skipped", None, None, why]
 
 
 def _notes(row: Row) -> list[str]:

@@ -279,11 +279,11 @@ def run(run: Run, suites: list[str], names: list[str], dtype: str) -> tuple[Bund
     and every worker is new, so cases do not influence each other.
     """
     engine, chosen = run.engine, cases(suites, names, dtype)
-    able = [case for case in chosen if not case.skipped(engine)]
+    skipped = {case.id: why for case in chosen if (why := case.skipped(engine))}
+    able = [case for case in chosen if case.id not in skipped]
     wanted = [case.problem(engine) for case in able]
     fixtures.ensure(run, wanted)
     rows = [_row(run, group) for group in groups(able, engine)]
-    skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
     parameters = {"suites": suites, "device": engine.device, "trust": run.options.trust, "skipped": skipped}
     parameters |= {"dtype": dtype} if dtype != "float32" else {}
     bundle = run.open("self-test", rows, parameters)
