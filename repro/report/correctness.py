@@ -60,11 +60,10 @@ _TRIALS = ("solution", "problem", "bundle", "input case", ("judged", "verdict"),
 
 def trials(of: list[Source]) -> Section:
     """One line a solution and input case, simple cases first."""
-    rows = [row for source in of if source.verb == "evaluate" for each in sources.solutions(source)
-            for row in _trials(each)]  # fmt: skip
+    judged = [each for source in of if source.verb == "evaluate" for each in sources.solutions(source)]
+    rows = [row for each in judged for row in _trials(each)]
     tables = [elements.table("trials", "Distances of every input case", _TRIALS, rows)]
-    text = [line for source in of if source.verb == "evaluate" for each in sources.solutions(source)
-            for line in _said(each)]  # fmt: skip
+    text = [line for each in judged for line in _said(each)]
     return elements.section("trials", "Trials", text=text, tables=tables, paper=False)
 
 
