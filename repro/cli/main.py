@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import sys
 from types import ModuleType
 
 from repro import __version__, config
@@ -111,9 +110,8 @@ def _unknown(word: str, args: argparse.Namespace) -> UsageError:
     return UsageError(f"unknown argument {word}", "", f"{hint}See `repro {args.verb} --help`.")
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(words: list[str]) -> int:
     """Run one verb and return the exit code. `entry.main` calls it for every verb that a person may use."""
-    words = sys.argv[1:] if argv is None else argv
     origin.COMMAND[:] = words
 
     def run_verb(args: argparse.Namespace) -> int:
