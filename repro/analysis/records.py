@@ -343,11 +343,10 @@ def _add(found: Source, row: Row, result: JudgeResult) -> None:
 def _solution(row: Row, result: JudgeResult, verdict: Verdict, why_not: str) -> Implementation:
     # There is one solution a row, except for artifacts; where the row identifies it, its name is left out of the key.
     named = len(result.results) > 1 or row.number is not None
-    speedups = {name: interval(ratio) for name, ratio in verdict.speedup.items()}
     return Implementation(
         (_key(row), verdict.solution if named else ""), row, result, verdict.solution,
         why_not or _untimed(result, verdict), interval(verdict.time_ms), verdict,
-        {name: ratio for name, ratio in speedups.items() if ratio is not None},
+        {name: found for name, ratio in verdict.speedup.items() if (found := interval(ratio)) is not None},
     )  # fmt: skip
 
 
