@@ -87,11 +87,6 @@ class Study:
     left_out: dict[str, str]
 
     @property
-    def timed(self) -> bool:
-        """Whether its times are a measurement."""
-        return _timed(self.source)
-
-    @property
     def unfinished(self) -> list[str]:
         """Sittings of the design that have not finished."""
         finished = {sitting.job for sitting in self.sittings if sitting.finished}
@@ -105,6 +100,7 @@ def _sum(values: list[float | None]) -> float | None:
 
 
 def _timed(source: Source) -> bool:
+    """Whether a study's times are a measurement."""
     parameters = source.parameters
     return source.on_gpu and parameters.get("size") == "full" and bool(parameters["options"]["timing"])
 
@@ -121,11 +117,13 @@ def build(source: Source) -> Study | None:
     names: list[str] = design.arms if design else parameters["solutions"]
     torch = dict.fromkeys(row.arm or "" for row in rows if row.torch_control)
     controls = {name: parameters["arms"].get(name, "") for name in torch}
-    arms = {name: _arm(name, label, rows, observations, sittings)
-            for name, label in (dict.fromkeys(names, "") | controls).items()}  # fmt: skip
+    arms, torch_arms = (
+        {name: _arm(name, label, rows, observations, sittings) for name, label in labels.items()}
+        for labels in (dict.fromkeys(names, ""), controls)
+    )
     compared = _pairs(names, list(controls))
     return Study(
-        source, design, {name: arms[name] for name in names}, {name: arms[name] for name in controls},
+        source, design, arms, torch_arms,
         list(filter(None, (statistics.paired(observations, *pair) for pair in compared))), sittings, left_out,
     )  # fmt: skip
 
@@ -182,7 +180,7 @@ def sections(sources: list[Source]) -> list[Section]:
 
 def _sections(study: Study) -> list[Section]:
     tables = [_outcomes(study)]
-    if study.timed:
+    if _timed(study.source):
         tables.append(_problems(study))
     if study.design:
         tables += [_costs(study, study.design), _every(study)]
@@ -220,7 +218,7 @@ def _text(study: Study) -> list[str]:
         lines.append(f"Torch controls, which are no agent's: {controls}.")
     elif study.source.parameters.get("device") == "cpu":
         lines.append(_NO_TF32)
-    if not study.timed:
+    if not _timed(study.source):
         lines.append("No speedup is shown: this run's times are not a measurement. Its verdicts are.")
     lines += _left_out(study)
     return lines + [f"Threat that remains: {threat}" for threat in (_THREATS if study.design else _THREATS_OF_FOLDERS)]
