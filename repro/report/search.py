@@ -41,7 +41,9 @@ def document(finished: Finished) -> Document:
         "far. Blue was accepted, green is the best, orange was slower or only screened. Hold the pointer over a "
         "point for its change, verdict, time and reason."
     ]
-    trees = [Figure(id="search-tree", title=title, alt=_alt(state) + gain, data=tree)
+    timed = sum(bool(program.time_ms) for program in state.programs.values())
+    alt = f"Time of {timed} candidates over {state.round} rounds; the best is {best.id}: {gain}"
+    trees = [Figure(id="search-tree", title=title, alt=alt, data=tree)
              for tree in [_tree(finished)] if tree.points]  # fmt: skip
     rows = [_row(p) for p in state.programs.values()]
     section = elements.section("search", "Candidates", text=text, figures=trees, opened=True,
@@ -67,10 +69,10 @@ def _tree(finished: Finished) -> Tree:
 
 def spoken(state: State, program: Program) -> str:
     """Return what a point says: change, verdict, time with its interval, reason and the difference in the code."""
-    low, high = program.gain.ci95 if program.gain else (None, None)
     lines = [f"{program.id}: {program.strategy} {program.params or ''}".rstrip(), program.why,
              f"{program.verdict}, {program.time_ms:.4g} ms" if program.time_ms else program.verdict]  # fmt: skip
-    if low is not None:
+    if program.gain:
+        low, high = program.gain.ci95
         lines.append(f"{program.ratio:.2f}x the input kernel [{low:.2f}, {high:.2f}]")
     lines += [program.reason, diff(state, program)[:_LONGEST_DIFF]]
     return "\n".join(filter(None, lines))
@@ -99,11 +101,3 @@ def _row(program: Program) -> list[Cell]:
     gain = f"{program.ratio:.2f}x" if program.gain and program.parent else ""
     return [program.id, program.parent or "", program.proposer, program.strategy, program.verdict, program.time_ms,
             gain, program.reason or program.why]  # fmt: skip
-
-
-def _alt(state: State) -> str:
-    best = state.programs[state.best]
-    return (
-        f"Time of {sum(bool(p.time_ms) for p in state.programs.values())} candidates over {state.round} rounds; "
-        f"the best is {best.id}: "
-    )
