@@ -28,6 +28,7 @@ from repro.optimize.kernel_source import (
     inlined,
     is_tl,
     joined,
+    keyword_of,
     lanewise,
     loops_in,
     loops_of,
@@ -297,8 +298,7 @@ def _matrix(kernel: Function, load: ast.Call) -> re.Match[str] | None:
 
 def _lanes(kernel: Function, name: str) -> Pair | None:
     """Return (start, block) of `name = start + tl.arange(0, block)`."""
-    values = assigned(kernel, name)
-    lanes = lanes_of(values[0]) if len(values) == 1 else None
+    lanes = lanes_of(value_of(kernel, ast.Name(name)))
     return None if lanes is None else (ast.unparse(lanes[0]), lanes[1])
 
 
@@ -316,7 +316,7 @@ def dot_tf32(source: KernelSource) -> str:
     edits = []
     for kernel in source.kernels.values():
         for call in calls(kernel, "dot"):
-            known = next((k for k in call.keywords if k.arg == "input_precision"), None)
+            known = keyword_of(call, "input_precision")
             if known is not None and ast.unparse(known.value) != "'tf32'":
                 edits.append(source.replace(known.value, '"tf32"'))
     return source.changed(edits, "no product names its precision")
@@ -619,17 +619,3 @@ def grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, blo
         return False
     due = ast.dump(ast.parse(f"triton.cdiv({size}, {step})", mode="eval"))
     return ast.dump(ast.parse(parts[axis], mode="eval")) == due
-
-
-def programs_at_once(tensor: str, otherwise: int) -> str:
-    """Return the text of how many programs a tensor's GPU runs at once, four on each multiprocessor."""
-    return (
-        f"torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 "
-        f"if {tensor}.is_cuda else {otherwise}"
-    )
-
-
-def first_tensor(source: KernelSource, launch: Launch, kernel: Function) -> str | None:
-    """Return the launch's text of the first pointer."""
-    found = pointers(kernel)
-    return next((source.argument(launch, p) for p in parameters(kernel) if p in found), None)
