@@ -109,13 +109,14 @@ class EngineJudge:
                 self.progress.say(f"a further session ended, and the first does its work: {error}")
                 yield work(self)
 
-    def profile(self, source: bytes, entry: str) -> Profiled:
+    def profile(self, kernel: Submission) -> Profiled:
         """Return the hardware counters of one kernel in the problem's dtype, or the state and reason of their absence.
 
         It holds the GPU itself, so it runs before the session is opened.
         """
-        kernel = Submission("input_kernel", source, entry)
-        made = evaluation.job(self._run, "profile", self.problem, [kernel])
+        if self.engine.device != "cuda":
+            return Profiled(state="no_gpu", why="hardware counters need an NVIDIA GPU", totals={})
+        made = evaluation.job(self._run, "profile", self.problem, [replace(kernel, name="input_kernel")])
         job = replace(made, verb="profile", timeout_s=PROFILE_S, dtypes=(self.problem.dtype,))
         (outcome,) = self.engine.submit([job], self.progress.step)
         entries = outcome.result.profiles if isinstance(outcome.result, ProfileResult) else []
