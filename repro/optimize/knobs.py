@@ -37,10 +37,12 @@ from repro.optimize.kernel_source import (
 )  # fmt: skip
 
 Params = dict[str, int]
-NUM_WARPS, NUM_STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5)
-# 0: without a limit, which is how a launch without the option runs.
-MAXNREG = (0, 64, 96, 128, 168)
-OPTIONS = {"num_warps": (NUM_WARPS, 4), "num_stages": (NUM_STAGES, 3), "maxnreg": (MAXNREG, 0)}
+# Option of a launch -> what it may be, and what it is in a launch without it. maxnreg 0: without a limit.
+OPTIONS = {
+    "num_warps": ((1, 2, 4, 8, 16), 4),
+    "num_stages": ((1, 2, 3, 4, 5), 3),
+    "maxnreg": ((0, 64, 96, 128, 168), 0),
+}
 SMALLEST, LARGEST = 1, 8192
 # `tl.dot` multiplies blocks of at least 16; larger ones fit into no registers and compile for minutes.
 SMALLEST_DOT, LARGEST_DOT = 16, 256

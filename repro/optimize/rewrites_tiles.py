@@ -374,10 +374,10 @@ def _load(value: ast.expr) -> ast.Call | None:
     return load if is_tl(load, "load") else None
 
 
-def _mask_parts(loop: ast.For, load: ast.Call) -> list[ast.expr]:
-    """Return what `&` joins to a load's mask, which may have a name in the loop."""
-    mask = mask_of(load)
-    return joined(mask and value_of(loop, mask))
+def _mask_parts(within: ast.AST, call: ast.Call) -> list[ast.expr]:
+    """Return what `&` joins to the mask of a load or store, which may have a name in a loop or kernel."""
+    mask = mask_of(call)
+    return joined(mask and value_of(within, mask))
 
 
 def _zeroed(value: ast.expr, name: str) -> bool:
@@ -551,8 +551,7 @@ def flat_index(
     whole = grid_covers(source, launch, axis, total, block)
     require("no flat index over the whole output is taken apart by a width that is an argument", width, whole)
     for call in calls(kernel, *MEMORY):
-        mask = mask_of(call)
-        inside = f"{lanes} < {total}" in map(ast.unparse, joined(mask and value_of(kernel, mask)))
+        inside = f"{lanes} < {total}" in map(ast.unparse, _mask_parts(kernel, call))
         free = not is_tl(call, "store") and not _by_lane(kernel, call, lanes, width)
         require("an access is not bounded by the size of the output", inside or free)
     return lanes, statement, axis, block, total, width, bounds
