@@ -45,17 +45,18 @@ T = TypeVar("T")
 class EngineJudge:
     """One problem's judge on an engine. A session that ended, as after a candidate that broke it, is opened again.
 
-    alone, shared: as in the judge's options. Where the engine has further GPUs, `all` uses a judge on each of them.
+    rewritten: whether all candidates are rewrites of ours: then they may be screened in one process, and only the final
+    confirmation times the baselines alone. Where the engine has further GPUs, `all` uses a judge on each of them.
     """
 
     def __init__(
-        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: Trust, alone: bool = True,
-        shared: bool = False,
+        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: Trust,
+        rewritten: bool = False,
     ) -> None:  # fmt: skip
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
         options = Options(
             trust=trust, timing_budget_s=CONTEST_BUDGET_S, modes=("eager",), passes=("control",),
-            alone=alone, shared=shared, max_blocks=CONTEST_BLOCKS,
+            alone=not rewritten, shared=rewritten, max_blocks=CONTEST_BLOCKS,
         )  # fmt: skip
         self._run, self._trust = Run(engine, results, progress, options), trust
         self._stack = contextlib.ExitStack()

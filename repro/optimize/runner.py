@@ -79,12 +79,10 @@ def optimize(
     storage.Folder(record.folder).hold(record)
     source = kernel.source.decode()
     proposers = make(record.folder)
-    # By us: only the final confirmation times the baselines alone, and programs may be screened in one process.
-    rewritten = options.proposers == ("search",)
     judge = None
     if engine is not None:
-        judge = bench.EngineJudge(problem, results, engine, progress, trust=trust, alone=not rewritten,
-                                  shared=rewritten)  # fmt: skip
+        rewritten = options.proposers == ("search",)
+        judge = bench.EngineJudge(problem, results, engine, progress, trust=trust, rewritten=rewritten)
 
     def asked() -> bench.EngineJudge:
         if judge is None:
