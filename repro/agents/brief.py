@@ -36,7 +36,7 @@ def loaded(unit: Unit, size: str) -> list[Problem]:
     return [catalogue.load(name, size=size) for name in unit.problems]
 
 
-def files(design: Design, unit: Unit, size: str, device: str, results: Path) -> dict[str, bytes]:
+def files(unit: Unit, size: str, device: str, results: Path) -> dict[str, bytes]:
     """Return the files in an agent's folder before it starts. Raises PrerequisiteError if a fixture is missing."""
     found = {}
     for problem in loaded(unit, size):

@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 
 import anyio.to_thread
@@ -20,6 +19,7 @@ from repro.errors import EngineError, PrerequisiteError
 from repro.knowledge import tools
 from repro.records.agent import KnowledgeUse
 from repro.system import jsonio
+from repro.system.importing import version
 
 #: The name of the tools' server in every arm that has one.
 SERVER = "knowledge"
@@ -89,16 +89,10 @@ async def offered(kind: str, log: Log) -> AsyncIterator[list[Tool]]:
 
 def check(kind: str) -> None:
     """Raise PrerequisiteError if the published server's package is not installed here in its version."""
-    name, version = PUBLISHED
-    if kind != "leeroopedia":
-        return
-    try:
-        found = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        found = "none"
-    if found != version:
+    name, due = PUBLISHED
+    if kind == "leeroopedia" and (found := version(name)) != due:
         raise PrerequisiteError(
-            f"the knowledge base leeroopedia needs {name}=={version}", f"found {found}",
+            f"the knowledge base leeroopedia needs {name}=={due}", f"found {found or 'none'}",
             "Run `pip install --require-hashes -r requirements/leeroopedia.txt`, or choose --kb local.",
         )  # fmt: skip
 

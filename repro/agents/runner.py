@@ -12,7 +12,7 @@ from inspect_ai.log import EvalLog
 from inspect_ai.model import Model
 
 from repro.agents import brief, knowledge, models, sandbox, task
-from repro.agents.study import Study, finished, read, row_id
+from repro.agents.study import Study, cost, finished, read, row_id
 from repro.bundle.write import Bundle
 from repro.errors import EngineError, PrerequisiteError, UsageError
 from repro.problems import catalogue
@@ -45,7 +45,7 @@ def run(run: Run, plan: Design, only: list[str], pace: Pace, *, controls: Sequen
     model = models.opened(plan.upstream, plan.model, rates, pace.jobs)
     fixtures.ensure(run, wanted)
     for unit in order:
-        brief.files(plan, unit, run.size, engine.device, run.results)
+        brief.files(unit, run.size, engine.device, run.results)
     more = [study.row(run, problem, arm, 0)[0] for problem in wanted for arm in controls]
     bundle = _opened(run, plan, order, more, controls)
     begin = time.monotonic()
@@ -109,11 +109,9 @@ def _opened(run: Run, plan: Design, order: list[Unit], more: list[Row], controls
 
 
 def _paid(bundle: Bundle, unit: Unit, plan: Design) -> float:
-    """Return what a unit's attempts have cost; the whole budget for one whose cost is not known."""
+    """Return what a unit's attempts have cost."""
     record = read(bundle, unit)
-    each = plan.budgets.usd or 0.0
-    attempts = record.attempts if record else []
-    return sum(one.usd if one.usd is not None else each * bool(one.turns) for one in attempts)
+    return sum(cost(attempt, plan.budgets.usd) for attempt in record.attempts) if record else 0.0
 
 
 def _explain(found: Study, log: EvalLog) -> None:

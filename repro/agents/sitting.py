@@ -19,6 +19,7 @@ from inspect_ai.util import Limit, LimitExceededError, LimitScope, cost_limit, t
 from repro.agents import knowledge, models
 from repro.agents.knowledge import Log
 from repro.errors import EngineError, printable
+from repro.knowledge.tools import BY_NAME
 from repro.records.agent import (
     AgentAttempt,
     AgentRecord,
@@ -168,8 +169,6 @@ def _seen(
 
 def _of_knowledge(name: str) -> bool:
     """Return whether a tool that a model was shown is one of a knowledge base."""
-    from repro.knowledge.tools import BY_NAME
-
     return name.rpartition("__")[2] in BY_NAME or name.startswith(f"mcp__{knowledge.SERVER}__")
 
 

@@ -24,7 +24,7 @@ from repro.bundle.write import Bundle
 from repro.engines.submission import Basket
 from repro.errors import BundleError, PrerequisiteError
 from repro.records import reading, wording
-from repro.records.agent import AgentRecord
+from repro.records.agent import AgentAttempt, AgentRecord
 from repro.records.job import Outcome
 from repro.records.row import Planned
 from repro.records.row import Sitting as SittingOfRow
@@ -46,6 +46,13 @@ MISSING = evaluation.absent("", "the agent left no solution of this problem").so
 
 class Again(Exception):
     """A sitting failed, and the agent did not cause it: Inspect tries it again."""
+
+
+def cost(attempt: AgentAttempt, budget: float | None) -> float:
+    """Return what an attempt cost, USD; the whole budget where that is not known and it has asked a model."""
+    if attempt.usd is not None:
+        return attempt.usd
+    return (budget or 0.0) if attempt.turns else 0.0
 
 
 def row_id(unit: Unit, problem: str) -> str:
@@ -106,8 +113,7 @@ class Study:
         finally:
             self._reserved -= 1
             if len(sitting.made) > (len(record.attempts) if record else 0):
-                attempt = sitting.made[-1]
-                self.spent_usd += attempt.usd if attempt.usd is not None else each if attempt.turns else 0.0
+                self.spent_usd += cost(sitting.made[-1], each)
 
     async def _wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds

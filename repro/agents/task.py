@@ -70,7 +70,7 @@ AGENTS = {"sdk": own_loop, "claude-code": claude_code}
 async def equip(study: Study, unit: Unit, room: Room) -> None:
     """Put an agent's files into its sandbox."""
     design = study.design
-    place = brief.files(design, unit, study.size, study.engine.device, study.results)
+    place = brief.files(unit, study.size, study.engine.device, study.results)
     place["bin/repro"] = brief.command(design, study.engine.contained).encode()
     # A login shell sets a PATH of its own.
     place["home/.profile"] = (

@@ -215,12 +215,9 @@ def program(text: str | None) -> str | None:
     try:
         tree = foreign.tree(text)
         for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Expr)
-                and isinstance(node.value, ast.Constant)
-                and isinstance(node.value.value, str)
-            ):
-                node.value.value = " ".join(node.value.value.split())
+            match node:
+                case ast.Expr(value=ast.Constant(value=str() as docstring) as constant):
+                    constant.value = " ".join(docstring.split())
         return ast.dump(tree)
     except SyntaxError:
         return None

@@ -174,7 +174,6 @@ class DockerEngine(Engine):
         self.gpus = self._leases(gpus)
         # A run that uses one of several GPUs, as each job does through Ray, leaves the other runs their memory.
         self._shares = max(len(self.gpus and resources.visible()), self.capacity().at_once())
-        self._facts = self._container_facts()
         self.description = {
             "engine": "docker",
             "isolation": "containers",
@@ -183,6 +182,7 @@ class DockerEngine(Engine):
             "image_id": self.image.id,
             "repo_digests": [_without_host(name) for name in self.image.attrs.get("RepoDigests") or []],
         }
+        self._facts = self._container_facts()
         self.run_id = uuid.uuid4().hex[:12]
         self.stopping = threading.Event()
 
@@ -198,7 +198,7 @@ class DockerEngine(Engine):
         labels = self.image.labels or {}
         facts = {
             "engine": "docker",
-            "repo_digests": " ".join(map(_without_host, self.image.attrs.get("RepoDigests") or [])),
+            "repo_digests": " ".join(self.description["repo_digests"]),
             "base_digest": labels.get("org.opencontainers.image.base.digest"),
             "toolkit": toolkit_version(),
         }

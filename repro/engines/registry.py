@@ -12,7 +12,7 @@ from repro.engines.base import Engine
 from repro.errors import PrerequisiteError, UsageError
 
 
-def _ray(*, gpus: str, device: str, address: str = "auto", say: Callable[[str], None] = lambda _: None) -> Engine:
+def _ray(*, gpus: str, device: str, address: str, say: Callable[[str], None]) -> Engine:
     if importlib.util.find_spec("ray") is None:
         remedy = "Run `make setup ENGINE=ray`, or `pip install -r requirements/ray.txt` here and on every node."
         raise PrerequisiteError("no Ray here", "the package ray is not installed", remedy)

@@ -48,7 +48,7 @@ def settle(job: Job, folder: Path) -> Settled:
 
     from repro.problems import derive, sizes
 
-    known = not job.problem.endswith(".py") or bool(job.variant and catalogue.id_in(job.variant))
+    known = not job.problem.endswith(".py") or catalogue.id_in(job.variant) is not None
     small = known and job.size == "smoke" and not job.overrides
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # with more, what is run at reduced sizes takes 2 to 5 times as long
@@ -67,6 +67,6 @@ def settle(job: Job, folder: Path) -> Settled:
 def _loaded(job: Job, folder: Path) -> Problem:
     if not job.problem.endswith(".py"):
         return catalogue.load(job.problem, size=job.size, dtype=job.dtype)
-    known = catalogue.id_in(job.variant) if job.variant else None
+    known = catalogue.id_in(job.variant)
     loaded = catalogue.load_file(folder / job.problem, dtype=job.dtype, size=job.size)
     return catalogue.as_known(loaded, known) if known else replace(loaded, id=job.called or loaded.id)

@@ -122,12 +122,13 @@ def start() -> str:
 
 
 def device(uuid: str = "") -> tuple[Any, str]:
-    """Return (handle, why there is none) of the GPU with this UUID.
+    """Start NVML, and return (handle, why there is none) of the GPU with this UUID.
 
     Without a UUID it is the GPU that this process was given, else the first.
     """
     uuid = uuid or config.visible_gpu()
     try:
+        pynvml.nvmlInit()
         return pynvml.nvmlDeviceGetHandleByUUID(uuid) if uuid else pynvml.nvmlDeviceGetHandleByIndex(0), ""
     except Exception as error:
         return None, why(error)
@@ -143,8 +144,7 @@ def _asked(name: str, queries: tuple[Query, ...], device_kind: str, uuid: str = 
     """Return the answers about one GPU, or the field `name` with the reason why NVML does not answer."""
     if device_kind != "cuda":
         return _missing(name, "absent: the run used the CPU")
-    reason = start()
-    handle, reason = (None, reason) if reason else device(uuid)
+    handle, reason = device(uuid)
     return _missing(name, reason) if handle is None else answers(queries, handle)
 
 

@@ -60,8 +60,7 @@ def _say(text: str) -> None:
 def _run(uuid: str, period_s: float, parent: int) -> None:
     """Sample until the parent is gone or this process is killed."""
     _humble()
-    reason = gpu.start()
-    handle, reason = (None, reason) if reason else gpu.device(uuid)
+    handle, reason = gpu.device(uuid)
     if handle is None:
         _say(json.dumps({"columns": [], "missing": {"nvml": reason}}))
         return

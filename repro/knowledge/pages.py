@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from repro.errors import UsageError
 
 FIELDS = ("id", "title", "kind", "ops", "archs", "dtypes", "languages", "summary", "see")
+# Those of them that are lists, separated by commas.
+LISTS = ("ops", "archs", "dtypes", "languages", "see")
 SIGNATURES = "Signatures"
 LINK = re.compile(r"\[\[([^\[\]]+)\]\]")
 _SIGNATURE = re.compile(r"- pattern: (.+) \| cause: .+? \| fix: .+")
@@ -96,27 +99,15 @@ def parse(text: str, name: str) -> Page:
     if not match:
         raise UsageError(f"{name}.md is not a page", "it has no front matter between two lines of ---", "Add it.")
     pairs = [line.partition(":") for line in match.group(1).splitlines() if line.strip()]
-    fields = {key.strip(): value.strip() for key, _, value in pairs}
+    fields: dict[str, Any] = {key.strip(): value.strip() for key, _, value in pairs}
     wrong = sorted(set(FIELDS) ^ set(fields))
     if wrong or len(pairs) != len(fields):
         why = f"these fields are missing, unknown or there twice: {', '.join(wrong)}"
         raise UsageError(f"{name}.md is not a page", why, f"The fields are {', '.join(FIELDS)}.")
 
-    def several(field: str) -> tuple[str, ...]:
-        return tuple(value.strip() for value in fields[field].split(",") if value.strip())
-
-    return Page(
-        id=fields["id"],
-        title=fields["title"],
-        kind=fields["kind"],
-        ops=several("ops"),
-        archs=several("archs"),
-        dtypes=several("dtypes"),
-        languages=several("languages"),
-        summary=fields["summary"],
-        see=several("see"),
-        sections=tuple(_sections(fields["id"], match.group(2))),
-    )
+    for name in LISTS:
+        fields[name] = tuple(filter(None, map(str.strip, fields[name].split(","))))
+    return Page(**fields, sections=tuple(_sections(fields["id"], match.group(2))))
 
 
 def load(folder: Path) -> dict[str, Page]:

@@ -45,17 +45,18 @@ T = TypeVar("T")
 class EngineJudge:
     """One problem's judge on an engine. A session that ended, as after a candidate that broke it, is opened again.
 
-    alone, shared: as in the judge's options. Where the engine has further GPUs, `all` uses a judge on each of them.
+    rewritten: whether all candidates are rewrites of ours: then they may be screened in one process, and only the final
+    confirmation times the baselines alone. Where the engine has further GPUs, `all` uses a judge on each of them.
     """
 
     def __init__(
-        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: Trust, alone: bool = True,
-        shared: bool = False,
+        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: Trust,
+        rewritten: bool = False,
     ) -> None:  # fmt: skip
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
         options = Options(
             trust=trust, timing_budget_s=CONTEST_BUDGET_S, modes=("eager",), passes=("control",),
-            alone=alone, shared=shared, max_blocks=CONTEST_BLOCKS,
+            alone=not rewritten, shared=rewritten, max_blocks=CONTEST_BLOCKS,
         )  # fmt: skip
         self._run, self._trust = Run(engine, results, progress, options), trust
         self._stack = contextlib.ExitStack()
@@ -109,13 +110,14 @@ class EngineJudge:
                 self.progress.say(f"a further session ended, and the first does its work: {error}")
                 yield work(self)
 
-    def profile(self, source: bytes, entry: str) -> Profiled:
+    def profile(self, kernel: Submission) -> Profiled:
         """Return the hardware counters of one kernel in the problem's dtype, or the state and reason of their absence.
 
         It holds the GPU itself, so it runs before the session is opened.
         """
-        kernel = Submission("input_kernel", source, entry)
-        made = evaluation.job(self._run, "profile", self.problem, [kernel])
+        if self.engine.device != "cuda":
+            return Profiled(state="no_gpu", why="hardware counters need an NVIDIA GPU", totals={})
+        made = evaluation.job(self._run, "profile", self.problem, [replace(kernel, name="input_kernel")])
         job = replace(made, verb="profile", timeout_s=PROFILE_S, dtypes=(self.problem.dtype,))
         (outcome,) = self.engine.submit([job], self.progress.step)
         entries = outcome.result.profiles if isinstance(outcome.result, ProfileResult) else []

@@ -102,7 +102,7 @@ def _round(state: State, chosen: Program, counters: Profiled | None) -> tuple[di
     if counters and counters.state == "profiled":
         metrics = {"input_kernel": _metrics(counters.totals)}
         files[PROFILES["input"]] = jsonio.render({"metrics": metrics, "metadata": {"dtype": state.options.dtype}})
-    why = {name: NO_PROFILE for name in PROFILES.values()}
+    why = dict.fromkeys(PROFILES.values(), NO_PROFILE)
     absent = {name: why.get(name, NO_MODEL.format(proposer=chosen.proposer)) for name in ROUND_FILES
               if name not in files}  # fmt: skip
     return files, absent

@@ -96,11 +96,11 @@ class Journal:
         form: of the answer. parts: called after `perform`, for its seconds by part. Raises BundleError if the recording
         holds another request here or a damaged answer, ReplayEnded if a replay has no more lines.
         """
-        request = json.loads(jsonio.dumps(request))
+        request = _plain(request)
         line = self._next(kind)
         if line is None:
             begin = self.clock()
-            result = json.loads(jsonio.dumps(form.dump_python(perform(), exclude_unset=True)))
+            result = _plain(form.dump_python(perform(), exclude_unset=True))
             spent_s = {"all": round(self.clock() - begin, 3)} | parts()
             line = Line(n=self._lines + 1, kind=kind, request=request, result=result, spent_s=spent_s)
         elif line.request != request:
@@ -113,7 +113,7 @@ class Journal:
 
     def note(self, kind: str, facts: object) -> None:
         """Record a decision. Raises BundleError if the recording holds another one here."""
-        facts = json.loads(jsonio.dumps(facts))
+        facts = _plain(facts)
         line = self._next(kind)
         if line is not None and _set(line.facts) != _set(facts):
             raise BundleError("the journal is of another run", f"line {self._at} holds another decision ({kind})")
@@ -168,6 +168,11 @@ class Branch(Journal):
 
     def _write(self, line: Line) -> None:
         self.lines.append(line)
+
+
+def _plain(value: object) -> Any:
+    """Return a value as it is read from the journal."""
+    return json.loads(jsonio.dumps(value))
 
 
 def _set(facts: Any) -> Any:

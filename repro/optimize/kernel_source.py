@@ -112,7 +112,7 @@ class Launch:
 
     def keyword(self, name: str) -> ast.keyword | None:
         """Return a keyword argument of the launch."""
-        return next((k for k in self.call.keywords if k.arg == name), None)
+        return keyword_of(self.call, name)
 
 
 class KernelSource:
@@ -387,6 +387,11 @@ def value_of(function: ast.AST, node: ast.expr) -> ast.expr:
     return values[0] if len(values) == 1 and values[0] is not UNKNOWN else node
 
 
+def keyword_of(call: ast.Call, name: str) -> ast.keyword | None:
+    """Return a keyword argument of a call."""
+    return next((k for k in call.keywords if k.arg == name), None)
+
+
 def given(call: ast.Call, index: int, name: str) -> ast.expr | None:
     """Return what a call passes, by place or name; None if that is not to be seen."""
     plain = call.args if not any(isinstance(a, ast.Starred) for a in call.args) else []
@@ -521,9 +526,9 @@ def inlined(function: ast.AST, node: ast.expr, fits: Callable[[ast.expr], object
     """Return an expression in which names with one value that fits have it, also in such values, down to a depth."""
 
     def value(name: str) -> ast.expr | None:
-        values = assigned(function, name) if depth else []
-        single = len(values) == 1 and values[0] is not UNKNOWN and fits(values[0])
-        return inlined(function, values[0], fits, depth - 1) if single else None
+        known = ast.Name(name)
+        single = value_of(function, known) if depth else known
+        return inlined(function, single, fits, depth - 1) if single is not known and fits(single) else None
 
     return substituted(node, value)
 

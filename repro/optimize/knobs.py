@@ -37,10 +37,12 @@ from repro.optimize.kernel_source import (
 )  # fmt: skip
 
 Params = dict[str, int]
-NUM_WARPS, NUM_STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5)
-# 0: without a limit, which is how a launch without the option runs.
-MAXNREG = (0, 64, 96, 128, 168)
-OPTIONS = {"num_warps": (NUM_WARPS, 4), "num_stages": (NUM_STAGES, 3), "maxnreg": (MAXNREG, 0)}
+# Option of a launch -> what it may be, and what it is in a launch without it. maxnreg 0: without a limit.
+OPTIONS = {
+    "num_warps": ((1, 2, 4, 8, 16), 4),
+    "num_stages": ((1, 2, 3, 4, 5), 3),
+    "maxnreg": ((0, 64, 96, 128, 168), 0),
+}
 SMALLEST, LARGEST = 1, 8192
 # `tl.dot` multiplies blocks of at least 16; larger ones fit into no registers and compile for minutes.
 SMALLEST_DOT, LARGEST_DOT = 16, 256
@@ -100,8 +102,7 @@ def _named_once(source: KernelSource) -> str | None:
             lines = [*(copy.lineno for copy in copies), *(keyword.lineno for keyword in found)]
             holds = [s for s in launch.function.body if s.lineno <= min(lines) <= (s.end_lineno or 0)]
             name, block = source.fresh(str(found[0].arg).lower()), source.of(found[0].value)
-            begin = source.text.encode().rfind(b"\n", 0, source.start(holds[0])) + 1
-            edits = [Edit(begin, begin, f"{source.indent(holds[0])}{name} = {block}\n")]
+            edits = [source.before(holds[0], f"{name} = {block}")]
             edits += [source.replace(keyword.value, name) for keyword in found]
             edits += [source.replace(node, name) for node in map(_divisor, copies) if node is not None]
             return source.apply(edits)
@@ -133,17 +134,13 @@ def _blocks_of(source: KernelSource, function: Function, quotient: ast.expr) -> 
             mine = [
                 keyword for keyword in launch.call.keywords
                 if isinstance(keyword.value, ast.Constant) and keyword.value.value == block
-                and keyword.arg in constexprs(kernel) and axis in _axes(kernel, str(keyword.arg))
+                and keyword.arg in constexprs(kernel)
+                and any(program_axis(kernel, node, str(keyword.arg)) == axis for node in nodes(kernel, ast.BinOp))
             ]  # fmt: skip
             if not mine:
                 return []
             every |= {id(keyword): keyword for keyword in mine}
     return list(every.values())
-
-
-def _axes(kernel: Function, parameter: str) -> set[int | None]:
-    """Return the axes of `tl.program_id(axis) * PARAMETER`."""
-    return {program_axis(kernel, node, parameter) for node in nodes(kernel, ast.BinOp)}
 
 
 def _divisor(element: ast.expr) -> ast.Constant | None:
@@ -216,7 +213,7 @@ def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> list[Knob]
         known.add(place)
         now = literal.value
         most_now = now if name in fixed else max(most, now)
-        values = tuple(v for e in range(-STEPS, STEPS) if max(least, 1) <= (v := int(now * 2.0**e)) <= most_now)
+        values = tuple(v for e in range(-STEPS, STEPS) if least <= (v := int(now * 2.0**e)) <= most_now)
         found.append(Knob(f"{launch.kernel}.{name}", values, now, exact=not _adds(source, launch.kernel)))
     return found
 

@@ -300,7 +300,14 @@ class Search:
         judged = self._check([*parents, *share], "screen")
         self._equal_bits(share, judged)
         right = [p for p in parents if p.id in judged and judged[p.id].verdict == "correct"]
-        self._quick(right, [p for p in share if p.passed and state.programs[p.parent_id] in right])
+        timed = [p for p in share if p.passed and state.programs[p.parent_id] in right]
+        if not timed:
+            return
+        contest = self._time([*right, *timed], "screen")
+        for program in timed:
+            gain = judging.ratio(contest, program.parent_id, program.id)
+            program.quick = gain.ratio if gain else None
+            self._timed(program, contest)
 
     def _equal_bits(self, programs: list[Program], judged: dict[str, Judged]) -> None:
         """Take verdicts of a screening. A candidate of an exact rewrite must have its parent's outputs."""
@@ -309,16 +316,6 @@ class Search:
             parent = program.parent_id
             if program.passed and program.kind == "E" and not judging.equal_outputs(judged, parent, program.id):
                 program.verdict, program.reason = REFUSED, f"its outputs are not those of {parent}, bit for bit"
-
-    def _quick(self, parents: list[Program], programs: list[Program]) -> None:
-        """Time candidates beside their parents, quickly."""
-        if not programs:
-            return
-        contest = self._time([*parents, *programs], "screen")
-        for program in programs:
-            gain = judging.ratio(contest, program.parent_id, program.id)
-            program.quick = gain.ratio if gain else None
-            self._timed(program, contest)
 
     def _timed(self, program: Program, contest: Contest) -> None:
         """Take a program's time and what timing found wrong with it."""

@@ -33,6 +33,7 @@ from repro.optimize.kernel_source import (
     inlined,
     is_tl,
     joined,
+    keyword_of,
     loops_in,
     loops_of,
     names_in,
@@ -397,15 +398,12 @@ def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt |
         if statement is dropped:
             continue
         if isinstance(statement, ast.AugAssign):
-            if not isinstance(statement.op, ast.Add):
-                raise NotApplicable("the loop does more than add up")
+            require("the loop does more than add up", isinstance(statement.op, ast.Add))
             lines.append(f"    {source.of(statement.target)} += tl.sum({source.of(statement.value)}, axis=0)")
             continue
         edits = []
         for call in calls(statement, *MEMORY):
-            mask = next((k for k in call.keywords if k.arg == "mask"), None)
-            if mask is None:
-                raise NotApplicable("an access has no mask")
+            mask = needed(keyword_of(call, "mask"), "an access has no mask")
             edits.append(source.replace(mask.value, f"{inside} & ({source.of(mask.value)})"))
         lines.append("    " + source.between(edits, source.start(statement), source.end(statement)))
     return lines

@@ -27,13 +27,14 @@ from repro.optimize.kernel_source import (
     nodes,
     operand,
     parameters,
+    pointers,
     ranged,
     require,
     stored_names,
     substituted,
 )
 from repro.optimize.knobs import append_arguments
-from repro.optimize.rewrites_tiles import Filled, filled_by, first_tensor, programs_at_once, range_of
+from repro.optimize.rewrites_tiles import Filled, filled_by, range_of
 
 # -- T23
 
@@ -55,13 +56,14 @@ def split_rows(source: KernelSource, name: str) -> str:
     stores = [len(calls(loop, "store")) for loop in loops]
     require("something is stored before the last pass", stores == [0] * len(vectors) + [len(calls(kernel, "store"))])
     grid, statement = source.grid_parts(launch), statement_of(launch)
-    length, tensor = launch.keyword(block), first_tensor(source, launch, kernel)
+    addresses = pointers(kernel)
+    tensor = next((source.argument(launch, p) for p in parameters(kernel) if p in addresses), None)
     source.own_ids(name)
     by_row = len(grid) == 1 and {axis_of(call) for call in calls(kernel, "program_id")} == {"0"}
     alone = not calls(kernel, "num_programs") and plain(kernel, launch)
     require("the grid is not one program for each row", by_row, alone)
     unknown = "the block or a tensor of the launch is not known"
-    length, tensor = needed(length, unknown), needed(tensor, unknown)
+    length, tensor = needed(launch.keyword(block), unknown), needed(tensor, unknown)
     parts, split, count, buffer, size = map(source.fresh, ("parts_ptr", "SPLIT", "split", "parts", "block"))
     share = f"tl.cdiv(tl.cdiv({end}, {split}), {block}) * {block}"
 
@@ -96,7 +98,9 @@ def split_rows(source: KernelSource, name: str) -> str:
         launches += f"\n{lead}" + source.between(call, source.start(statement), source.end(statement))
     made = (
         f"{size} = {source.of(length.value)}\n"  # one number for all passes, which a knob turns at once
-        f"{lead}{count} = max(1, ({programs_at_once(tensor, 16)}) // ({grid[0]}))\n"
+        # four programs on each multiprocessor run at once
+        f"{lead}{count} = max(1, (torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 "
+        f"if {tensor}.is_cuda else 16) // ({grid[0]}))\n"
         f"{lead}{buffer} = torch.empty(({len(vectors)}, {grid[0]}, {count}, {size}), "
         f"device={tensor}.device, dtype=torch.float32)"
     )

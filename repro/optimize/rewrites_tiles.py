@@ -28,6 +28,7 @@ from repro.optimize.kernel_source import (
     inlined,
     is_tl,
     joined,
+    keyword_of,
     lanewise,
     loops_in,
     loops_of,
@@ -297,8 +298,7 @@ def _matrix(kernel: Function, load: ast.Call) -> re.Match[str] | None:
 
 def _lanes(kernel: Function, name: str) -> Pair | None:
     """Return (start, block) of `name = start + tl.arange(0, block)`."""
-    values = assigned(kernel, name)
-    lanes = lanes_of(values[0]) if len(values) == 1 else None
+    lanes = lanes_of(value_of(kernel, ast.Name(name)))
     return None if lanes is None else (ast.unparse(lanes[0]), lanes[1])
 
 
@@ -316,7 +316,7 @@ def dot_tf32(source: KernelSource) -> str:
     edits = []
     for kernel in source.kernels.values():
         for call in calls(kernel, "dot"):
-            known = next((k for k in call.keywords if k.arg == "input_precision"), None)
+            known = keyword_of(call, "input_precision")
             if known is not None and ast.unparse(known.value) != "'tf32'":
                 edits.append(source.replace(known.value, '"tf32"'))
     return source.changed(edits, "no product names its precision")
@@ -374,10 +374,10 @@ def _load(value: ast.expr) -> ast.Call | None:
     return load if is_tl(load, "load") else None
 
 
-def _mask_parts(loop: ast.For, load: ast.Call) -> list[ast.expr]:
-    """Return what `&` joins to a load's mask, which may have a name in the loop."""
-    mask = mask_of(load)
-    return joined(mask and value_of(loop, mask))
+def _mask_parts(within: ast.AST, call: ast.Call) -> list[ast.expr]:
+    """Return what `&` joins to the mask of a load or store, which may have a name in a loop or kernel."""
+    mask = mask_of(call)
+    return joined(mask and value_of(within, mask))
 
 
 def _zeroed(value: ast.expr, name: str) -> bool:
@@ -551,8 +551,7 @@ def flat_index(
     whole = grid_covers(source, launch, axis, total, block)
     require("no flat index over the whole output is taken apart by a width that is an argument", width, whole)
     for call in calls(kernel, *MEMORY):
-        mask = mask_of(call)
-        inside = f"{lanes} < {total}" in map(ast.unparse, joined(mask and value_of(kernel, mask)))
+        inside = f"{lanes} < {total}" in map(ast.unparse, _mask_parts(kernel, call))
         free = not is_tl(call, "store") and not _by_lane(kernel, call, lanes, width)
         require("an access is not bounded by the size of the output", inside or free)
     return lanes, statement, axis, block, total, width, bounds
@@ -619,17 +618,3 @@ def grid_covers(source: KernelSource, launch: Launch, axis: int, total: str, blo
         return False
     due = ast.dump(ast.parse(f"triton.cdiv({size}, {step})", mode="eval"))
     return ast.dump(ast.parse(parts[axis], mode="eval")) == due
-
-
-def programs_at_once(tensor: str, otherwise: int) -> str:
-    """Return the text of how many programs a tensor's GPU runs at once, four on each multiprocessor."""
-    return (
-        f"torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 "
-        f"if {tensor}.is_cuda else {otherwise}"
-    )
-
-
-def first_tensor(source: KernelSource, launch: Launch, kernel: Function) -> str | None:
-    """Return the launch's text of the first pointer."""
-    found = pointers(kernel)
-    return next((source.argument(launch, p) for p in parameters(kernel) if p in found), None)

@@ -31,7 +31,7 @@ from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import search
 from repro.records.options import Trust
-from repro.records.search import Confirmation, Options, Profiled, Start
+from repro.records.search import Confirmation, Options, Start
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
@@ -79,12 +79,10 @@ def optimize(
     storage.Folder(record.folder).hold(record)
     source = kernel.source.decode()
     proposers = make(record.folder)
-    # By us: only the final confirmation times the baselines alone, and programs may be screened in one process.
-    rewritten = options.proposers == ("search",)
     judge = None
     if engine is not None:
-        judge = bench.EngineJudge(problem, results, engine, progress, trust=trust, alone=not rewritten,
-                                  shared=rewritten)  # fmt: skip
+        rewritten = options.proposers == ("search",)
+        judge = bench.EngineJudge(problem, results, engine, progress, trust=trust, rewritten=rewritten)
 
     def asked() -> bench.EngineJudge:
         if judge is None:
@@ -95,7 +93,7 @@ def optimize(
         if judge is not None and not record.replays:
             judge.ensure_fixture()
         told = {"kernel": options.kernel}
-        counters = record.effect("profiled", told, search.PROFILED, lambda: _profile(asked(), kernel))
+        counters = record.effect("profiled", told, search.PROFILED, lambda: asked().profile(kernel))
         run = Search(
             options, source, kernel.entry, record, asked, proposers, progress, work=problem.work,
             counters=counters.totals if counters.state == "profiled" else None,
@@ -136,12 +134,6 @@ def shipped_kernel(spec: str) -> Path:
             return artifact.path / layout.KERNELS["input_kernel"]
     catalogue.resolve(spec, size="smoke")  # raises where there is no such problem
     raise UsageError(f"no input kernel ships for {spec}", "", "Name one by --from KERNEL.")
-
-
-def _profile(judge: bench.EngineJudge, kernel: Submission) -> Profiled:
-    if judge.engine.device != "cuda":
-        return Profiled(state="no_gpu", why="hardware counters need an NVIDIA GPU", totals={})
-    return judge.profile(kernel.source, kernel.entry)
 
 
 def _archived(folder: Path, state: State, kernel: Submission) -> Submission:

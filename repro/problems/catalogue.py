@@ -257,8 +257,11 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
         spike=tuple(spike) if isinstance(spike, list) else spike,
         native_signal=entry.get("native_signal", True),
         perturbed_init={int(k): v for k, v in entry.get("perturbed_init", {}).items()},
-        work=None if small else _work(entry),
-    )
+        work=None if small else Work(
+            entry["read_elements"], entry["written_elements"], entry["flop"],
+            entry.get("fast_algorithm", _FAST_ALGORITHM),
+        ),
+    )  # fmt: skip
 
 
 def _unknown(problem_id: str, bare: str) -> UsageError:
@@ -269,11 +272,6 @@ def _unknown(problem_id: str, bare: str) -> UsageError:
         meant = [i for i in ids() if word in _catalogue()["problem"][i]["file"].lower()]
     remedy = f"Did you mean {' or '.join(meant)}?" if meant else "Or give a file's path."
     return UsageError(f"no problem {problem_id!r}", f"shipped are {', '.join(ids())}", remedy)
-
-
-def _work(entry: _Entry) -> Work:
-    share = entry.get("fast_algorithm", _FAST_ALGORITHM)
-    return Work(entry["read_elements"], entry["written_elements"], entry["flop"], share)
 
 
 def shapes_file(problem: Problem) -> Path:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from repro.errors import UsageError
 
@@ -75,14 +75,14 @@ def _sources(tree: ast.Module) -> list[str]:
     return list(dict.fromkeys([*_reached(tree, _INPUTS), *_reached(tree, _INIT)]))
 
 
-def _integer(value: Any) -> bool:
+def _integer(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _numbers(node: ast.AST) -> Iterator[int]:
     """Whole numbers that a piece of a program's text holds, each once."""
     values = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant)]
-    yield from dict.fromkeys(value for value in values if isinstance(value, int) and _integer(value))
+    yield from dict.fromkeys(filter(_integer, values))
 
 
 def sizes(source: bytes, values: Mapping[str, Any]) -> list[Constant]:
@@ -125,9 +125,10 @@ def holds(source: bytes, name: str) -> bool:
     """Whether a file has a constant of this name."""
     tree = ast.parse(source)
     scope, dot, number = name.partition(".")
-    nodes: dict[str, ast.AST] = {**_assignments(tree), **_functions(tree)}
+    assigned = _assignments(tree)
     if not dot:
-        return name in _assignments(tree)
+        return name in assigned
+    nodes: dict[str, ast.AST] = {**assigned, **_functions(tree)}
     return number.isdecimal() and scope in nodes and int(number) in _numbers(nodes[scope])
 
 
@@ -138,7 +139,7 @@ class _Numbers(ast.NodeTransformer):
         self.changed = changed
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        if isinstance(node.value, int) and _integer(node.value) and node.value in self.changed:
+        if _integer(node.value) and node.value in self.changed:
             return ast.copy_location(ast.parse(repr(self.changed[node.value]), mode="eval").body, node)
         return node
 

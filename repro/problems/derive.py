@@ -223,20 +223,15 @@ def _run_of(plan: inputs.Plan) -> int:
 # -- work --------------------------------------------------------------------------------------------------------------
 
 
-def work(problem: Problem, reduced: _Reduced) -> Work:
+def work(plan: inputs.Plan, reduced: _Reduced) -> Work:
     """Return compulsory traffic and counted arithmetic at the problem's own size. Raises JudgeError.
 
     Inputs count by the share of their elements that the output depends on, weights and outputs once. None of the
     arithmetic is certain: a product with a diagonal matrix, or a sum over a linear layer, needs much less than counted.
     """
-    plan = inputs.plan(problem)
-    tally = meta.Tally()
-    ran = meta.run(plan, problem.init_inputs(plan.module), tally)
-    shares = _read_shares(reduced)
+    measured, shares = sizes.measure(plan.problem), _read_shares(reduced)
     read = sum(int(shares.get(i, 1.0) * math.prod(plan.spec[i][0])) for i in plan.tensors)
-    read += sum(x.numel() for x in ran.state.values())
-    written = sum(x.numel() for x in meta.tensors(ran.value))
-    return Work(read, written, tally.flop, 0.0)
+    return Work(read + measured.weights, measured.output_elements, measured.flop, 0.0)
 
 
 def _read_shares(reduced: _Reduced) -> dict[int, float]:
@@ -284,7 +279,7 @@ def complete(problem: Problem) -> Problem:
     level, planar = stress(reduced, signal=alive)
     if problem.size == "full":
         with contextlib.suppress(JudgeError):
-            derived = replace(derived, work=work(problem, reduced))
+            derived = replace(derived, work=work(full, reduced))
     writes, aliases = meta.liberties(reduced.plan, init)
     derived = replace(derived, writes_inputs=writes, aliases_input=aliases)
     return replace(derived, batch_inputs=chosen, batch_dims=dims, stress=level,

@@ -14,7 +14,7 @@ import random
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -344,8 +344,7 @@ def plan(problem: Problem) -> Plan:
         entry = served.drawn.get(id(value)) if isinstance(value, torch.Tensor) else None
         recipe = None
         if entry is not None and entry[0] is value and value._version == entry[2]:
-            drawn = entry[1]
-            recipe = Recipe(drawn.kind, drawn.index, drawn.shape, kept(drawn.dtype), drawn.low, drawn.high, drawn.std)
+            recipe = replace(entry[1], dtype=kept(entry[1].dtype))
         recipes.append(recipe)
         if isinstance(value, torch.Tensor):
             refuse_dtype(value, f"get_inputs() of {problem.file_name}")
@@ -428,18 +427,16 @@ class _Undrawn(TorchDispatchMode):
         return result
 
 
-def build(
-    problem: Problem, module: types.ModuleType, init: list[Any], *, seed: int = WEIGHT_SEED, drawn: bool = True
-) -> torch.nn.Module:
+def build(problem: Problem, module: types.ModuleType, init: list[Any], *, drawn: bool = True) -> torch.nn.Module:
     """Return a new `Model` on the CPU, in the problem's dtype and in eval mode. Raises ProblemError.
 
     drawn: without it parameters may hold anything, for a caller that loads a state dict. They are drawn all the same
     where something else depends on them.
     """
     try:
-        model = None if drawn else _undrawn(module, init, seed)
+        model = None if drawn else _undrawn(module, init, WEIGHT_SEED)
         if model is None:
-            with seeded(seed):
+            with seeded(WEIGHT_SEED):
                 model = module.Model(*init)
     except Exception as error:
         raise problem.fault(f"Model of {problem.file_name} cannot be built", error) from error

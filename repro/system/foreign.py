@@ -75,10 +75,10 @@ def read(path: Path, most: int = MOST_BYTES, *, within: Path | None = None) -> b
     return content
 
 
-def text(path: Path, most: int = MOST_BYTES, *, within: Path | None = None) -> str:
+def text(path: Path, most: int = MOST_BYTES) -> str:
     """Return a file's text, which is UTF-8. Raises Unreadable."""
     try:
-        return read(path, most, within=within).decode("utf-8-sig")
+        return read(path, most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable(f"cannot read {path}", f"it is not UTF-8 at byte {error.start}") from error
 
@@ -154,7 +154,5 @@ def _sound(value: Any, levels: int) -> None:
     elif isinstance(value, list | dict):
         if not levels:
             raise ValueError(f"it is nested more than {MOST_LEVELS} levels deep")
-        for each in value:
-            _sound(each, levels - 1)
-        for each in value.values() if isinstance(value, dict) else ():
+        for each in [*value, *value.values()] if isinstance(value, dict) else value:
             _sound(each, levels - 1)
