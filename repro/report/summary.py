@@ -163,8 +163,7 @@ def _of_fixtures(of: list[Source]) -> list[str]:
 
 def _skipped(of: list[Source]) -> dict[str, str]:
     """Case of the self-test that cannot run here -> why."""
-    return {name: why for source in of if source.verb == "self-test"
-            for name, why in source.parameters["skipped"].items()}  # fmt: skip
+    return {name: why for source in of for name, why in source.parameters.get("skipped", {}).items()}
 
 
 # -- what stands before any number
