@@ -31,7 +31,7 @@ from repro.records.claim import ClaimOutcome, ClaimVerdict
 from repro.records.options import Options
 from repro.records.schema import RECORDS
 from repro.records.verdict import Ratio, Verdict
-from repro.report import audit, search
+from repro.report import search
 from repro.runs.progress import Progress
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
@@ -44,8 +44,6 @@ THEIRS = {
 }
 # The kernels that ship, on the pinned stack. Those on a newer stack are lines of history.csv.
 BENCHMARK = PUBLISHED / "h200-pinned" / "20261122T040411Z-benchmark"
-# Every problem of KernelBench.
-AUDIT = PUBLISHED / "h100-pinned" / "20261126T121818Z-fixtures"
 NEWER = "h200-newer/20261122T040000Z-benchmark"
 BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline"}
 HELP_COLUMNS = 100
@@ -407,12 +405,6 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 }
 
 
-def audit_page() -> str:
-    """What every problem of KernelBench can tell."""
-    bundle = Bundle.open(AUDIT)
-    return audit.page(bundle, audit.rows(bundle))
-
-
 def api_page() -> str:
     """docs/api.md: the names that `import repro` gives, with their docstrings."""
     head = inspect.getdoc(face) or ""
@@ -477,7 +469,6 @@ def _prose(text: str) -> str:
 
 FILES: dict[str, Callable[[], str]] = {
     "docs/api.md": api_page,
-    "docs/records/kernelbench-audit.md": audit_page,
     "docs/records/optimise-82.svg": tree,
 }
 

@@ -168,9 +168,9 @@ class Schedule:
 
     def _crowded(self, row: Row, outcome: Outcome) -> bool:
         """Return whether a job failed where a GPU is shared, and say so."""
-        if failed := _failed(outcome):
-            self.progress.say(f"{row.id}: to be run again alone, it failed beside others {outcome.error}")
-        return failed
+        if why := _failure(outcome):
+            self.progress.say(f"{row.id}: to be run again alone, it failed beside others: {why}")
+        return bool(why)
 
     def _job(self, row: Row, job: Job, *, shares: bool) -> Job:
         """Return the job of a row. If it is measured again, the job avoids the GPU that was throttled."""
@@ -196,16 +196,14 @@ class Schedule:
         self.progress.at(min(len(self._ended) + 1, len(self._plan)), len(self._plan))
 
 
-def _failed(outcome: Outcome) -> bool:
-    """Return whether a job failed, or what it judged, or a class of a fixture: as they may for lack of memory."""
+def _failure(outcome: Outcome) -> str:
+    """Return why a job failed, or what it judged, or a class of a fixture for lack of memory; "" if none did."""
     result = outcome.result
     judged = result.results if isinstance(result, JudgeResult) else []
     lacking = result.refused_classes.values() if isinstance(result, FixtureRecord) else ()
-    return (
-        outcome.status in ("failed", "unmet")
-        or any(entry.verdict in ("error", "timeout") for entry in judged)
-        or any("on this device" in why for why in lacking)
-    )
+    whys = [outcome.error or outcome.status] if outcome.status in ("failed", "unmet") else []
+    whys += [entry.verdict for entry in judged if entry.verdict in ("error", "timeout")]
+    return next(iter(whys + [why for why in lacking if "memory" in why or "ALLOC_FAILED" in why]), "")
 
 
 def _outcomes(engine: Engine, jobs: list[Job], step: Step) -> Generator[Outcome]:

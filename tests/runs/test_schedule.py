@@ -34,6 +34,7 @@ from repro.engines.resources import Lease
 from repro.errors import BundleError, EngineError, EngineGone, JobLost, UsageError
 from repro.fingerprint import gpu
 from repro.fingerprint.query import hashed
+from repro.records.fixture import FixtureRecord
 from repro.records.job import Job, Outcome
 from repro.records.options import MODES, Options
 from repro.records.row import Planned
@@ -136,6 +137,15 @@ def test_a_job_that_fails_where_a_gpu_is_shared_is_run_again_alone(tmp_path):
     go(tmp_path, engine, 8, shares=True)
     last = engine.held[-1]
     assert last[1] == "row0" and overlaps([last, *engine.held]) == overlaps(engine.held) + 1 > 1
+
+
+@pytest.mark.parametrize(("why", "times"), [("CUDA out of memory", 2), ("mat1 and mat2 must have one dtype", 1)])
+def test_a_class_that_only_lacked_memory_is_measured_again_alone(tmp_path, why, times):
+    engine = Simulated(("GPU-a",))
+    refused = {"bf16": f"torch cannot run it so on this device: {why}"}
+    engine.result = lambda *_: FixtureRecord.model_construct(refused_classes=refused)
+    go(tmp_path, engine, 1, shares=True)
+    assert len(engine.held) == times
 
 
 def test_on_several_gpus_the_longest_rows_come_first(tmp_path):
