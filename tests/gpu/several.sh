@@ -19,7 +19,6 @@ study() {
 study --engine local "$@"
 study --engine local --gpus 0 "$@"
 study --engine local "$@"
-CUDA_VISIBLE_DEVICES=0 study --engine ray:local "$@"
 study --engine ray:local "$@"
 
 # The same with a worker killed: the actor's process, whose jobs end with it and begin again.
@@ -40,7 +39,7 @@ from pathlib import Path
 
 import repro
 
-NAMES = ("all, cold", "one", "all", "ray one", "ray all", "ray, killed")
+NAMES = ("all, cold", "one", "all", "ray", "ray, killed")
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 folders = sorted(Path(sys.argv[1]).glob("*-run*"))[-len(NAMES):]
 ratios, spent = {}, {}
