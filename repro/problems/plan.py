@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from repro.errors import ProblemError
+from repro.inputs import philox
 from repro.inputs import stress as stresses
 from repro.inputs.recipes import FEW_VALUES, Recipe, move, spike, touched
 from repro.inputs.stress import Stress
@@ -149,25 +150,50 @@ _TURNED_BYTES = 1 << 30
 def structure(value: torch.Tensor) -> str:
     """Return what a problem may require of a computed input, and a change of single elements would break.
 
-    `few values`, `distributions` (rows that are not negative and sum to 1), `zeros` (a pattern of them, as of a
-    triangular matrix), `symmetric`, or the empty string.
+    `constant`, `few values`, `distributions` (rows that are not negative and sum to 1), `directions` (rows of length
+    1), `zeros` (a pattern of them, as of a triangular matrix), `sorted` (rows that ascend), `symmetric`, or the empty
+    string.
     """
     head = value.reshape(-1)[: 1 << 16]
+    if value.numel() and bool((value == value.reshape(-1)[0]).all()):
+        return "constant"
     if len(torch.unique(head)) <= min(FEW_VALUES, max(1, head.numel() // 4)):
         return "few values"
-    if value.dim() and value.shape[-1] > 1 and bool((value >= 0).all()):
-        rows = value.sum(-1)
-        if bool(((rows - 1).abs() < 1e-3).all()):
-            return "distributions"
+    if value.dim() and value.shape[-1] > 2 and (kind := _of_rows(value)):
+        return kind
     if int((value == 0).sum()) > _ZERO_SHARE * value.numel():
         return "zeros"
     square = value.dim() >= 2 and value.shape[-1] == value.shape[-2]
     return "symmetric" if square and torch.equal(value, value.mT) else ""
 
 
+def _of_rows(value: torch.Tensor) -> str:
+    if bool((value >= 0).all()) and bool(((value.sum(-1) - 1).abs() < 1e-3).all()):
+        return "distributions"
+    if bool(((value.norm(dim=-1) - 1).abs() < 1e-3).all()):
+        return "directions"
+    return "sorted" if bool((value[..., 1:] >= value[..., :-1]).all()) else ""
+
+
+def _again(kept: str, value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
+    """Return a changed input with the structure that it had."""
+    moved = torch.where(value.isfinite(), moved, value)
+    match kept:
+        case "symmetric":
+            return moved.tril() + moved.tril(-1).mT
+        case "zeros":
+            return moved.masked_fill(value == 0, 0.0)
+        case "sorted":
+            return moved.sort(-1).values
+        case "directions":
+            return torch.nn.functional.normalize(moved, dim=-1)
+    return moved
+
+
 def _deviation(value: torch.Tensor) -> float:
-    """Return the standard deviation of a computed input to four digits, because devices sum in different orders."""
-    return float(f"{float(value.double().std(correction=0)):.4g}")
+    """Return the standard deviation of a computed input's finite elements, to four digits, because devices sum in
+    different orders."""
+    return float(f"{float(value[value.isfinite()].double().std(correction=0)):.4g}")
 
 
 @dataclass(frozen=True)
@@ -265,29 +291,31 @@ class Plan:
     def _stressed(self, value: torch.Tensor, stress: Stress, seed: int, i: int) -> torch.Tensor:
         """Return an input that `get_inputs()` computes, stressed so that what a problem requires of it still holds.
 
-        Zeros stay zeros, symmetric matrices stay symmetric, distributions stay distributions, and inputs of few values,
-        as signs and classes, stay as they are. What a stress adds is in units of the input's own deviation.
+        Zeros stay zeros, symmetric matrices stay symmetric, rows that are sorted, distributions or of length 1 stay so,
+        and inputs of few values, as signs and classes, stay as they are, and what is not finite. A constant becomes a
+        draw about it. What a stress adds is in units of the input's own deviation.
         """
         word, number = stresses.parts(stress)
-        if word in ("negative", "times"):
-            return -value if word == "negative" else value * number
         kept = structure(value)
+        if word == "negative":
+            return -value
+        if word == "times":
+            return value if kept == "directions" else value * number
+        if kept == "constant" and word not in ("edit", "special"):
+            drawn = philox.fill(torch.empty_like(value), "uniform", seed, i)
+            return torch.where(value == 0, drawn - 0.5, value * (1.0 + drawn))
         if stresses.on_signed(stress) and (base := stresses.base(self.problem.stress)) is not None:
             value = self._stressed(value, base, seed, i)
         if word == "special" or (word in ("spike", "edit") and not kept):
             return self._touched(value, word, number, seed, i)
         if word in ("spike", "edit") or kept in ("few values", "distributions"):
             return value
-        if word and not 0 < (deviation := _deviation(value)) < math.inf:
+        if not word:
+            return _again(kept, value, (value - 0.5) * (math.sqrt(12) * float(stress)))
+        if not 0 < (deviation := _deviation(value)) < math.inf:
             return value
-        if word:
-            dense = value.clone(memory_format=torch.contiguous_format)
-            moved = move(dense, str(stress), deviation, seed, i, value.shape)
-        else:
-            moved = (value - 0.5) * (math.sqrt(12) * float(stress))
-        if kept == "symmetric":
-            moved = moved.tril() + moved.tril(-1).mT
-        return moved.masked_fill(value == 0, 0.0) if kept == "zeros" else moved
+        dense = value.clone(memory_format=torch.contiguous_format)
+        return _again(kept, value, move(dense, str(stress), deviation, seed, i, value.shape))
 
     def _touched(self, value: torch.Tensor, word: str, number: float, seed: int, i: int) -> torch.Tensor:
         """Return an input with spikes, edited elements or one element that is no number."""
@@ -329,10 +357,13 @@ def plan(problem: Problem) -> Plan:
                 values, served = _drawn(module, torch.device("cpu"))
             except Exception as error:
                 raise problem.fault(f"get_inputs() of {problem.file_name} fails", error) from error
-    if not isinstance(values, list | tuple) or not any(isinstance(value, torch.Tensor) for value in values):
-        wrong = "a list without a tensor" if isinstance(values, list | tuple) else type(values).__name__
+    listed = isinstance(values, list | tuple)
+    direct = sum(isinstance(value, torch.Tensor) for value in values) if listed else 0
+    if direct < max(1, sum(isinstance(value, torch.Tensor) for value in tree_leaves(values))):
+        wrong = "a list with a list of tensors in it" if direct else "a list without a tensor"
+        wrong = wrong if listed else type(values).__name__
         raise ProblemError(f"get_inputs() of {problem.file_name} returns {wrong}", "",
-                           "Let it return a list of what Model.forward takes, with a tensor in it.")  # fmt: skip
+                           "Let it return a list of what Model.forward takes: tensors and plain values.")  # fmt: skip
     declared = getattr(module, "DECLARED_DTYPES", False)  # of a definition, whose inputs may differ in precision
 
     def kept(dtype: torch.dtype) -> torch.dtype:

@@ -83,7 +83,7 @@ DISTANCES = {
     "zero": "error where the result is exactly 0",
     "bias": "mean error of elements of one sign and magnitude",
     "edit": "part of a change of the inputs that the output does not follow",
-    "differ": "share of integers that are not the Model's",
+    "differ": "share of integers that differ",
 }
 
 
@@ -262,7 +262,7 @@ def located(where: Where) -> list[str]:
         count = f"{where.wrong:,} of {where.elements:,} elements ({100 * where.wrong / where.elements:.3g} %)"
         count = f"all {where.elements:,} elements" if where.wrong == where.elements else count
         span = f"the first at {where.first}, the last at {where.last}" if where.wrong > 1 else f"at {where.first}"
-        told.append(f"{of}{count} of {shape} are far off, {span}")
+        told.append(f"{of}{count} of {shape} are far off, {span}" if shape else f"{of}the number is far off")
     if (one := where.example) is not None and where.wrong:
         told.append(f"at {where.first}: expected {one.expected:.6g}, got {one.got:.6g}")
     told += where.patterns

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import functools
 import secrets
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,8 @@ _NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNo
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 # From a parameter's index to that of the draw of its signs.
 _SIGNS = 4000
+# The same for the first buffer.
+_BUFFERS = 8000
 # Rows of the batch that calibrate running statistics: enough for one scalar a layer.
 _CALIBRATION_ROWS = 8
 # Probe -> its stresses, the strongest first; those of `curved` and `scaled` are measured.
@@ -117,7 +120,8 @@ def _weights_vary(plan: Plan) -> bool:
     """Return whether the problem has parameters or running statistics to perturb."""
     model = meta.model(plan, plan.problem.init_inputs(plan.module))
     statistics = any(isinstance(m, _BATCH_NORMS) for m in model.modules())
-    return statistics or any(True for _ in model.parameters()) or bool(plan.problem.perturbed_init)
+    weights = [*model.parameters(), *(x for x in model.buffers() if x.is_floating_point())]
+    return statistics or bool(weights or plan.problem.perturbed_init)
 
 
 def secret_seed() -> int:
@@ -199,8 +203,10 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
 
     Norm weights are U(.5, 1.5), those of batch norms U(.75, 1.25), half of them negative; norm biases are normal with
     deviation .2, of batch norms .1. Constant parameters are multiplied by U(1, 1.74), or become normal with deviation
-    .2 if they are zero. Vectors get normal noise of deviation .2. All other parameters are reversed, which keeps their
-    distribution. Constant parameters are negative too, one in two elements, where the output stays finite.
+    .2 if they are zero; so do constant buffers, as of frozen statistics. Vectors get normal noise of deviation .2. All
+    other parameters are reversed, which keeps their distribution, or get noise of a fifth of their deviation where
+    they are symmetric or all their rows alike. Constant parameters are negative too, one in two elements, where the
+    output stays finite.
 
     Running statistics are calibrated on a few rows: a mean square a layer times 0.5 to 2 for each channel, and means of
     a tenth of that deviation. One mean square keeps a deep untrained net well conditioned, since what each channel has
@@ -235,6 +241,8 @@ def _perturbed(plan: Plan, native: Weights, device: torch.device, *, signed: boo
             _perturb(parameter, owners[id(parameter)], name, index, signed)
             for index, (name, parameter) in enumerate(model.named_parameters())
         ]
+        for index, (name, buffer) in enumerate(_frozen(model), _BUFFERS):
+            _perturb(buffer, model, name, index, signed=False)
         if any(isinstance(m, _BATCH_NORMS) for m in model.modules()):
             _calibrate(model, plan, device)
         if any(turned) and any(bool(x.isnan().any()) for x in meta.tensors(_run(model, plan, device))):
@@ -247,7 +255,17 @@ def _perturbed(plan: Plan, native: Weights, device: torch.device, *, signed: boo
     return Weights(init, state, name="perturbed")
 
 
-def _perturb(parameter: nn.Parameter, owner: nn.Module, name: str, index: int, signed: bool) -> bool:
+def _frozen(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the constant buffers that a checkpoint replaces and no batch norm has: masks and tables stay."""
+    statistics = {id(x) for m in model.modules() if isinstance(m, _BATCH_NORMS) for x in m.buffers()}
+    kept = model.state_dict(keep_vars=True)
+    for name, buffer in model.named_buffers():
+        own = name in kept and id(buffer) not in statistics and buffer.is_floating_point()
+        if own and buffer.numel() and bool((buffer == buffer.flatten()[0]).all()):
+            yield name, buffer
+
+
+def _perturb(parameter: torch.Tensor, owner: nn.Module, name: str, index: int, signed: bool) -> bool:
     """Perturb one parameter in place, and return whether some of its signs turned; index: of its draws."""
     draw = functools.partial(_draw, parameter.shape, index=index)
     norm, narrow = isinstance(owner, _NORMS), isinstance(owner, _BATCH_NORMS)
@@ -263,13 +281,23 @@ def _perturb(parameter: nn.Parameter, owner: nn.Module, name: str, index: int, s
         elif parameter.dim() == 1:
             parameter.add_(draw("normal", std=0.2))
         else:
-            parameter.copy_(parameter.flip(tuple(range(parameter.dim()))))
+            parameter.copy_(_turned(parameter, draw))
         return False
     if signed:
         negative = _draw(parameter.shape, "uniform", _SIGNS + index) < 0.5
         negative.view(-1)[:1] = True  # also of a single element: the published one is positive
         parameter.copy_(torch.where(negative, -parameter, parameter))
     return signed
+
+
+def _turned(parameter: torch.Tensor, draw: Callable[..., torch.Tensor]) -> torch.Tensor:
+    """Return a parameter reversed; with noise if that could be taken for the same."""
+    turned = parameter.flip(tuple(range(parameter.dim())))
+    rows = (parameter.narrow(dim, 0, 1) for dim, size in enumerate(parameter.shape) if size > 1)
+    symmetric = parameter.dim() == 2 and torch.equal(parameter, parameter.mT)
+    if symmetric or torch.equal(parameter, turned) or any(bool((parameter == row).all()) for row in rows):
+        return parameter + draw("normal", std=0.2 * float(parameter.std()))
+    return turned
 
 
 def _calibrate(model: nn.Module, plan: Plan, device: torch.device) -> None:

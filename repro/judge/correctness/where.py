@@ -114,7 +114,7 @@ class _Seen:
             ours, due = (x.flatten().sort().values for x in (y, r))
             self.shuffled = bool((ours - due).square().mean() < _STEADY**2 * due.square().mean())
         for dim, size in enumerate(r.shape):
-            if size > 1 and (dim >= self.dims or whole):
+            if 1 < size < r.numel() and (dim >= self.dims or whole):
                 self.sums[f"the sum along dimension {dim}"] = [_steady(x.sum(dim)) for x in (r, y)]
                 self.sums[f"the mean square along dimension {dim}"] = [_steady(x.square().mean(dim)) for x in (r, y)]
 
@@ -141,10 +141,11 @@ class _Seen:
         }  # fmt: skip
         for text, count in counts.items():
             if count:
-                yield f"{'all' if count > most else f'{count:,.0f}'} of them {text}"
+                share = "all" if count > most else f"{count:,.0f}"
+                yield f"{share} of them {text}" if self.of.wrong > 1 else f"it {text}".replace("it are", "it is")
         alike = of.both and of.both**2 > (1 - _ALIKE) * of.ours * of.due and max(counts.values()) <= most
         if alike and abs(of.both / of.due - 1) > _CLEAR:
-            yield f"they are about {of.both / of.due:.3g} times the expected values"
+            yield f"{'they are' if of.wrong > 1 else 'it is'} about {of.both / of.due:.3g} times the expected values"
 
     def _normalised(self) -> Iterator[str]:
         """Say where the reference has the same sum everywhere and the output has not, and where that has one."""
@@ -220,7 +221,7 @@ def look(evaluation: Evaluation, planned: list[Trial], solution: Implementation,
     try:
         with evaluation.workers.gpu.trial():
             if trials and solution.failed in ("", "incorrect"):
-                return where.model_copy(update=_wrong(evaluation, solution, trials, alone(failed)))
+                return where.model_copy(update=_wrong(evaluation, solution, trials, reasons))
             if trials and solution.failed == "error" and solution.trace:
                 return where.model_copy(update={"trial": _simplest(evaluation, solution, deciding[0], reasons[0])})
     except (SolutionError, torch.cuda.OutOfMemoryError):
@@ -228,10 +229,14 @@ def look(evaluation: Evaluation, planned: list[Trial], solution: Implementation,
     return where
 
 
-def _wrong(evaluation: Evaluation, solution: Implementation, trials: list[Trial], more: list[str]) -> dict[str, object]:
-    """Return what is wrong on the first of some trials on which anything is. more: further patterns."""
+def _wrong(
+    evaluation: Evaluation, solution: Implementation, trials: list[Trial], reasons: list[Reason]
+) -> dict[str, object]:
+    """Return what is wrong on the first of some trials on which anything is."""
+    more = alone(list(dict.fromkeys(reason.trial for reason in reasons)))
+    named = [int(reason.output.split()[1]) - 1 for reason in reasons if reason.output]
     for far, trial in itertools.product(_FAR, trials):
-        if (found := _Look(evaluation, solution, trial, far).found()) is not None:
+        if (found := _Look(evaluation, solution, trial, far, named).found()) is not None:
             return found.to_json() | {"example": found.example, "patterns": [*found.patterns, *more]}
     return {"patterns": [_SMALL, *more]}
 
@@ -250,10 +255,13 @@ _Found = tuple[int, _Seen]  # an output's place, and what was seen of it
 
 
 class _Look:
-    """Calls of a solution on the inputs of one trial."""
+    """Calls of a solution on the inputs of one trial. named: the outputs that its verdict names, the first first."""
 
-    def __init__(self, evaluation: Evaluation, solution: Implementation, trial: Trial, far: float = _FAR[0]) -> None:
-        self.evaluation, self.solution, self.trial = evaluation, solution, trial
+    def __init__(
+        self, evaluation: Evaluation, solution: Implementation, trial: Trial, far: float = _FAR[0],
+        named: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        self.evaluation, self.solution, self.trial, self.named = evaluation, solution, trial, named
         self.dev = evaluation.options.trust == "dev"
         limits = evaluation.fixture.trials[trial.kind].limits
         loosest = [limits[klass] for klass in CLASSES[evaluation.fixture.dtype] if limits.get(klass)][-1:]
@@ -318,7 +326,8 @@ class _Look:
         self.evaluation.comparison.check(answer.get("output"))
 
     def _compared(self) -> _Found | None:
-        """Return the place of the output of the last call that has most wrong elements, and what was seen of it."""
+        """Return the place of the first wrong output of the last call, of those named or of all that with most wrong
+        elements, and what was seen of it."""
         shape = self.evaluation.expected.shape
         sizes, dims = [leaf["shape"] for _, leaf in leaves(shape.spec)], shape.plan.problem.batch_dims
         every = [_Seen(size, dims if shape.rows else min(1, len(size))) for size in sizes]
@@ -326,7 +335,8 @@ class _Look:
             one = every[place]
             start = part.start * (one.elements // max(1, math.prod(one.shape[: one.dims]))) if part else 0
             one.add(output, reference, start, self.limit)
-        place = max(range(len(every)), key=lambda at: every[at].of.wrong)
+        most = max(range(len(every)), key=lambda at: every[at].of.wrong)
+        place = next((at for at in self.named if every[at].of.wrong), most)
         return (place, every[place]) if every[place].of.wrong else None
 
     def _by_call(self, bits: list[_Bits], wrong: list[bool]) -> Iterator[str]:
