@@ -22,7 +22,7 @@ _SPIKE_STREAM = 16
 # The same for the positions of elements that an edit changes.
 _EDIT_STREAM = 17
 # From an input's index to those of the draws that choose the signs and the tails of its elements.
-_SIGNS, _TAILS = 1 << 20, 1 << 21
+_SIGNS, _TAILS, _BANDS = 1 << 20, 1 << 21, 3 << 20
 # Regions of a tensor of mixed signs, and how many deviations the last one lies away from zero.
 _REGIONS, _AWAY = 4, 4.0
 # A tensor of at most this many values holds codes.
@@ -31,6 +31,8 @@ FEW_VALUES = 16
 _LEAST = 6.0
 # How many deviations a tensor that is far from zero lies away from it.
 _SPREAD = 9.0
+# How many deviations slices of 16 bits lie apart at most: beyond, the elements of one are equal.
+_APART = 30.0
 # The largest elements of heavy tails lie below 2**_TOP: operands in fp16 must stay finite.
 _TOP = 15
 # Elements that are changed at once: temporaries of 16 MiB.
@@ -87,6 +89,8 @@ def move(
         change = _signs if word == "signed" else functools.partial(_tails, reach=int(number))
         for begin in range(0, flat.numel(), _STEP):
             change(flat[begin : begin + _STEP], deviation, seed, index, shape, start + begin)
+    if word == "bands":
+        return _bands(out, number, deviation, seed, shape, start)
     if word in ("times", "signed"):
         return out.mul_(number)
     if word == "negative":
@@ -147,6 +151,27 @@ def _tails(
     part.copy_(torch.where(tier > 0, torch.copysign(large, own), own * 2.0**least))
     if shape:
         part[max(0, math.prod(shape) - 1 - start) :] = 2 * sizes[-1]
+
+
+def _bands(
+    out: torch.Tensor, number: float, deviation: float, seed: int, shape: tuple[int, ...], start: int
+) -> torch.Tensor:
+    """Move every slice along one dimension, which hangs on the seed, up or down by at most `number` deviations: of all
+    inputs alike, so that two of one shape are close to each other."""
+    reach = deviation * (number if out.element_size() > 2 else min(number, _APART))
+    dims = [dim for dim, size in enumerate(shape) if size > 1]
+    dims = [dim for dim in dims if dim] or dims
+    if not dims:
+        return out
+    dim = dims[seed % len(dims)]
+    slices = torch.empty(shape[dim : dim + 1], dtype=torch.float32, device=out.device)
+    by = philox.fill(slices, "uniform", seed, _BANDS).mul_(2 * reach).sub_(reach)
+    flat, width = out.view(-1), math.prod(shape[dim + 1 :])
+    for begin in range(0, flat.numel(), _STEP):
+        part = flat[begin : begin + _STEP]
+        place = torch.arange(start + begin, start + begin + part.numel(), device=out.device)
+        part.add_(by[place // width % len(by)])
+    return out
 
 
 def _word(part: torch.Tensor, seed: int, index: int, start: int) -> torch.Tensor:

@@ -17,6 +17,8 @@ tailed R    the problem's own draw with the same tails
 shift F     the problem's own draw moved above zero by F of its deviations; where F is negative half of the tensor
             below, that of odd index the other way round. From FAR on whole tensors below and above by turns, by F
             itself, with a deviation of F / 9
+bands F     that draw, every slice along one dimension moved by up to F of its deviations: not the first dimension, if
+            there is another one
 near F      1 plus a signed normal draw of deviation 1 / F
 unit 1      1 or -1: every power of two, product and prefix product is exact in every precision
 normal F    a signed normal draw of F times the problem's own stress deviation

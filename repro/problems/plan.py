@@ -301,7 +301,7 @@ class Plan:
             return -value
         if word == "times":
             return value if kept == "directions" else value * number
-        if kept == "constant" and word not in ("edit", "special"):
+        if kept == "constant" and word not in ("spike", "edit", "special"):
             drawn = philox.fill(torch.empty_like(value), "uniform", seed, i)
             return torch.where(value == 0, drawn - 0.5, value * (1.0 + drawn))
         if stresses.on_signed(stress) and (base := stresses.base(self.problem.stress)) is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from repro.errors import JudgeError, PrerequisiteError
 from repro.problems import constants, meta
@@ -23,6 +24,8 @@ from repro.problems.constants import Constant, Overrides
 
 # No constructor argument is made smaller than this: kernel sizes, groups and heads stay as published.
 _LEAST_INIT = 16
+# Channels of a group of a norm, where the file has as many.
+_LEAST_GROUP = 8
 # When the largest constant is looked for, constructor arguments count as this much smaller, and those that set the
 # leading dimension of inputs alone as this much larger: blocks of a matrix product and heads of attention want width,
 # deep networks want an image, and a batch of a few rows is enough.
@@ -184,11 +187,30 @@ class Search:
                 broken.clear()
                 smaller = self._step(excess, broken)
             if smaller is None:
-                return
+                break
             sizes = smaller
             yield sizes
+        yield from self._grouped()
         yield from self._told_apart()
         yield from self._divisible(sizes)
+
+    def _grouped(self) -> Iterator[Sizes]:
+        """Sizes at which groups of a norm have channels enough: of two, a norm is always 1 or -1."""
+        for constant in self.constants:
+            least = min(_LEAST_GROUP, self._channels(constant, {}))
+            while self._channels(constant, self.now) < least and (now := self._smaller((constant,), 2)):
+                if (sizes := self.sized(now)) is None:
+                    break
+                self.now = now
+                yield sizes
+
+    def _channels(self, constant: Constant, now: dict[Constant, int]) -> int:
+        """The channels of a group of the norms that have as many groups as a constant says; 0 if there are none."""
+        plan = inputs.plan(replace(self.problem, overrides=self.overrides(now), work=None))
+        groups = now.get(constant, constant.value)
+        found = meta.model(plan, plan.problem.init_inputs(plan.module)).modules()
+        norms = (m for m in found if isinstance(m, nn.GroupNorm) and m.num_groups == groups)
+        return min((norm.num_channels // groups for norm in norms), default=0)
 
     def _divisible(self, sizes: Sizes) -> Iterator[Sizes]:
         """Sizes that the powers of two up to _BLOCK divide as they divide the file's, and that are powers of two where

@@ -52,6 +52,7 @@ CASES = {
     "mixed": "on inputs of which some are scaled up many times and others down",
     "heavy": "on inputs with heavy tails",
     "offset": "on inputs far from zero",
+    "banded": "on inputs whose rows, columns or channels lie far apart",
     "spiked": "on spiked inputs",
     "perturbed_spiked": "on spiked inputs with perturbed weights",
     "scaled": "with larger norms or matrices",
@@ -90,6 +91,7 @@ DISTANCES = {
 # Kinds of input cases -> what a kernel is that fails on no other kind.
 _ALONE = (
     ({"heavy"}, "right where all elements are alike: look for a part of a sum that is left out"),
+    ({"banded"}, "right where all rows and channels are alike: look for a mean or variance of parts"),
     ({"offset"}, "right around zero: look for a difference of large numbers, and for padding that counts"),
     ({"scaled"}, "right with small hidden values: look for an approximation that holds in a range"),
     ({"tiny", "heavy"},

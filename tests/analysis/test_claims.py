@@ -78,29 +78,6 @@ def test_the_shipped_claims_are_whole():
         assert claim.problem == "all" or claim.key in known
 
 
-def test_the_published_figures_agree_with_each_other():
-    """A slip of a digit would show: means, speedups and running bests follow from the figures beside them."""
-    value = {claim.id: claim.value for claim in figures.load()}
-
-    def of(family: str) -> dict[str, float]:
-        return {name.removeprefix(f"{family}/"): v for name, v in value.items() if name.startswith(f"{family}/")}
-
-    means = {}
-    for arm in ("baseline", "with-kb"):
-        logs = [math.log(v) for v in of(f"agent-speedup-{arm}").values()]
-        assert len(logs) == 10
-        means[arm] = math.exp(sum(logs) / 10)
-        assert value[f"agent-mean-{arm}/all"] == pytest.approx(means[arm], abs=0.005)
-    assert value["agent-gain/all"] == pytest.approx(100 * (means["with-kb"] / means["baseline"] - 1), abs=0.5)
-    compiled, best = of("artifact-compile-time"), of("artifact-optimized-time")
-    for name, speedup in of("artifact-speedup").items():
-        assert speedup == pytest.approx(compiled[name] / best[name], abs=0.006), name
-        rounds = [value[f"artifact-running-best/{name}/round-{n}"] for n in range(1, 9)]
-        assert (
-            rounds == sorted(rounds, reverse=True) and rounds[-1] == best[name] < value[f"artifact-input-time/{name}"]
-        )
-
-
 def test_every_command_is_one_of_this_tool():
     """As a reader types it, with the published folder for DIR."""
     commands = {claim.command for claim in figures.load() if claim.command}

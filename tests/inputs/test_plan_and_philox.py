@@ -378,6 +378,7 @@ def test_stress_shows_remainders_and_rows_below_zero():
     assert bool((of_stress("signed 100")[16:32] <= 0).all()), "the second of four regions"
     assert of_stress("signed 100")[0, 0] == 0.0, "the sign of zero"
     assert bool((of_stress("shift 100") > 0).all())
+    assert float(of_stress("bands 1000").std(0).max()) < 2 < 400 < float(of_stress("bands 1000").std(1).min())
     assert bool((of_stress("shift -36000").add(35000).abs() < 25000).all())
     for index, sign in ((0, 1), (1, -1)):
         first, second = of_stress("shift -100", index).split(32)
@@ -564,6 +565,21 @@ def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(pro
         assert len(masks) == 1 and torch.equal(moved.state[masks[0]], native.state[masks[0]]), "a mask is no parameter"
 
 
+def test_weights_that_a_reversal_keeps_and_frozen_statistics_vary_too(tmp_path):
+    """Gates that keep a state are raised; a mask stays."""
+    body = (
+        "self.eye = nn.Parameter(torch.eye(8)); self.rows = nn.Parameter(torch.arange(8.0).repeat(4, 1)); "
+        "self.register_buffer('var', torch.ones(8)); self.register_buffer('mask', torch.eye(8)); "
+        "self.net = nn.GRU(8, 4)"
+    )
+    plan = inputs.plan(problem_with(tmp_path, body))
+    native = inputs.weights(plan.problem, plan.module)
+    moved = input_cases.perturbed_weights(plan, native, CPU).state
+    changed = {name: float((value != native.state[name]).float().mean()) for name, value in moved.items()}
+    assert min(changed[name] for name in ("eye", "rows", "var")) > 0.9 and changed["mask"] == 0
+    assert float((moved["net.bias_hh_l0"] - native.state["net.bias_hh_l0"])[4:8].mean()) > 0.2
+
+
 KINDS = {
     "L1_36": ["native", "stress", "spiked"],
     "L2_37": ["native", "stress", "spiked", "perturbed", "perturbed_stress"],
@@ -623,17 +639,22 @@ CONSTRUCTORS = {
 }
 
 
+def problem_with(folder: Path, body: str) -> catalogue.Problem:
+    """A problem whose constructor has a body."""
+    file = folder / "model.py"
+    file.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+        f"        super().__init__()\n        {body}\n\n    def forward(self, x):\n        return x\n\n\n"
+        "def get_inputs():\n    return [torch.rand(4, 8)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    return catalogue.load_file(file)
+
+
 @pytest.mark.parametrize("name", CONSTRUCTORS)
 def test_initial_draws_are_left_out_only_where_nothing_else_depends_on_them(name, tmp_path):
     """A loaded state dict then makes both models equal, and torch's generator is where it was."""
     body, expected = CONSTRUCTORS[name]
-    file = tmp_path / "model.py"
-    file.write_text(
-        "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def __init__(self):\n"
-        f"        super().__init__()\n        {body}\n\n\ndef get_inputs():\n    return [torch.rand(4, 8)]\n\n\n"
-        "def get_init_inputs():\n    return []\n"
-    )
-    problem = catalogue.load_file(file)
+    problem = problem_with(tmp_path, body)
     module = problem.module()
     before = torch.random.get_rng_state()
     assert (inputs._undrawn(module, [], 42) is not None) is expected

@@ -469,6 +469,21 @@ def test_a_precise_solution_has_a_cap_where_its_class_has_no_limits(native, offs
     assert tolerances.class_of({"native": [even(native)], "offset": [even(offset)]}, fixture) == klass
 
 
+@pytest.mark.parametrize(("honest", "klass"), [(0.1, None), (0.2, "bf16")])
+def test_far_from_an_honest_error_a_class_without_limits_is_lost(honest, klass):
+    """As by a softmax without its maximum, whose scores are cut."""
+    fixture = made_fixture(bf16=1e-2)
+    needed = calibration._needed("offset", {"bf16": even(honest)}, {"bf16": {}})
+    fixture.trials["offset"] = Limited(stress="shift 1000", limits={"bf16": {}}, needed=needed)
+    assert tolerances.class_of({"native": [even(5e-3)], "offset": [even(0.9)]}, fixture) == klass
+
+
+def test_a_number_that_is_zero_and_usually_is_not_has_a_distance():
+    distance = Distance(usual=1.0)
+    distance.add(torch.zeros(()), torch.zeros((), dtype=torch.float64))
+    assert set(distance.values().values()) == {0.0}
+
+
 # -- gates
 
 SPEC = {"shape": [4, 6], "dtype": "float32"}

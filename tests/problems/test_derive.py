@@ -61,6 +61,10 @@ def get_init_inputs():
         ("(lambda m: m + m.T)(torch.rand(64, 64))", "symmetric"),
         ("torch.rand(64, 64).softmax(-1)", "distributions"),
         ("torch.randint(0, 2, (64, 64)).float() * 2 - 1", "few values"),
+        ("torch.nn.functional.normalize(torch.randn(64, 8), dim=-1)", "directions"),
+        ("torch.randn(64).sort().values", "sorted"),
+        ("torch.zeros(64)", "constant"),
+        ("torch.rand(64).log().masked_fill_(torch.arange(64) < 9, torch.nan)", ""),
         ("torch.rand(64, 64) * 3", ""),
     ],
 )
@@ -80,8 +84,14 @@ def test_a_stressed_input_keeps_what_the_problem_requires_of_it(tmp_path, value,
         assert bool((found >= 0).all()) and torch.allclose(ratio, torch.ones(64))
     elif kept == "few values":
         assert len(torch.unique(found)) == 2
+    elif kept == "directions":
+        assert torch.allclose(found.norm(dim=-1), torch.ones(64))
+    elif kept == "sorted":
+        assert bool((found.diff() >= 0).all())
+    elif kept == "constant":
+        assert (float(found.std()) > 0) is (stress in (2.0, "edit 16 0"))
     else:
-        assert not torch.equal(found, published)
+        assert not torch.equal(found, published) and not bool((found.isnan() > published.isnan()).any())
 
 
 # It runs on the CPU at a reduced size alone.

@@ -62,6 +62,21 @@ def test_related_sizes_shrink_together():
     assert (values["window"], values["stride"], values["dilation"]) == (3, 2, 3)
 
 
+def test_sizes_that_differ_and_groups_of_norms_stay_apart(tmp_path):
+    """Also where the budget is not met. A norm of two channels is always 1 or -1."""
+    file = tmp_path / "norm.py"
+    file.write_text(
+        "import torch\nfrom torch import nn\nbatch, rows, columns, groups = 16, 4096, 4095, 512\n\n\n"
+        "class Model(nn.Module):\n    def __init__(self, channels, groups):\n        super().__init__()\n"
+        "        self.norm = nn.GroupNorm(groups, channels)\n\n    def forward(self, x):\n        return self.norm(x)\n"
+        "def get_inputs():\n    return [torch.rand(batch, rows, columns)]\n\n\n"
+        "def get_init_inputs():\n    return [rows, groups]\n"
+    )
+    found = sizes.derive(unknown(file)).overrides
+    assert found["rows"] != found["columns"] and found["rows"] // found.get("groups", 512) >= 8
+    assert int(found["columns"]) % 16 == 15
+
+
 def test_an_index_out_of_range_is_seen_by_running():
     """The meta device checks no values: the constructor's arguments stay as they are then."""
     derived = sizes.derive(unknown(DATA / "vocabulary.py"))

@@ -6,8 +6,6 @@ What reports of recorded bundles say: test_snapshots.py.
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
@@ -69,21 +67,6 @@ def test_every_file_is_drawn_from_the_json_alone(drawn):
     whole = Document.model_validate(document(drawn))
     for name, render in (("html", page.render), ("tex", latex.render), ("md", markdown.render)):
         assert render(whole) == (drawn / f"report.{name}").read_text(), name
-
-
-def test_the_tables_are_latex(drawn, tmp_path):
-    """Set without an error, the packages that the file names loaded."""
-    tex = shutil.which("pdflatex")
-    if tex is None:
-        pytest.skip("no pdflatex is installed")
-    shutil.copy(drawn / "report.tex", tmp_path)
-    (tmp_path / "paper.tex").write_text(
-        "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{booktabs,longtable,textcomp}\n"
-        "\\begin{document}\n\\input{report.tex}\n\\end{document}\n"
-    )
-    command = [tex, "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_nothing_empty_is_drawn(tool):

@@ -234,7 +234,7 @@ class Distance:
             | self.change.values()
         )
         if self.zeros:
-            guards[ZERO] = self.max_at_zero / (norm / math.sqrt(self.elements - self.zeros))
+            guards[ZERO] = self.max_at_zero / (norm / math.sqrt(max(1, self.elements - self.zeros)))
         return guards
 
 

@@ -13,8 +13,8 @@ Probes look where a caller may go. A fixture says which of them a problem has, a
 which the fp64 reference stays finite and an honest kernel's error bounded. A class whose honest kernel has no such
 bound has no limit there. A fixture also leaves out stress and spikes at which torch's own Model overflows.
 
-tiny, large       published inputs, every floating-point tensor multiplied by 1e-4 to 1e-2, or by 30 to 1e4 with regions
-                  of both signs and away from zero; two strengths where inputs are small
+tiny, large       published inputs, every floating-point tensor multiplied by 1e-4 to 1e-2, or by 30 to 1e4, with
+                  regions of both signs and away from zero; two strengths where inputs are small
 mixed             the same by turns: large, small, large
 heavy             elements with heavy tails, so that any part of a mean, norm or loss tells little of the whole
 offset            inputs far from zero for their deviation: what subtracts large numbers, or counts padding, is wrong
@@ -23,6 +23,7 @@ scaled            perturbed weights of which norms or matrices are up to 16 time
 unit              1 or -1, where elements of the output are negligible in every other trial, as of a product that
                   underflows
 curved            signed inputs at a deviation at which the arguments of elementwise functions lie where these curve
+banded            inputs of which the channels, or the rows or columns of a sample, lie far apart
 edited            inputs that equal those of the call before except a few elements
 
 Three more kinds decide nothing. `nonfinite` has one element that is NaN, and `needs_contiguous` published inputs with
@@ -55,6 +56,7 @@ PUBLIC_SEED = 20251121
 _PERTURBATION_SEED = 77
 _NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_GATED, _KEPT = (nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell), 0.5
 # From a parameter's index to that of the draw of its signs.
 _SIGNS = 4000
 # The same for the first buffer.
@@ -63,7 +65,7 @@ _BUFFERS = 8000
 _CALIBRATION_ROWS = 8
 # Probe -> its stresses, the strongest first; those of `curved` and `scaled` are measured.
 PROBES: dict[str, tuple[str, ...]] = {
-    "tiny": ("times 0.0001 0.01 0.001", "times 0.01"),
+    "tiny": ("signed 0.0001 0.01 0.001", "times 0.0001 0.01 0.001", "times 0.01"),
     "large": ("signed 10000 300 30", "signed 100 30 10", "times 10000 300 30", "times 100 30", "times 10"),
     "mixed": ("mixed 10000", "mixed 100", "mixed 10", "levels 10000", "levels 100", "levels 10"),
     "heavy": ("heavy 24", "heavy 14", "heavy 8", "heavy 4", "tailed 24", "tailed 8"),
@@ -73,13 +75,16 @@ PROBES: dict[str, tuple[str, ...]] = {
     "edited": ("edit 16", "edit 256", "edit 4096"),
     "scaled": (),
     "unit": ("unit 1",),
+    "banded": ("bands 3000 4", "bands 300 4", "bands 30 4", "bands 4"),
 }  # fmt: skip
 # Probes that are measured only where a survey of the others shows that something was not seen.
 SURVEYED = ("scaled", "unit")
 # Draws where inputs are small. A cheat that looks at one element in a hundred sees one of the two edited ones in one
 # draw of fifty; a rounded mean of few elements changes with them too. One heavy draw in thirty leaves a loss without
 # its last column within bf16.
-OFTEN, SMALL_BYTES = {"edited": 4, "heavy": 3}, 16 << 20
+OFTEN, SMALL_BYTES = {"edited": 4, "heavy": 3, "banded": 3}, 16 << 20
+# A multiple of every number of dimensions that a tensor of an input has beside the batch.
+_DIMENSIONS = 12
 NONFINITE, STRIDED = "nonfinite", "needs_contiguous"
 
 
@@ -177,13 +182,15 @@ def _probes(plan: Plan, fixture: Fixture, perturbed: bool) -> list[Trial]:
     trials = []
     small = sum(map(plan.nbytes, plan.tensors)) <= SMALL_BYTES
     for kind in (kind for kind in fixture.trials if kind in PROBES):
-        stress = fixture.trials[kind].stress
-        turns = list(range(stresses.forms(stress, plan.tensors)))
+        turns = list(range(stresses.forms(fixture.trials[kind].stress, plan.tensors)))
         if kind not in OFTEN:  # the strongest, and another where inputs are small or it has the other sign
-            other = turns[1:] and (small or kind == "offset")
+            other = turns[1:] and (small or kind in ("offset", "banded"))
             turns = turns[:1] + ([secrets.choice(turns[1:])] if other else [])
-        drawn = [stresses.drawn(stress, turn, plan.tensors) for turn in turns * (OFTEN.get(kind, 1) if small else 1)]
-        trials += [Trial(kind, secret_seed(), one, perturbed or kind == "scaled") for one in drawn]
+        often = [turn for turn in turns for _ in range(OFTEN.get(kind, 1) if small else 1)]
+        for draw, turn in enumerate(often):  # of bands each draw has another dimension
+            seed = secret_seed() // _DIMENSIONS * _DIMENSIONS + draw
+            stress = stresses.drawn(fixture.trials[kind].stress, turn, plan.tensors)
+            trials.append(Trial(kind, seed, stress, perturbed or kind == "scaled"))
     meta.run(plan, plan.problem.init_inputs(plan.module), tally := meta.Tally())
     if (some := floating(plan)) and not tally.casts:
         trials.append(Trial(NONFINITE, secret_seed(), f"special {secrets.choice(some)}", perturbed, judged=False))
@@ -203,10 +210,10 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
 
     Norm weights are U(.5, 1.5), those of batch norms U(.75, 1.25), half of them negative; norm biases are normal with
     deviation .2, of batch norms .1. Constant parameters are multiplied by U(1, 1.74), or become normal with deviation
-    .2 if they are zero; so do constant buffers, as of frozen statistics. Vectors get normal noise of deviation .2. All
-    other parameters are reversed, which keeps their distribution, or get noise of a fifth of their deviation where
-    they are symmetric or all their rows alike. Constant parameters are negative too, one in two elements, where the
-    output stays finite.
+    .2 if they are zero; so do constant buffers, as of frozen statistics. Vectors get normal noise of deviation .2, and
+    those of the gates of LSTM and GRU that keep the state are raised, so that it lives long. All other parameters are
+    reversed, which keeps their distribution, or get noise of a fifth of their deviation where they are symmetric or all
+    their rows alike. Constant parameters are negative too, one in two elements, where the output stays finite.
 
     Running statistics are calibrated on a few rows: a mean square a layer times 0.5 to 2 for each channel, and means of
     a tenth of that deviation. One mean square keeps a deep untrained net well conditioned, since what each channel has
@@ -280,6 +287,8 @@ def _perturb(parameter: torch.Tensor, owner: nn.Module, name: str, index: int, s
             parameter.copy_(draw("normal", std=0.1 if narrow else 0.2))
         elif parameter.dim() == 1:
             parameter.add_(draw("normal", std=0.2))
+            if isinstance(owner, _GATED):
+                parameter[owner.hidden_size : 2 * owner.hidden_size] += _KEPT
         else:
             parameter.copy_(_turned(parameter, draw))
         return False

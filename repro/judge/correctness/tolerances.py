@@ -51,7 +51,7 @@ EDIT_LIMIT, EDIT_HONEST = 0.5, 0.2
 _LOOSE = 4.0
 # Inputs far from zero multiply rounding, in ways that differ between honest kernels: there fp32 has the limits of tf32,
 # where the honest kernel of either class stays under a tenth of the lowest one.
-OFFSET, HEAVY, EDITED, _EXACT = "offset", "heavy", "edited", 0.1
+OFFSET, HEAVY, EDITED, BANDED, _EXACT = "offset", "heavy", "edited", "banded", 0.1
 # Draws over a class's limits that may be drawn again, if rounding decides their results: inputs that are off by this
 # share of each element take the fp64 reference over the limits, and by a jump. A share a class: twice what it rounds
 # operands by, of fp32 what long sums add up to.
