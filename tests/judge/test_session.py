@@ -322,7 +322,7 @@ def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(judged, 
 
 
 # Right for as long as it is verified.
-LAZY = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 58:\n    y = torch.zeros_like(y)")
+LAZY = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 73:\n    y = torch.zeros_like(y)")
 
 
 def test_outputs_are_compared_whole_at_a_secret_call_of_every_turn():

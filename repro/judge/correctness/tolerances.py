@@ -46,7 +46,7 @@ MIN_MARGIN = 1.5
 # region of zeros hides in every average. In units of the rms of the other elements.
 ZERO_LIMIT, MIN_ZERO_SHARE = 1e-6, 0.01
 # An output must follow a change of a few inputs: a stale one has 1. Limited where honest kernels follow this closely.
-EDIT_LIMIT, EDIT_HONEST = 0.5, 0.2
+EDIT_LIMIT, EDIT_HONEST = 0.5, 0.05
 # On a probe a class has limits where the honest error of every looser class is at most this many times that one's cap.
 _LOOSE = 4.0
 # Inputs far from zero multiply rounding, in ways that differ between honest kernels: there fp32 has the limits of tf32,
