@@ -449,7 +449,7 @@ def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_lat
     assert (
         waited["honest"] == timed_call._CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
     )
-    found, _ = judged({"honest": LAZY}, BRIEF)
+    found, _ = judged({"honest": LAZY}, BRIEF.but(timing_budget_s=1.0))
     assert outcome(found["honest"]) == ("incorrect", "timed_output_wrong")
 
 
@@ -554,7 +554,7 @@ def test_outputs_in_any_memory_order_match_their_states(judged, monkeypatch):
 
 def test_solutions_that_die_or_turn_wrong_while_they_are_timed_end_alone(judged):
     dies = LAZY.replace("y = torch.zeros_like(y)", "os._exit(1)")
-    found, whole = judged({"dies": (dies, "import os\n"), "lazy": LAZY, "honest": HONEST}, BRIEF)
+    found, whole = judged({"dies": (dies, "import os\n"), "lazy": LAZY, "honest": HONEST}, BRIEF.but(timing_budget_s=1.0))
     assert outcome(found["dies"]) == ("error", "worker_exited"), found["dies"]
     assert outcome(found["lazy"]) == ("incorrect", "timed_output_wrong"), found["lazy"]
     assert found["lazy"].time_ms is None and found["lazy"].reasons[0].trial == "timing"
