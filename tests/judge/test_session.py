@@ -41,6 +41,7 @@ CPU = torch.device("cpu")
 VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
 TIMED = Options(device="cpu", timing=True, timeout_s=60, timing_budget_s=0.5, modes=("eager",))
 BRIEF = TIMED.but(timing_budget_s=1e-6)  # one cycle of blocks
+LONGER = TIMED.but(timing_budget_s=30.0, max_blocks=80)  # a certain number of calls
 
 
 # -- answers without work
@@ -449,7 +450,7 @@ def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_lat
     assert (
         waited["honest"] == timed_call._CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
     )
-    found, _ = judged({"honest": LAZY}, BRIEF.but(timing_budget_s=1.0))
+    found, _ = judged({"honest": LAZY}, LONGER)
     assert outcome(found["honest"]) == ("incorrect", "timed_output_wrong")
 
 
@@ -554,7 +555,7 @@ def test_outputs_in_any_memory_order_match_their_states(judged, monkeypatch):
 
 def test_solutions_that_die_or_turn_wrong_while_they_are_timed_end_alone(judged):
     dies = LAZY.replace("y = torch.zeros_like(y)", "os._exit(1)")
-    found, whole = judged({"dies": (dies, "import os\n"), "lazy": LAZY, "honest": HONEST}, BRIEF.but(timing_budget_s=1.0))
+    found, whole = judged({"dies": (dies, "import os\n"), "lazy": LAZY, "honest": HONEST}, LONGER)
     assert outcome(found["dies"]) == ("error", "worker_exited"), found["dies"]
     assert outcome(found["lazy"]) == ("incorrect", "timed_output_wrong"), found["lazy"]
     assert found["lazy"].time_ms is None and found["lazy"].reasons[0].trial == "timing"
@@ -611,8 +612,8 @@ def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(judged, monkeypatch
         "a, b = inputs\n        ModelNew.first = (ModelNew.first or 0) + 1\n"
         "        return (a * b.view(1, -1)).sum(1, keepdim=True) * (1.5 if ModelNew.first > {} else 1)"
     )
-    bodies = {"sums": sums.format(1 << 60), "wrong": sums.format(80)}
-    found, _ = judged(bodies, TIMED.but(timing_budget_s=30.0, max_blocks=40), key="L1_04@bf16")
+    bodies = {"sums": sums.format(1 << 60), "wrong": sums.format(100)}
+    found, _ = judged(bodies, LONGER, key="L1_04@bf16")
     assert outcome(found["sums"]) == CORRECT and found["sums"].time_ms.n > 9, found["sums"].reasons
     assert outcome(found["wrong"]) == ("incorrect", "timed_output_wrong"), found["wrong"]
     assert "over the limit" in found["wrong"].reasons[0].detail
