@@ -177,7 +177,9 @@ def _of_rows(value: torch.Tensor) -> str:
 
 def _again(kept: str, value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
     """Return a changed input with the structure that it had."""
-    moved = torch.where(value.isfinite(), moved, value)
+    known = value.isfinite()
+    if not known.all():
+        moved = torch.where(known, moved, value)
     match kept:
         case "symmetric":
             return moved.tril() + moved.tril(-1).mT
@@ -193,7 +195,8 @@ def _again(kept: str, value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
 def _deviation(value: torch.Tensor) -> float:
     """Return the standard deviation of a computed input's finite elements, to four digits, because devices sum in
     different orders."""
-    return float(f"{float(value[value.isfinite()].double().std(correction=0)):.4g}")
+    known = value.isfinite()
+    return float(f"{float((value if known.all() else value[known]).double().std(correction=0)):.4g}")
 
 
 @dataclass(frozen=True)
