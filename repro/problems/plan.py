@@ -363,8 +363,8 @@ def plan(problem: Problem) -> Plan:
     listed = isinstance(values, list | tuple)
     direct = sum(isinstance(value, torch.Tensor) for value in values) if listed else 0
     if direct < max(1, sum(isinstance(value, torch.Tensor) for value in tree_leaves(values))):
-        wrong = "a list with a list of tensors in it" if direct else "a list without a tensor"
-        wrong = wrong if listed else type(values).__name__
+        of_list = "a list with a list of tensors in it" if direct else "a list without a tensor"
+        wrong = of_list if listed else type(values).__name__
         raise ProblemError(f"get_inputs() of {problem.file_name} returns {wrong}", "",
                            "Let it return a list of what Model.forward takes: tensors and plain values.")  # fmt: skip
     declared = getattr(module, "DECLARED_DTYPES", False)  # of a definition, whose inputs may differ in precision

@@ -203,7 +203,7 @@ def _failure(outcome: Outcome) -> str:
     lacking = result.refused_classes.values() if isinstance(result, FixtureRecord) else ()
     whys = [outcome.error or outcome.status] if outcome.status in ("failed", "unmet") else []
     whys += [entry.verdict for entry in judged if entry.verdict in ("error", "timeout")]
-    return next(iter(whys + [why for why in lacking if "memory" in why or "ALLOC_FAILED" in why]), "")
+    return [*whys, *(why for why in lacking if "memory" in why or "ALLOC_FAILED" in why), ""][0]
 
 
 def _outcomes(engine: Engine, jobs: list[Job], step: Step) -> Generator[Outcome]:
