@@ -159,8 +159,7 @@ def _bands(
     """Move every slice along one dimension, which hangs on the seed, up or down by at most `number` deviations: of all
     inputs alike, so that two of one shape are close to each other."""
     reach = deviation * (number if out.element_size() > 2 else min(number, _APART))
-    dims = [dim for dim, size in enumerate(shape) if size > 1]
-    dims = [dim for dim in dims if dim] or dims
+    dims = [dim for dim, size in enumerate(shape) if dim and size > 1] or [0][: len(shape)]
     if not dims:
         return out
     dim = dims[seed % len(dims)]
