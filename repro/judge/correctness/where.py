@@ -141,8 +141,7 @@ class _Seen:
         }  # fmt: skip
         for text, count in counts.items():
             if count:
-                share = "all" if count > most else f"{count:,.0f}"
-                yield f"{share} of them {text}" if self.of.wrong > 1 else f"it {text}".replace("it are", "it is")
+                yield f"{'all' if count > most else f'{count:,.0f}'} of them {text}"
         alike = of.both and of.both**2 > (1 - _ALIKE) * of.ours * of.due and max(counts.values()) <= most
         if alike and abs(of.both / of.due - 1) > _CLEAR:
             yield f"{'they are' if of.wrong > 1 else 'it is'} about {of.both / of.due:.3g} times the expected values"
