@@ -159,7 +159,7 @@ def structure(value: torch.Tensor) -> str:
         return "constant"
     if len(torch.unique(head)) <= min(FEW_VALUES, max(1, head.numel() // 4)):
         return "few values"
-    if value.dim() and value.shape[-1] > 2 and (kind := _of_rows(value)):
+    if value.dim() and value.shape[-1] > 1 and (kind := _of_rows(value)):
         return kind
     if int((value == 0).sum()) > _ZERO_SHARE * value.numel():
         return "zeros"
@@ -168,11 +168,12 @@ def structure(value: torch.Tensor) -> str:
 
 
 def _of_rows(value: torch.Tensor) -> str:
+    """Return what all rows of an input are, or the empty string. Two elements may ascend by chance."""
     if bool((value >= 0).all()) and bool(((value.sum(-1) - 1).abs() < 1e-3).all()):
         return "distributions"
     if bool(((value.norm(dim=-1) - 1).abs() < 1e-3).all()):
         return "directions"
-    return "sorted" if bool((value[..., 1:] >= value[..., :-1]).all()) else ""
+    return "sorted" if value.shape[-1] > 2 and bool((value[..., 1:] >= value[..., :-1]).all()) else ""
 
 
 def _again(kept: str, value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:

@@ -378,7 +378,7 @@ def test_stress_shows_remainders_and_rows_below_zero():
     assert bool((of_stress("signed 100")[16:32] <= 0).all()), "the second of four regions"
     assert of_stress("signed 100")[0, 0] == 0.0, "the sign of zero"
     assert bool((of_stress("shift 100") > 0).all())
-    assert float(of_stress("bands 1000").std(0).max()) < 2 < 400 < float(of_stress("bands 1000").std(1).min())
+    assert of_stress("bands 1000").std(0).max() < 2 < 400 < of_stress("bands 1000").std(1).min()
     assert bool((of_stress("shift -36000").add(35000).abs() < 25000).all())
     for index, sign in ((0, 1), (1, -1)):
         first, second = of_stress("shift -100", index).split(32)
@@ -575,8 +575,8 @@ def test_weights_that_a_reversal_keeps_and_frozen_statistics_vary_too(tmp_path):
     plan = inputs.plan(problem_with(tmp_path, body))
     native = inputs.weights(plan.problem, plan.module)
     moved = input_cases.perturbed_weights(plan, native, CPU).state
-    changed = {name: float((value != native.state[name]).float().mean()) for name, value in moved.items()}
-    assert min(changed[name] for name in ("eye", "rows", "var")) > 0.9 and changed["mask"] == 0
+    assert all(bool((moved[name] != native.state[name]).all()) for name in ("eye", "rows", "var"))
+    assert torch.equal(moved["mask"], native.state["mask"])
     assert float((moved["net.bias_hh_l0"] - native.state["net.bias_hh_l0"])[4:8].mean()) > 0.2
 
 

@@ -480,7 +480,7 @@ def test_far_from_an_honest_error_a_class_without_limits_is_lost(honest, klass):
 
 def test_a_number_that_is_zero_and_usually_is_not_has_a_distance():
     distance = Distance(usual=1.0)
-    distance.add(torch.zeros(()), torch.zeros((), dtype=torch.float64))
+    distance.add(torch.zeros(1), torch.zeros(1).double())
     assert set(distance.values().values()) == {0.0}
 
 

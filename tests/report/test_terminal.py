@@ -195,7 +195,7 @@ def test_a_cell_cannot_steer_the_terminal():
 
 def bundles(verb: str) -> list[Path]:
     """The published bundles of a verb, newest last."""
-    return sorted((file.parent for file in RESULTS.rglob(f"*-{verb}/manifest.json")), key=lambda path: path.name)
+    return sorted(RESULTS.rglob(f"*-{verb}"), key=lambda path: path.name)
 
 
 def shown(argv: list[str], width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
@@ -261,7 +261,7 @@ def test_a_verdict_has_one_sign_and_a_finding_a_line(tmp_path, verdict, code, sh
 def test_of_a_whole_suite_the_table_shows_what_stands_out(monkeypatch):
     """The rest is in the report, or on the screen with -v."""
     monkeypatch.setattr(terminal, "MANY", 12)
-    whole = document.build([Bundle.open(path) for path in bundles("fixtures")])
+    whole = document.build([*map(Bundle.open, bundles("fixtures"))])
     drawn, out = screen(100)
     terminal.draw(whole, drawn)
     text = ANSI.sub("", out.getvalue())
