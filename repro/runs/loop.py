@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,9 @@ from repro.system.jsonio import Json
 # Rows of shipped solutions that share a process: starting one with its judge takes 4 to 8 s.
 ROWS_A_PROCESS = 32
 # When several batches run at once: a batch takes at most this part of what is left for each slot, so that a slow one
-# does not keep the others waiting at the end; but shorter ones are not worth a process.
-_PART, _WORTH_S = 0.5, 20.0
+# does not keep the others waiting at the end; but shorter ones are not worth a process. If lengths are known and at
+# most _DEALT_S are left for each slot, all but the shortest problems are dealt out, a process for each slot.
+_PART, _WORTH_S, _DEALT_S = 0.5, 20.0, 180.0
 # About how long a job takes: for its inputs and each solution, and for compiled baselines. Level 3 takes twice as long.
 _SOLUTION_S, _COMPILED_S = 10.0, 25.0
 # Earlier bundles that say how long rows took.
@@ -117,7 +118,8 @@ def divided(rows: list[Row], together: int, slots: int, known: Mapping[str, floa
     """Return rows in batches of at most `together`, or ROWS_A_PROCESS of one group.
 
     With several slots the longest come first. The rows of a problem, which share baselines, stay together, unless they
-    take longer than a slot's equal share; short problems share a batch. known: row id -> seconds in earlier runs.
+    take longer than a slot's equal share; short problems share a batch. known: row id -> seconds in earlier runs. If
+    all are, the last minutes are one batch for each slot and then the shortest problems.
     """
 
     def seconds(some: list[Row]) -> float:
@@ -135,11 +137,31 @@ def divided(rows: list[Row], together: int, slots: int, known: Mapping[str, floa
         mine = list(some)
         parts += [mine] if fit(mine, fair) else [[row] for row in mine]
     due = deque(sorted(parts, key=seconds, reverse=True) if slots > 1 else parts)
-    batches = []
+    batches: list[list[Row]] = []
     while due:
+        if known.keys() >= {row.id for row in rows} and left / slots <= _DEALT_S:
+            longer, shortest = list(due)[:-slots], list(due)[-slots:]
+            return [*batches, *_dealt(longer, slots, fit, seconds), *shortest]
         batch, most_s = due.popleft(), max(_PART * left / slots, least)
         while due and fit(batch + due[0], most_s):
             batch += due.popleft()
         left -= seconds(batch)
         batches.append(batch)
     return batches
+
+
+def _dealt(
+    parts: Iterable[list[Row]],
+    slots: int,
+    fit: Callable[[list[Row], float], bool],
+    seconds: Callable[[list[Row]], float],
+) -> list[list[Row]]:
+    """Return parts, the longest first, as one batch for each slot, all about as long; more if they do not fit."""
+    batches: list[list[Row]] = [[] for _ in range(slots)]
+    for part in parts:
+        shortest = min(batches, key=seconds)
+        if shortest and not fit(shortest + part, math.inf):
+            batches.append(part)
+        else:
+            shortest += part
+    return sorted(filter(None, batches), key=seconds, reverse=True)

@@ -214,6 +214,8 @@ def test_timed_jobs_of_all_runs_have_a_gpu_alone_and_three_others_share_one(tmp_
 def test_batches_fill_the_gpus_and_keep_the_rows_of_a_problem_together():
     sizes = [[len(batch) for batch in divided(planned(20), *how, {})] for how in ((32, 1), (1, 2), (32, 2))]
     assert sizes == [[20], [1] * 20, [5, 3, 3, 2, 2, 2, 2, 1]], "the last ones are short"
+    earlier = {row.id: 9.0 for row in planned(20)}
+    assert [len(batch) for batch in divided(planned(20), 32, 2, earlier)] == [9, 9, 1, 1], "dealt out, but the last"
     two = [replace(row, plan=Planned(row=row.id, problem=f"L1_{n // 2}")) for n, row in enumerate(planned(20))]
     assert [[row.plan.problem for row in batch] for batch in divided(two, 32, 4, {})] == [
         [f"L1_{n}"] * 2 for n in range(10)

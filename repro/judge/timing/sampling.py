@@ -41,9 +41,11 @@ _SLOWER = 0.02
 # Conditions whose clocks are compared. With up to _FEW calls no median is taken: the shortest is compared to the
 # longest.
 _CLOCKED, _FEW = ("gated", "other"), 3
-# Clocks that disagree after fewer calls of a condition are compared again after this many: a delay of the host in one
-# or two calls is their median.
-_ENOUGH = 8
+# Clocks that disagree after fewer calls of a condition are compared again after this many, as is a solution that is
+# slower with other inputs: a delay of the host in one or two calls is their median.
+_ENOUGH = 16
+# If a speedup falls by more than this with inputs other than those that are timed, that lower speedup counts.
+INPUT_DEPENDENT = 0.05
 # Clocks that disagree by more than the slack, but by at most this factor of it, are measured once more.
 _MARGINAL = 2.0
 # Two processes that run the same code differ in ways that blocks cannot average out, above all in memory placement.
@@ -408,7 +410,8 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
 
 
 def ask_more(runners: list[Runner], series: dict[str, Series], late: Collection[str]) -> None:
-    """Add calls until there are _ENOUGH of each condition in which the clocks of a candidate disagree.
+    """Add calls until there are _ENOUGH of each condition in which the clocks of a candidate disagree, and of calls
+    with other inputs if it is slower there by the times that count.
 
     The candidates in doubt and the trusted variants run in the same blocks. late: names of variants whose calls are
     launched late; no solution is compared with those that are trusted.
@@ -426,7 +429,13 @@ def ask_more(runners: list[Runner], series: dict[str, Series], late: Collection[
 
 def _doubted(ours: Series, trusted: list[Series], condition: str, late: bool) -> bool:
     by_clock = excesses(ours, trusted, late=late)
-    return any(excess.over_ms > excess.slack_ms for clock, excess in by_clock.items() if clock.endswith(condition))
+    if any(excess.over_ms > excess.slack_ms for clock, excess in by_clock.items() if clock.endswith(condition)):
+        return True
+    if condition == "gated" or not ours.other:
+        return False
+    counts = corrected(ours, trusted, late=late)
+    there, here = (statistics.median(_times([counts], name, "device_ms")) for name in (condition, "gated"))
+    return there > here * (1 + INPUT_DEPENDENT)
 
 
 def marginal(by_clock: dict[str, Excess]) -> bool:

@@ -14,14 +14,12 @@ from typing import Literal
 import numpy as np
 
 from repro.judge.timing import intervals
-from repro.judge.timing.sampling import SYSTEMATIC, Sample, Series, slack_ms
+from repro.judge.timing.sampling import INPUT_DEPENDENT, SYSTEMATIC, Sample, Series, slack_ms
 from repro.records.result import JudgeResult
 from repro.records.verdict import Ratio, Speedup, SpeedWord
 
 # A ratio within this share of 1 counts as SAME.
 SAME = 0.01
-# If a speedup falls by more than this with inputs other than those that are timed, that lower speedup counts.
-_INPUT_DEPENDENT = 0.05
 # A time's absolute uncertainty beside SYSTEMATIC, ms, which matters for short kernels only. 23 A/A controls of 5 to
 # 18 us, each known to 0.1 us, differed from 1 by 0.5 us (rms). 0.75 us for either side give a 95 % interval of that.
 _SYSTEMATIC_MS = 0.00075
@@ -103,7 +101,7 @@ def over_loads(ratios: Sequence[Ratio]) -> Ratio:
 def compare(base: Series, ours: Series, timed: Literal["published", "stressed"] = "published") -> Speedup:
     """Return `speedup` over the gated blocks, with `other_inputs`, the speedup over the blocks with other inputs.
 
-    If the speedup there is lower by more than _INPUT_DEPENDENT, it is returned instead, since a solution that is fast
+    If the speedup there is lower by more than INPUT_DEPENDENT, it is returned instead, since a solution that is fast
     only on recognised inputs is not fast. The median block decides this.
     """
     ratio = gated(base, ours, trusted=False)
@@ -114,7 +112,7 @@ def compare(base: Series, ours: Series, timed: Literal["published", "stressed"] 
     theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
     middle = statistics.median(math.log(b / o) for b, o in zip(theirs, mine, strict=True))
     other = speedup(theirs, mine, [host_term(base), host_term(ours, trusted=False)], trusted=False)
-    if middle < math.log(ratio.ratio * (1 - _INPUT_DEPENDENT)):
+    if middle < math.log(ratio.ratio * (1 - INPUT_DEPENDENT)):
         return Speedup(**other.to_json(), inputs="other", published_inputs=usual)
     return usual.model_copy(update={"other_inputs": other})
 

@@ -117,9 +117,10 @@ def test_a_kept_result_that_fails_is_not_used_again(folder, monkeypatch):
 
 @pytest.mark.slow
 def test_the_second_session_takes_what_the_first_one_compiled(folder, tmp_path, monkeypatch):
-    """In `make test-all` a damaged file is compiled anew too. Baselines count as those of another user."""
+    """It comes back in pieces. In `make test-all` a damaged file is compiled anew too. Baselines count as those of
+    another user."""
     options = Options(device="cpu", timeout_s=180, timing_budget_s=0.3, max_blocks=12, modes=("eager", "compile"))
-    file, known, define = tmp_path / "mine.py", tmp_path / "known.py", Workers._define
+    file, known, define, keep = tmp_path / "mine.py", tmp_path / "known.py", Workers._define, compiled._keep
     known.write_text(PROBLEM)
     problem = catalogue.load_file(known)
     fixture = calibration.build(problem, torch.device("cpu"))
@@ -131,7 +132,13 @@ def test_the_second_session_takes_what_the_first_one_compiled(folder, tmp_path, 
         implementation.hello["uid"] = uids.FIRST_UID
         return error
 
+    def in_pieces(evaluation, *more):
+        with monkeypatch.context() as small:
+            small.setattr(evaluation.slots, "staging_bytes", 4096)
+            keep(evaluation, *more)
+
     monkeypatch.setattr(Workers, "_define", defined)
+    monkeypatch.setattr(compiled, "_keep", in_pieces)
     for graphs in (1, 0, 1) if WHOLE else (1, 0):
         with JudgeSession(problem, fixture, options) as judge:
             assert judge.check([("mine", file, "ModelNew")])[0].verdict == "correct"

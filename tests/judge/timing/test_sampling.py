@@ -578,6 +578,29 @@ def test_few_calls_in_doubt_are_followed_by_more(hides_ms):
     assert not ran, "enough calls decide"
 
 
+@pytest.mark.parametrize(("slow_ms", "inputs"), [(0.0, "published"), (0.5, "other")])
+def test_a_few_late_calls_with_other_inputs_do_not_decide_a_speedup(slow_ms, inputs):
+    """Seen on H200s: a host delayed the seals of two of four such calls, by half a millisecond."""
+
+    def runner(name, device_ms, late_ms=0.0):
+        def run(block):
+            late = late_ms * (block.condition == "other")
+            return Sample(device_ms, device_ms, device_ms + USUAL, 0.0, seal_ms=0.4 + late)
+
+        return Runner(name, run, candidate=name == "ours")
+
+    runners = [runner("eager", 2.0), runner("ours", 0.2, slow_ms)]
+    found = {r.name: Series([r.run(Block(0))] * 25, [], [r.run(Block(sampling._OTHER_AT))] * 4) for r in runners}
+    found["ours"].other[1:3] = [Sample(0.2, 0.2, 0.2 + USUAL, 0.0, seal_ms=0.9)] * 2
+
+    def speedup():
+        return speedups.compare(found["eager"], sampling.corrected(found["ours"], [found["eager"]]))
+
+    assert speedup().inputs == "other"
+    sampling.ask_more(runners, found, set())
+    assert speedup().inputs == inputs
+
+
 def test_without_trusted_variants_there_is_no_disagreement():
     assert sampling.disagreement(Series(), TRUSTED) == "" == sampling.disagreement(series([0.1] * 40, way_ms=9.0), [])
 
