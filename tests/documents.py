@@ -35,7 +35,7 @@ from repro.report import search
 from repro.runs.progress import Progress
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
-RUN = PUBLISHED / "h200-pinned" / "20261129T011440Z-run"
+RUN = PUBLISHED / "h200-pinned" / "20261130T221458Z-run"
 # The published kernels of the artifact study, by machine and stack: one machine each.
 THEIRS = {
     "H100": [PUBLISHED / "h100-pinned" / "20261124T055615Z-benchmark"],

@@ -191,11 +191,12 @@ class Bundle:
         return reading.row(self.rows[row])
 
     def records(self) -> dict[str, Row]:
-        """Returns the last row of every id as a record. Raises BundleError where one is damaged."""
+        """Returns the last row of every id as a record, in the plan's order. Raises BundleError where one is damaged."""
         for name in self.rows:
             if name not in self._records:
                 self._records[name] = self.record(name)
-        return {name: self._records[name] for name in self.rows}
+        planned = [name for name in self.manifest["plan"] if name in self.rows]
+        return {name: self._records[name] for name in dict.fromkeys([*planned, *self.rows])}
 
     def done(self, row: str, content: str | None = None) -> bool:
         """Returns whether a row was measured. content: the hash of the inputs that it must be the result of."""
