@@ -24,7 +24,7 @@ from repro.errors import ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge.processes import launcher, pool
 from repro.problems import constants
-from repro.system import importing, jsonio, stopwatch
+from repro.system import importing, jsonio, signals, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 from repro.system.procfs import alive
 
@@ -49,6 +49,7 @@ def begin(folder: Path, owner: str = "") -> list[Job]:
     if owner and not alive(owner):  # it ended before the signal was asked for
         os._exit(1)
     launcher.divide()  # returns in the judge; only the judge may be able to read the folder
+    signals.END_AT_ONCE.set()
     from repro.records.job import JOBS, Job
 
     config.own_caches(folder)

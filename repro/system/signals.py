@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-# Set where Python's own ending would hang or crash: Ray's threads do so once the head of their cluster has died.
+# Set where Python's own ending would hang or crash, as Ray's threads do once the head of their cluster has died, or
+# takes long: up to a second where torch is imported.
 END_AT_ONCE = threading.Event()
 
 
