@@ -14,6 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -22,7 +23,7 @@ from repro import config, fingerprint
 from repro.engines.settled import Settled, settle
 from repro.errors import ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
-from repro.judge.processes import launcher, pool
+from repro.judge.processes import launcher, pool, preload
 from repro.problems import constants
 from repro.system import importing, jsonio, signals, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
@@ -71,9 +72,9 @@ def _outcome(job: Job, folder: Path) -> Outcome:
     """Run one job and observe the machine meanwhile."""
     from repro.records.job import Outcome
 
+    prepare(job)
     outcome, clock, observed = Outcome(job.id, "failed"), stopwatch.Clock(), Telemetry(job.device)
     try:
-        prepare(job)
         outcome.fingerprint = fingerprint_of(job)
         if _audited(job):
             pool.prepare(pool.wanted(job.device, job.dtype, len(job.solutions), job.options), job.device)
@@ -125,14 +126,20 @@ def fingerprint_of(job: Job) -> Fingerprint:
 
 
 def _start_torch(device: str) -> None:
-    """Start what all judging needs: torch, what it imports for shapes, Triton, and on a GPU a context."""
-    with importing.uncollected():
-        for name in ("torch", "torch.fx.experimental.symbolic_shapes", "triton"):
+    """Start what all judging needs: Triton, torch, what it imports for shapes, and on a GPU a context.
+
+    Meanwhile a thread there does what the judge's first Triton kernel would wait for.
+    """
+    with importing.uncollected(), ThreadPoolExecutor(1) as beside:
+        for name in ("triton", "torch", "torch.fx.experimental.symbolic_shapes"):
             with contextlib.suppress(ImportError):  # the fingerprint lists missing packages
                 importlib.import_module(name)
-    if device == "cuda":
-        with contextlib.suppress(RuntimeError, AssertionError):  # reported where it is needed
-            sys.modules["torch"].cuda.init()
+            if device == "cuda":
+                beside.submit(preload.read_triton)  # which reads once
+        if device == "cuda":
+            beside.submit(preload.triton)
+            with contextlib.suppress(RuntimeError, AssertionError):  # reported where it is needed
+                sys.modules["torch"].cuda.init()
 
 
 # -- the verbs

@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -176,11 +177,11 @@ def _forked(connection: socket.socket, device: str) -> Request:
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an ignored SIGCHLD is inherited
     prctl(PR_SET_DUMPABLE, 0)  # workers of the same user must not read the memory that later workers are forked from
-    with importing.uncollected():
+    with importing.uncollected(), ThreadPoolExecutor(1) as beside:  # whose thread has ended before the first fork
         importlib.import_module("triton")
-        importlib.import_module(WORKER)
         if device != "cpu":
-            preload.read_triton()
+            beside.submit(preload.read_triton)
+        importlib.import_module(WORKER)
     connection.send(BEGIN)
     us = os.getpid()
     while True:
