@@ -255,9 +255,12 @@ class JudgeSession:
         if tier == "screen":
             self.planned = [next(trial for trial in self.planned if trial.judged)]
         self.clock.lap("problem")
-        if self.single:
-            self._build(precompiles=bool(running) and self.options.timing and self.audited)
-        evaluation.workers.start(*running)
+
+        def build() -> None:
+            if self.single:
+                self._build(precompiles=bool(running) and self.options.timing and self.audited)
+
+        evaluation.workers.start(*running, meanwhile=build)
         self._refill()
         self.clock.lap("workers")
         if tier == "screen" or (self.cuda and not self.single and len(running) > 1):

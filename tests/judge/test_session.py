@@ -100,11 +100,11 @@ CORRECT = ("correct", "")
 
 @pytest.mark.slow
 def test_each_further_load_has_new_workers_in_the_opposite_order(judged, monkeypatch):
-    starts: list[list[str]] = []
+    starts = []
     start = worker_processes.Workers.start
     monkeypatch.setattr(
         worker_processes.Workers, "start",
-        lambda of, *all_: (starts.append([each.name for each in all_]), start(of, *all_)),
+        lambda of, *all_, **how: (starts.append([each.name for each in all_]), start(of, *all_, **how)),
     )  # fmt: skip
     monkeypatch.setattr(session, "_differ", lambda _: True)
     _, found = judged({"old": HONEST, "new": HONEST}, BRIEF.but(reloads=True))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 
 from repro.errors import SolutionError
 from repro.judge.gpu.input_buffers import Slots
@@ -51,20 +53,30 @@ class Workers:
                 implementation.name, device, buffers, trusted=implementation.trusted, kind=kind, gpu=gpu
             )
 
-    def start(self, *implementations: Implementation) -> None:
-        """Start workers side by side, and have each import its file. A fault becomes the implementation's."""
+    def start(self, *implementations: Implementation, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Start workers side by side, and have each import its file. A fault becomes the implementation's.
+
+        meanwhile: runs while workers make their contexts. Nothing of a solution runs before it has returned.
+        """
         self.seat(*implementations)
+        early = threading.Lock()
+        define = partial(self._define, early)
         if self.options.trust == "dev" or not implementations:
-            faults = [self._define(implementation) for implementation in implementations]
+            meanwhile()
+            faults = list(map(define, implementations))
         else:
             with ThreadPoolExecutor(len(implementations)) as threads:
-                faults = list(threads.map(self._define, implementations))
+                with early:
+                    answers = threads.map(define, implementations)
+                    meanwhile()
+                faults = list(answers)
         for implementation, error in zip(implementations, faults, strict=True):
             if error is not None:
                 implementation.fail(error, "import")
                 self.end(implementation)
 
-    def _define(self, implementation: Implementation) -> SolutionError | None:
+    def _define(self, early: threading.Lock, implementation: Implementation) -> SolutionError | None:
+        """Have a worker import its file once `early` is free. Return a fault."""
         message = {
             "op": "define",
             "source": implementation.text,
@@ -75,6 +87,8 @@ class Workers:
         try:
             assert implementation.worker is not None
             implementation.hello = implementation.worker.start()
+            with early:
+                pass
             self.ask(implementation, message)
         except SolutionError as error:
             return error

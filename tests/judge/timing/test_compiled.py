@@ -127,8 +127,8 @@ def test_the_second_session_takes_what_the_first_one_compiled(folder, tmp_path, 
     peeks = f"import os\ntry:\n    os.listdir({str(folder)!r})\nexcept OSError:\n    pass\nelse:\n    raise SystemError"
     file.write_text(f"{PROBLEM}\n{peeks}\n\nclass ModelNew(Model):\n    pass\n")
 
-    def defined(self, implementation):
-        error = define(self, implementation)
+    def defined(self, early, implementation):
+        error = define(self, early, implementation)
         implementation.hello["uid"] = uids.FIRST_UID
         return error
 
