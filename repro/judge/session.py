@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -27,7 +28,7 @@ from repro.judge.isolation import confinement
 from repro.judge.measurement import Measured, Measurement
 from repro.judge.processes import pool
 from repro.judge.source.bans import bans
-from repro.judge.timing import precompile, roofline, speedups
+from repro.judge.timing import intervals, precompile, roofline, speedups
 from repro.judge.timing.precompile import Ahead
 from repro.judge.timing.sampling import Series
 from repro.problems.catalogue import Problem
@@ -64,14 +65,20 @@ class _Baselines:
         self.workers = [Implementation(name, None, "Model", []) for name in names]
         self.control = Implementation(CONTROL, None, "Model", ["eager"], control=True)
         self.compiling: list[Ahead] = []
+        self.beside = ThreadPoolExecutor(1)
         self.late: dict[str, str] = {}
 
     def precompile(self) -> None:
-        """Begin to compile on a GPU with room for it. Each distance of a solution shows what else is needed."""
+        """Begin to compile on a GPU with room for it, and start the control's worker. Each distance of a solution shows
+        what else is needed."""
         evaluation = self.evaluation
         if evaluation.slots.device.type == "cuda" and precompile.room(evaluation):
             precompile.begin(evaluation, self.workers, self.compiling)
             evaluation.trials.noted = lambda: precompile.foresee(evaluation, self.compiling)
+            if evaluation.options.controlled:
+                evaluation.workers.seat(self.control)  # only this thread, with the CUDA context, can share memory
+                self.beside.submit(evaluation.workers.start, self.control)
+            self.beside.submit(intervals.student, 0.5, 1)  # its first call imports for long
 
     def wait(self, good: list[Implementation]) -> None:
         """Wait for the compilations that a timing of these solutions needs, and end the others."""
@@ -83,6 +90,7 @@ class _Baselines:
             if worker.implementation.name in wanted:
                 worker.wait(verified)
             self.late |= worker.why
+        self.beside.shutdown()
 
     def rest(self, *, ends: bool) -> None:
         """Let the workers wait for the next timing without memory that they can allocate again.
@@ -103,6 +111,7 @@ class _Baselines:
 
     def close(self) -> None:
         """End the workers, and compilations that go on."""
+        self.beside.shutdown()
         for worker in self.compiling:
             worker.drop()
         self.end()
