@@ -191,7 +191,7 @@ class Bundle:
         return reading.row(self.rows[row])
 
     def records(self) -> dict[str, Row]:
-        """Returns the last row of every id as a record, in the plan's order. Raises BundleError where one is damaged."""
+        """Returns the last row of every id as a record, in the plan's order. Raises BundleError if one is damaged."""
         for name in self.rows:
             if name not in self._records:
                 self._records[name] = self.record(name)
