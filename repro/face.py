@@ -60,6 +60,7 @@ from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
+from repro.system.jsonio import Json
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +93,7 @@ def evaluate(
     *,
     size: Size = "auto",
     dtype: _Dtype = "float32",
-    shapes: str | Path | Sequence[dict[str, Any]] = (),
+    shapes: str | Path | Sequence[Json] = (),
     against: str | Path | None = None,
     options: Options | None = None,
     engine: str = "auto",

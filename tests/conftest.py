@@ -25,6 +25,7 @@ import pytest
 from repro.cli import entry
 from repro.records.fingerprint import Fingerprint
 from repro.system import importing, procfs
+from repro.system.jsonio import Json
 
 if TYPE_CHECKING:
     from repro.judge.timing.sampling import Series
@@ -72,7 +73,7 @@ def no_gpu() -> str:
 
 def leave_out_alike(config: pytest.Config, items: list[pytest.Item]):
     """Of the slow cases of a test marked `alike`, keep ALIKE, spread over all: they prove one property."""
-    cases: dict[str, list[pytest.Item]] = {}
+    cases = {}
     for item in items:
         if item.get_closest_marker("alike") and item.get_closest_marker("slow"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
@@ -324,13 +325,12 @@ def strict_json(text: str):
     return json.loads(text, parse_constant=refuse)
 
 
-def manifest(bundle: Path) -> dict[str, Any]:
+def manifest(bundle: Path) -> Json:
     """The manifest of a bundle."""
-    found: dict[str, Any] = strict_json((bundle / "manifest.json").read_text())
-    return found
+    return strict_json((bundle / "manifest.json").read_text())
 
 
-def rows(bundle: Path) -> dict[str, dict[str, Any]]:
+def rows(bundle: Path) -> dict[str, Json]:
     """The last row of every id in a bundle, in the order of their first ones."""
     return {row["row"]: row for row in map(strict_json, (bundle / "rows.jsonl").read_text().splitlines())}
 

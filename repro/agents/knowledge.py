@@ -20,6 +20,7 @@ from repro.knowledge import tools
 from repro.records.agent import KnowledgeUse
 from repro.system import jsonio
 from repro.system.importing import version
+from repro.system.jsonio import Json
 
 #: The name of the tools' server in every arm that has one.
 SERVER = "knowledge"
@@ -40,7 +41,7 @@ class Log:
     """The calls of one sitting. most: how many are answered, None for no limit."""
 
     most: int | None
-    calls: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[Json] = field(default_factory=list)
 
     def lines(self) -> bytes:
         """Return the log as JSON lines."""

@@ -26,6 +26,8 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
+from repro.system.jsonio import Json
+
 BYTES_A_TOKEN = 4
 STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "max_tokens", "refusal": "content_filter"}
 
@@ -34,10 +36,10 @@ STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "max_tokens
 class Script:
     """The replies of one sitting, by turn. root: the sandbox's folder."""
 
-    lines: list[dict[str, Any]]
+    lines: list[Json]
     root: str = ""
 
-    def line(self, turn: int, last: str) -> dict[str, Any]:
+    def line(self, turn: int, last: str) -> Json:
         """Return the line for a turn. last: the text of the last message. Raises ScriptError."""
         for at, line in enumerate(self.lines):
             match = line.get("match", {})
@@ -96,7 +98,7 @@ class Replay(ModelAPI):
         return ModelOutput(model=self.model_name, choices=[choice], usage=_usage(line, input))
 
 
-def _usage(line: dict[str, Any], input: list[ChatMessage]) -> ModelUsage:
+def _usage(line: Json, input: list[ChatMessage]) -> ModelUsage:
     """Return the tokens that a line names, else an estimate: a quarter of the bytes."""
     estimate = {"input_tokens": sum(len(message.text.encode()) for message in input) // BYTES_A_TOKEN,
                 "output_tokens": len(json.dumps(line["content"])) // BYTES_A_TOKEN}  # fmt: skip
@@ -113,7 +115,7 @@ def _named(name: str, names: list[str]) -> str:
     return next((shown for shown in names if shown.rpartition("__")[2] == bare), name)
 
 
-def _placed(arguments: dict[str, Any], root: str) -> dict[str, Any]:
+def _placed(arguments: Json, root: str) -> Json:
     return {key: value.replace("{root}", root) if isinstance(value, str) else value for key, value in arguments.items()}
 
 

@@ -29,6 +29,7 @@ from repro.records.agent import (
 )
 from repro.studies.agent.design import Budgets, Design, Unit
 from repro.system import stopwatch
+from repro.system.jsonio import Json
 
 # status -> who caused it. An agent's own failure is a result and is never tried again.
 CLASSES: dict[Ending, FailureClass] = {
@@ -71,7 +72,7 @@ class Sitting:
     begin: float = field(default_factory=time.monotonic)
     agent_version: str = ""
     tools: list[str] = field(default_factory=list)
-    isolation: dict[str, Any] = field(default_factory=dict)
+    isolation: Json = field(default_factory=dict)
     wall_s: float = 0.0
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
     """Return the round with the shipped kernel (of several the best, else the first), and whether it is identical."""
     shipped = artifact.text(KERNELS["optimized"])
     meaning = program(shipped)
-    same: dict[int, bool] = {}
+    same = {}
     for r in artifact.rounds:
         text = r.text(KERNEL)
         if text is not None and shipped is not None:

@@ -167,7 +167,7 @@ class _Filter:
         return text if listed and not self.identifies(text) else LEFT_OUT
 
     def _record(self, record: Record) -> Json:
-        kept: Json = {}
+        kept = {}
         for name, info in type(record).model_fields.items():
             if name in record.model_fields_set:
                 key = info.alias or name

@@ -115,7 +115,7 @@ def judging(
     `budget_option` takes them.
     """
     usual = usual or Options()
-    known: dict[str, tuple[str, type]] = {
+    known = {
         name: (f"{Options.model_fields[field].description} (default: {getattr(usual, field):g})", float)
         for name, field in _BUDGETS.items()
     }

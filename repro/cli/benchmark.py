@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     bundle, entries = artifact_study.run(
         run, args.artifacts, args.name, with_rounds=args.rounds, with_profiles=args.profile
     )
-    judged: list[wording.Judged] = [kernel for entry in entries for kernel in entry.kernels.values()]
+    judged = [kernel for entry in entries for kernel in entry.kernels.values()]
     return output.conclude(args, bundle, [entry.to_json() for entry in entries], judged or [wording.Told("none", [])])
 
 

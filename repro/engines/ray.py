@@ -83,7 +83,7 @@ class RayEngine(Engine):
         wanted = config.ray_inner()
         if wanted and wanted not in _INNER:
             raise PrerequisiteError(f"RAY_INNER={wanted}", f"a node runs jobs with {' or '.join(_INNER)}")
-        nodes: list[Node] = []
+        nodes = []
         for self._inner in [wanted] if wanted else _INNER:
             self._left_out = {}
             nodes = self._alike(self._described(), product)
@@ -104,7 +104,7 @@ class RayEngine(Engine):
             for ray_id in able
         }
         asked = {ray_id: worker.describe.remote(self._inner) for ray_id, worker in workers.items()}
-        described: dict[str, Node] = {}
+        described = {}
         until = time.monotonic() + _HELLO_S
         for ray_id, answer in sorted(asked.items()):
             try:

@@ -90,7 +90,7 @@ class Telemetry:
             if taken.n:
                 windows[name] |= series.summary(taken.between(a.t_s, b.t_s))
         sampler = {"status": self.status, "period_ms": self.period_ms, "samples": taken.n, "missing": taken.missing}
-        found: Json = {
+        found = {
             "sampler": sampler,
             "marks": self.marks,
             "windows": windows,

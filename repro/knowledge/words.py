@@ -44,7 +44,7 @@ def fold(text: str) -> str:
     text = _CAMEL.sub(" ", _NAN.sub("nan", text))
     plain = [_spelled(word) for word in _WORD.findall(text.lower()) if len(word) <= LONGEST]
     names, longest = _synonyms()
-    found: list[str] = []
+    found = []
     n = 0
     while n < len(plain):
         for size in range(longest, 0, -1):

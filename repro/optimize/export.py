@@ -34,12 +34,12 @@ def export(
     if state.best == INPUT or not state.programs[state.best].accepted:
         return None
     root = folder / name
-    files: dict[str, bytes] = {
+    files = {
         "problem.py": problem.read_bytes(),
         KERNELS["input_kernel"]: state.source(INPUT).encode(),
         KERNELS["optimized"]: state.source(state.best).encode(),
     }
-    rounds: list[dict[str, object]] = []
+    rounds = []
     for number in range(1, state.round + 1):
         chosen = published(state, number)
         if chosen is None:

@@ -211,7 +211,7 @@ class KernelSource:
     @functools.cached_property
     def launches(self) -> list[Launch]:
         """Return the launches of the module's kernels, in order, each with the innermost function around it."""
-        found: dict[int, Launch] = {}
+        found = {}
         for function in parts(self.tree):
             if not isinstance(function, ast.FunctionDef) or function.name in self.kernels:
                 continue
@@ -482,9 +482,9 @@ def assigned(function: ast.AST, name: str) -> list[ast.expr]:
 @functools.lru_cache(256)
 def _values(function: ast.AST) -> dict[str, list[ast.expr]]:
     found: dict[str, list[ast.expr]] = {}
-    read = set[int]()
+    read = set()
     for node in parts(function):
-        pairs = list[tuple[ast.Name, ast.expr]]()
+        pairs = []
         match node:
             case ast.Assign(targets=targets, value=value):
                 pairs = [pair for target in targets for pair in _pairs(target, value)]
@@ -547,7 +547,7 @@ def reaches(function: Function, node: ast.AST) -> tuple[set[str], set[str]]:
 
 def reached(function: Function, node: ast.AST, ends: Callable[[ast.AST], bool] | None = None) -> list[ast.AST]:
     """Return all parts of the expressions on which one depends, but what is in those that `ends` names."""
-    seen, found, pending = set[str](), list[ast.AST](), [node]
+    seen, found, pending = set(), [], [node]
     while pending:
         part = pending.pop()
         found.append(part)

@@ -226,7 +226,7 @@ def _adds(source: KernelSource, kernel: str) -> bool:
 
 def _sizes(source: KernelSource, launch: Launch) -> set[str]:
     """Return the constants at which a store's lanes end, and that neither its mask, the grid nor a loop's step has."""
-    kernel, found = source.kernels[launch.kernel], set[str]()
+    kernel, found = source.kernels[launch.kernel], set()
     try:
         for store in calls(kernel, "store"):
             mask = mask_of(store)

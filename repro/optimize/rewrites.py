@@ -114,7 +114,7 @@ def _no_masks(source: KernelSource, name: str) -> str:
     compares = [n for n in nodes(kernel, ast.Compare) if [*map(type, n.ops)] == [ast.Lt]]
     # text of a comparison that is always true -> its guard
     bounds = {ast.unparse(n): guard for n in compares if (guard := _covered(source, kernel, launch, n))}
-    edits, guards = list[Edit](), list[str]()
+    edits, guards = [], []
     for call in calls(kernel, *MEMORY):
         keywords = {str(k.arg): k for k in call.keywords}
         mask = keywords.get("mask")
@@ -192,7 +192,7 @@ def _constant_sizes(source: KernelSource) -> str:
 
 def _is_size(kernel: Function, name: str) -> bool:
     """Return whether a parameter is used as an integer: as a divisor, a bound of a loop or of an index, or a stride."""
-    sizes, strides = set[str](), set[str]()
+    sizes, strides = set(), set()
     for node in ast.walk(kernel):
         match node:
             case ast.BinOp(op=ast.Mod() | ast.FloorDiv(), right=size):
@@ -228,7 +228,7 @@ def _small_offsets(source: KernelSource, name: str) -> str:
 def _offsets(kernel: Function) -> list[ast.AST]:
     """Return the parts of addresses that are no part of what is stored."""
     places = {part for call in calls(kernel, *MEMORY) for part in reached(kernel, address_of(call))}
-    data: list[ast.expr] = [operand(call, 1, "value") for call in calls(kernel, "store")]
+    data = [operand(call, 1, "value") for call in calls(kernel, "store")]
     data += [n for n in nodes(kernel, ast.Call) if "atomic" in ast.unparse(n.func)]
     places -= {part for node in data for part in reached(kernel, node, lambda n: is_tl(n, "load"))}
     return [node for node in ast.walk(kernel) if node in places]

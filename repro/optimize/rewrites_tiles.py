@@ -262,7 +262,7 @@ def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> Ker
 
     So a knob turns it everywhere.
     """
-    statement, edits = statement_of(launch), list[Edit]()
+    statement, edits = statement_of(launch), []
     for block in sorted(blocks):
         passed = source.passed(launch, block)
         if isinstance(passed, ast.Constant):

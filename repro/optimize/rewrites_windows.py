@@ -142,7 +142,7 @@ def _walked(
 
     A position becomes its value for the first output and tap 0, plus a constant.
     """
-    tap, edits, constant, walked = ast.unparse(loop.target), dict[ast.expr, str](), set[str](), list[ast.Assign]()
+    tap, edits, constant, walked = ast.unparse(loop.target), {}, set(), []
     coordinates = {name: s for s, (_, size) in chains.items()
                    if size and assigned(kernel, name := ast.unparse(s.targets[0])) == [s.value]}  # fmt: skip
     require("a loop changes its tap", len(assigned(loop, tap)) == 1)

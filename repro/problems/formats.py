@@ -79,7 +79,7 @@ def problem(path: Path) -> tuple[str, str, bytes]:
 
     Raises UsageError.
     """
-    known, sizes = _read(Definition, path), dict[str, Any]()
+    known, sizes = _read(Definition, path), {}
     if near := workloads(path, known.name):
         with suppress(ValueError):  # of a file that is no workload, which its reader says
             sizes = workload(foreign.document(foreign.text(near).partition("\n")[0])).constants

@@ -38,7 +38,7 @@ def _uncompiled() -> Iterator[None]:
     if name in sys.modules:
         yield
         return
-    asked: list[Any] = []
+    asked = []
 
     def disable(function: Any, *_: Any, **__: Any) -> Any:
         asked.append(function)

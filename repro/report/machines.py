@@ -58,7 +58,7 @@ def _text(value: Any) -> str:
 def fingerprints(sources: list[Source]) -> Section:
     """Every recorded field of every machine, side by side, by class; the state at that moment left out."""
     named = records.grouped((name, (s.letter, value)) for s in sources for name, value in s.fingerprints.items())
-    values: dict[str, Fingerprint] = {name: of[0][1]["values"] for name, of in named.items()}
+    values = {name: of[0][1]["values"] for name, of in named.items()}
     fields: dict[str, str] = {}
     for value in reversed(values.values()):
         fields |= {name: classes.of(name, entry) for name, entry in value.items()}

@@ -220,7 +220,7 @@ def line(entry: Verdict) -> str:
 
 def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
     """The flat list of verdicts; a row that did not run gives an `error` entry with its reason."""
-    flat: list[Verdict] = []
+    flat = []
     for row in rows:
         if row.judged is not None:
             more: dict[str, Any] = {"sizes": row.judged.sizes.stamp} if row.judged.sizes else {}
@@ -349,7 +349,7 @@ def _job(run: Run, row: str, asked: _Asked, workload: Workload) -> Job:
 
 def _alone(found: list[_Found]) -> list[_Asked]:
     """Return a row for each solution."""
-    asked: list[_Asked] = []
+    asked = []
     for key in dict.fromkeys(each.problem.key for each in found):
         of = [each for each in found if each.problem.key == key]
         for name, (submission, file, problem) in zip(_names([each.file for each in of]), of, strict=True):

@@ -80,10 +80,10 @@ def mend(path: Path) -> None:
             stream.write(b"\n")
 
 
-def lines_of(text: str) -> list[dict[str, Any]]:
+def lines_of(text: str) -> list[Json]:
     """Return the objects of lines, without an incomplete last line. Raises ValueError for another invalid line."""
     *lines, last = text.split("\n")
-    objects: list[dict[str, Any]] = [foreign.document(line) for line in lines if line]
+    objects = [foreign.document(line) for line in lines if line]
     with contextlib.suppress(ValueError):
         objects.append(foreign.document(last))
     return objects

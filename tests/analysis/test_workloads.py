@@ -17,6 +17,7 @@ from repro.records.verdict import Verdict
 from repro.records.workload import Workload
 from repro.report import against, document
 from repro.studies import self_test
+from repro.system.jsonio import Json
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_every_shape_of_the_suites_is_one_of_its_problem():
         assert len(shapes.workloads(["suite", "neighbours"], catalogue.load(name))) == 9
 
 
-def bundle(folder: Path, made: list[dict[str, Any]], name: str = "mine", **more: Any) -> Bundle:
+def bundle(folder: Path, made: list[Json], name: str = "mine", **more: Any) -> Bundle:
     """A bundle with a row for each shape: batches 1, 2 and 3, the first of weight 3 and the last held out."""
     shape = [{"constants": {"batch_size": size}, "weight": 3.0 if size == 1 else 1.0, "held_out": size == 3}
              for size in (1, 2, 3)]  # fmt: skip
@@ -66,7 +67,7 @@ def bundle(folder: Path, made: list[dict[str, Any]], name: str = "mine", **more:
     return bundle_of(folder, "evaluate", rows, columns, **more)
 
 
-def timed(ms: float, **more: Any) -> dict[str, Any]:
+def timed(ms: float, **more: Any) -> Json:
     return result("L1_36", {"eager": 16.0, "mine": ms}, **more)
 
 

@@ -37,6 +37,7 @@ from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -239,7 +240,7 @@ def lines(tool: Tool) -> int:
 
 DEAD_SOCKET = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
 # name: (command, what its one line must say); verbs that judge do so on the CPU where no engine is named
-USAGE: dict[str, tuple[str, tuple[str, ...]]] = {
+USAGE = {
     "run-unknown-problem": ("run --problem L9_99", ("no problem L9_99", "L1_36, L1_82")),
     "fixtures-unknown-problem": ("fixtures --problem L9_99", ("no problem 'L9_99'", "shipped are")),
     "evaluate-unknown-problem": ("evaluate mine.py --problem L9_99", ("no problem 'L9_99'", "file's path")),
@@ -329,12 +330,12 @@ def test_an_engine_that_does_not_answer_leaves_no_socket_open(monkeypatch, tmp_p
 FEW = ("zeros", "exits", "surrogate", "wrong_state_dict")
 # What one job judges, with what it allows a solution.
 REST = {name: bad for name, bad in BAD.items() if name not in FEW}
-TOGETHER: dict[str, tuple[dict[str, Bad], Options]] = {
+TOGETHER = {
     "rest": (REST, Options(timing=False)), "bounded": (BOUNDED, Options(timing=False, timeout_s=BOUND_S))
 }  # fmt: skip
 
 
-def _check(name: str, bad: Bad, entry: dict[str, Any]):
+def _check(name: str, bad: Bad, entry: Json):
     assert entry["verdict"] == bad.verdict, (name, entry["reasons"])
     if bad.code:
         reason = entry["reasons"][0]

@@ -9,11 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from conftest import CLEAN_ENV, ROOT, until
@@ -105,7 +103,7 @@ def test_a_gpu_of_another_kind_and_one_that_is_missing_are_refused(gpu, kinds, w
 def test_without_ray_the_engine_says_what_to_install(monkeypatch):
     import importlib.util
 
-    found: Callable[..., Any] = importlib.util.find_spec
+    found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "ray" else found(name, *a))
     with pytest.raises(
         PrerequisiteError, match=r"ray is not installed. Run `make setup ENGINE=ray`.*requirements/ray.txt"

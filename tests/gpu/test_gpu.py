@@ -68,7 +68,7 @@ def wrapped(problem: Problem, body: str) -> bytes:
 
 # -- the generator
 
-KINDS: dict[str, tuple[str, dict[str, float]]] = {
+KINDS = {
     "uniform": ("uniform", {}),
     "normal": ("normal", {}),
     "normal, std 4": ("normal", {"std": 4.0}),
@@ -552,7 +552,7 @@ for _ in sys.stdin:
 
 def test_inputs_are_made_again_while_the_gpu_is_busy(alone):
     """What runs when they are there may have computed from them; what ended before did not. It sleeps for 30 ms."""
-    idle, filled = Idle(GPU, watched=True), list[float]()
+    idle, filled = Idle(GPU, watched=True), []
     idle.settle()
 
     def fill() -> None:
@@ -579,7 +579,7 @@ def test_inputs_are_made_again_while_the_gpu_is_busy(alone):
 
 # Nothing that a block size divides, so that the tail of every dimension is a piece. Our L2_34 takes rows of a power of
 # two, our L2_37 groups that fill tiles of 128 and rows of a multiple of 8.
-ODD: dict[str, dict[str, Any]] = {
+ODD = {
     "L1_04": {"M": 37, "K": 5003},
     "L1_36": {"batch_size": 3, "features": 33, "dim1": 7, "dim2": 83},
     "L1_43": {"batch_size": 1, "channels": 3, "dim1": 11, "dim2": 13, "dim3": 37},

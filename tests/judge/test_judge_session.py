@@ -96,7 +96,7 @@ def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(judge, tmp_path, sm
 
 @pytest.mark.slow
 def test_baselines_are_classed_once_and_timed_beside_every_solution(judge, tmp_path, monkeypatch):
-    classed, class_of_call = list[str](), Comparison.class_of_call
+    classed, class_of_call = [], Comparison.class_of_call
 
     def counted(self, implementation, variant, *rest):
         classed.append(variant)
@@ -327,7 +327,7 @@ def test_a_first_call_beside_others_decides_no_verdict(smoke_fixture, tmp_path):
 
 @pytest.mark.slow
 def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(judge, tmp_path, monkeypatch):
-    tried, run = list[str](), Trials.run
+    tried, run = [], Trials.run
 
     def counted(self, solution, trial):
         tried.append(solution.name)

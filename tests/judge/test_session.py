@@ -100,7 +100,7 @@ CORRECT = ("correct", "")
 
 @pytest.mark.slow
 def test_each_further_load_has_new_workers_in_the_opposite_order(judged, monkeypatch):
-    starts: list[list[str]] = []
+    starts = []
     start = worker_processes.Workers.start
     monkeypatch.setattr(
         worker_processes.Workers, "start",
@@ -327,7 +327,7 @@ LAZY = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 73
 
 
 def test_outputs_are_compared_whole_at_a_secret_call_of_every_turn():
-    places: dict[int, set[int]] = {}
+    places = {}
     for _ in range(200):
         turns = sampling.Turns()
         whole = [number for number in range(68) if turns.now(20)]
@@ -358,7 +358,7 @@ type.__setattr__(Worker, "se" + "al", made_up)
 def test_a_call_is_launched_while_there_is_nothing_to_compute_from(judged, monkeypatch):
     """Its inputs come when its worker is at rest again, and the gate opens when they are there. Where the latency is
     measured nothing is launched ahead."""
-    seen: list[str] = []
+    seen = []
 
     def noted(kind, name, tell):
         method = getattr(kind, name)
@@ -479,7 +479,7 @@ def launched(
                              collect=lambda *_: {}, ask=lambda *_: {},
                              collected=lambda *_: {} if next(told, True) else None)  # fmt: skip
     gate = SimpleNamespace(next=lambda: 1, open=lambda: None)
-    implementation: Any = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
+    implementation = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
     launching = timed_call.Launching(idle, cast(Any, SimpleNamespace(described=list, spoiled=True)), 1.0, held=True)
     calls = [launching.ready(implementation, variant, lambda: None, 0.0, gated=True)[0] for _ in range(times)]
     return [(each.held, each.gate_us) for each in calls]
@@ -515,7 +515,7 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(judged, 
     without a gate, those of baselines took 0.15 ms longer on the device than the control's: no row of theirs had been
     fetched."""
     compare_rows_alone(monkeypatch)
-    asked: dict[str, list[str]] = {}
+    asked = {}
     post = client.WorkerProcess.post
 
     def noted(worker, message, timeout_s):
@@ -723,7 +723,7 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(judged, monke
     rest, run = client.WorkerProcess.rest, Experiment.run
     phase, left = ["trials"], {("unlucky", "trials"): 1, ("unlucky", "timing"): 1, ("liar", "trials"): 99,
                                ("restless", "timing"): 99}  # fmt: skip
-    pids: dict[str, set[int]] = {}
+    pids = {}
 
     def held(worker):
         pids.setdefault(worker.name, set()).add(worker.started.pid)
@@ -753,7 +753,7 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(judged, monke
 @pytest.mark.slow
 def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(judged, monkeypatch):
     """As where the driver waits for an idle GPU. A worker that is not at rest without such a launch is rejected."""
-    rest, ready, inside = client.WorkerProcess.rest, timed_call.Launching.ready, list[str]()
+    rest, ready, inside = client.WorkerProcess.rest, timed_call.Launching.ready, []
 
     def launching(self, implementation, variant, *values, **how):
         inside.append(implementation.name if how["gated"] and variant not in self.late else "")
@@ -842,9 +842,9 @@ def test_delaying_baselines_only_beside_others_gains_nothing(judged, delayed):
 @pytest.mark.slow
 def test_slightly_disagreeing_clocks_are_measured_in_another_process(judged, monkeypatch):
     """Once, and all at once: the second measurement knows of the first. The others' processes go on."""
-    run, pids = Experiment.run, list[dict[str, int]]()
+    run, pids = Experiment.run, []
     little = {"seal": sampling.Excess(0.2, 0.15, "{:.3g} ms")}
-    seen: list[dict[str, Any]] = []
+    seen = []
 
     def off(experiment):
         found = run(experiment)
@@ -881,10 +881,10 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(judged, mon
 def test_solutions_whose_clocks_disagree_slightly_are_found_together():
     """One after another each would cost a whole measurement. One that is far off is rejected first."""
     calm, little, far = ([Sample(2.0, 2.0, 2.1 + ms, 0.0)] * 20 for ms in (0.0, 0.2, 2.0))
-    experiment: Any = object.__new__(Experiment)
+    experiment = object.__new__(Experiment)
     experiment.before, experiment.launching = {}, SimpleNamespace(late=set())
-    experiment.idle, experiment.baselines = SimpleNamespace(held_up=lambda *_: ""), list[Implementation]()
-    experiment.classes = dict[str, str]()
+    experiment.idle, experiment.baselines = SimpleNamespace(held_up=lambda *_: ""), []
+    experiment.classes = {}
 
     def blamed(**gated):
         experiment.solutions = [Implementation(name, Path("s.py"), "M", [name]) for name in gated]
@@ -919,7 +919,7 @@ class Alone:
     solution and alone."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **variants: tuple[tuple[float, bool], tuple[float, bool]]):
-        experiment: Any = object.__new__(Experiment)
+        experiment = object.__new__(Experiment)
         experiment.cuda, experiment.control, experiment.clock = True, None, Clock()
         experiment.evaluation = SimpleNamespace(workers=SimpleNamespace(end=lambda *_: None))
         experiment.options = Options()

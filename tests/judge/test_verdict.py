@@ -54,6 +54,7 @@ from repro.records.fixture import Fixture, FixtureRecord, Limited, TrialLimits
 from repro.records.result import Ceilings, Timing
 from repro.records.verdict import Ratio
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 CPU = torch.device("cpu")
 KEYS = [p.key for suite in catalogue.suites() for p in catalogue.suite(suite, size="smoke")]
@@ -347,7 +348,7 @@ def test_limits_follow_the_honest_error(honest, klass, sensitivity, expected):
     assert found["max"] == found["row"] == pytest.approx(8 * max(honest, expected))
 
 
-DRAWN: Any = {"seed": 0, "stress": None, "weights_sha256": "0" * 64}
+DRAWN = {"seed": 0, "stress": None, "weights_sha256": "0" * 64}
 
 
 def trial_of(honest: float, cheats: dict[str, float]) -> TrialLimits:
@@ -552,13 +553,13 @@ class Untouchable(list[Any]):
 
 def nested(count: int):
     """A tensor in that number of sequences."""
-    value: Any = torch.ones(1)
+    value = torch.ones(1)
     for at in range(count):
         value = [value] if at % 2 else (value,)
     return value
 
 
-CIRCLE: list[Any] = []
+CIRCLE = []
 CIRCLE.append(CIRCLE)
 MANY = "a structure of more than 1024 values"
 DEEP = f"a structure of more than {outputs.MOST_LEVELS} levels"
@@ -679,9 +680,9 @@ def test_garbage_is_named_so(pipe, data):
     writer.join()
 
 
-def levels(count: int) -> dict[str, Any]:
+def levels(count: int) -> Json:
     """Objects and lists in each other, to that depth."""
-    value: dict[str, Any] | list[Any] = {} if count % 2 else []
+    value = {} if count % 2 else []
     for at in range(count - 1, 0, -1):
         value = {"a": value} if at % 2 else [value]
     assert isinstance(value, dict)
@@ -959,7 +960,7 @@ def test_a_possible_time_stays_correct_with_its_floor():
 
 def test_the_memory_of_a_call_is_what_the_gpu_lacks_after_it_less_its_output(monkeypatch):
     """The worker gave back before it what it held for later."""
-    worker, asked = types.SimpleNamespace(stop=lambda: asked.append("stop")), list[str]()
+    worker, asked = types.SimpleNamespace(stop=lambda: asked.append("stop")), []
     solution = types.SimpleNamespace(worker=worker)
     experiment = Experiment.__new__(Experiment)
     experiment.baselines, experiment.control, experiment.solutions = [], None, [solution]
@@ -1120,7 +1121,7 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(key, smoke_
     assert len(fixture.trials) >= 3 and len(fixture.trials) + len(fixture.trials_left_out) == 6 + len(
         input_cases.PROBES
     )
-    own: set[str] = set()
+    own = set()
     for kind, trial in fixture.trials.items():
         if kind.endswith("spiked") or kind in input_cases.PROBES:
             assert trial.cheats == {}, "other trials measure them"
@@ -1180,7 +1181,7 @@ def test_spikes_of_each_input_have_the_height_that_the_problem_names():
 def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkeypatch):
     plan, published, reference = reference_of(catalogue.load("L2_37", size="smoke"))
     perturbed = input_cases.perturbed_weights(plan, published, CPU)
-    loads, load = list[bool](), torch.nn.Module.load_state_dict
+    loads, load = [], torch.nn.Module.load_state_dict
 
     def counted(self, *given, **more):
         loads.append(True)
@@ -1284,7 +1285,7 @@ def test_sums_of_slices_are_those_of_the_whole(monkeypatch):
 
 def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch):
     """At full size of a large problem each measurement takes a good part of a second."""
-    seen = list[tuple[str, Any]]()
+    seen = []
     measure = calibration._measure
 
     def counted(shape, trial, *given, **more):
@@ -1308,7 +1309,7 @@ def test_a_chunk_has_as_many_rows_as_fit_beside_what_every_chunk_needs(whole_gib
     problem = catalogue.load("L2_84")
     plan = inputs.plan(problem)
     spec = meta.output_spec(plan, inputs.weights(problem, plan.module))
-    gpu: Any = types.SimpleNamespace(device=torch.device("cuda"))
+    gpu = types.SimpleNamespace(device=torch.device("cuda"))
     monkeypatch.setattr(reference_module, "_peak_bytes", lambda plan, reference, rows: (whole_gib << 30) + (rows << 20))
     row = reference_module._row_bytes(plan, spec)
     assert row is not None and plan.batch is not None

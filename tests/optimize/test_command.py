@@ -29,7 +29,7 @@ ORACLE = {"_".join(path.stem.split("_")[:2]): path for path in sorted(config.ORA
 @pytest.mark.slow
 def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
     """Of sizes that the interpreter is quick at; in test-all of the shipped problem."""
-    words: list[object] = ["L1_36"]
+    words = ["L1_36"]
     if not WHOLE:
         text = config.PROBLEMS_DIR.joinpath("L1_36_RMSNorm.py").read_text()
         for name, size in (("batch_size", 2), ("features", 16), ("dim1", 6), ("dim2", 10)):
@@ -56,7 +56,7 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
 
 def attacks() -> dict[str, list[Path]]:
     """By problem, the files of the adversarial suite that a CPU finds wrong without timing."""
-    found: dict[str, list[Path]] = {}
+    found = {}
     for case in self_test.cases(["adversarial"], []):
         header = case.header
         wrong = "correct" not in header.expect.verdict and not header.timing and header.problem in ORACLE

@@ -32,6 +32,7 @@ from repro.records.session import Checked, Opened, PackedMachine
 from repro.records.verdict import Distances, Reason, Summary, Verdict
 from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
+from repro.system.jsonio import Json
 
 FOLDER = next(config.ARTIFACTS_DIR.glob("82_*"))
 KERNEL = (FOLDER / "input_kernel.py").read_text()
@@ -186,7 +187,7 @@ def test_a_best_that_a_contest_rejects_is_the_best_no_more(tmp_path):
 def test_two_programs_of_the_beam_differ_and_directions_are_taken_once(tmp_path):
     state, _ = ended(tmp_path / "run", rounds=4)
     assert len({state.programs[name].ast for name in state.beam}) == len(state.beam) == 2
-    rounds: dict[tuple[str | None, str], set[int]] = {}
+    rounds = {}
     for program in state.programs.values():
         if program.id != INPUT:
             rounds.setdefault((program.parent, program.strategy), set()).add(program.round)
@@ -272,7 +273,7 @@ def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tm
     clock = iter([0.0] * 8 + [1e6] * 100)
     judge = ToldJudge()
     board = Progress(quiet=True)
-    said: list[str] = []
+    said = []
     monkeypatch.setattr(board, "say", said.append)
     loop = Loop(options(proposers=("inbox",)), KERNEL, "kernel_function", Journal.new(tmp_path / "run"),
                 lambda: judge, [Inbox(folder)], board, clock=lambda: next(clock),
@@ -339,9 +340,9 @@ def test_a_contest_gets_no_second_budget_of_sampling(tmp_path):
 
 @pytest.mark.parametrize("full", ["", "verdict", "job"])
 def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(full, tmp_path, monkeypatch):
-    asked: list[list[str]] = []
+    asked = []
 
-    def judged(judge: bench.EngineJudge, kernels: dict[str, Any]) -> Confirmation:
+    def judged(judge: bench.EngineJudge, kernels: Json) -> Confirmation:
         roles = list(kernels)
         asked.append(roles)
         if full == "job" and len(roles) == 2:
@@ -354,8 +355,8 @@ def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(full, tmp_
         return Confirmation.model_validate(dict.fromkeys(roles, fields) | {"baselines_ms": {"eager": 2.0}})
 
     monkeypatch.setattr(bench.EngineJudge, "_confirmed", judged)
-    kernels: Any = {"input": None, "best": None}
-    nothing: Any = None
+    kernels = {"input": None, "best": None}
+    nothing = None
     found = bench.EngineJudge(nothing, tmp_path, nothing, Progress(quiet=True), trust="audited").confirm(kernels)
     assert found.best and found.input and found.best.verdict == found.input.verdict == "correct"
     assert not found.error and found.baselines_ms == {"eager": 2.0}

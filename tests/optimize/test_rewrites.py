@@ -18,11 +18,12 @@ from repro import config
 from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal
 from repro.optimize.proposers.search import directions
+from repro.system.jsonio import Json
 
 INPUTS = {path.parent.name[:2]: path.read_text() for path in sorted(config.ARTIFACTS_DIR.glob("*/input_kernel.py"))}
 ORACLE = {path.stem: path.read_text() for path in sorted(config.ORACLE_DIR.glob("*.py"))}
 # Of each kernel: shapes that blocks divide, and shapes that they do not.
-SHAPES: dict[str, list[tuple[list[list[int]], dict[str, Any]]]] = {
+SHAPES = {
     "04": [([[32, 512], [512, 1]], {}), ([[19, 300], [300, 1]], {})],
     "36": [([[2, 8, 16, 32], ], {}), ([[2, 7, 9, 31]], {})],
     "43": [
@@ -105,7 +106,7 @@ for case in json.load(sys.stdin):
 """
 
 
-def run(cases: list[dict[str, Any]]) -> list[str]:
+def run(cases: list[Json]) -> list[str]:
     """What each case says: `equal`, a difference, or a traceback."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(config.ROOT)}
     done = subprocess.run(
@@ -115,12 +116,12 @@ def run(cases: list[dict[str, Any]]) -> list[str]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float32") -> list[dict[str, Any]]:
+def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float32") -> list[Json]:
     """Cases of one input kernel: each text beside the original, on each of its shapes."""
     return beside(folder, {number: INPUTS[number], **texts}, SHAPES[number], dtype)
 
 
-def beside(folder: Path, texts: dict[str, str], shapes: Any, dtype: str = "float32") -> list[dict[str, Any]]:
+def beside(folder: Path, texts: dict[str, str], shapes: Any, dtype: str = "float32") -> list[Json]:
     """Cases of each text beside the first one, on each of the shapes."""
     original, *files = (folder / f"kernel_{re.sub(r'[.=]', '_', name)}.py" for name in texts)
     for file, text in zip((original, *files), texts.values(), strict=True):
@@ -131,11 +132,11 @@ def beside(folder: Path, texts: dict[str, str], shapes: Any, dtype: str = "float
     ]  # fmt: skip
 
 
-def different(cases: list[dict[str, Any]], within: float = 0.0) -> dict[str, str]:
+def different(cases: list[Json], within: float = 0.0) -> dict[str, str]:
     """By name, what is said of cases that are not equal, nor as near as that, or as their own `within`."""
     near = "relative difference "
 
-    def differs(case: dict[str, Any], said: str) -> bool:
+    def differs(case: Json, said: str) -> bool:
         least = case.get("within", within)
         return said != "equal" and not (said.startswith(near) and float(said.removeprefix(near)) < least)
 
@@ -295,7 +296,7 @@ def kernel_function(x):
 """
 
 
-ROWS_OF_TWO_SIZES: list[Any] = [([[8, 32]], {}), ([[7, 50]], {})]
+ROWS_OF_TWO_SIZES = [([[8, 32]], {}), ([[7, 50]], {})]
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions need no fixture, and further ones are waited for."""
     monkeypatch.setattr(bench.evaluation, "session_job", lambda *_: None)
     monkeypatch.setattr(bench.EngineJudge, "ensure_fixture", lambda _: None)
-    ready: Any = bench._Further.ready
+    ready = bench._Further.ready
     monkeypatch.setattr(bench._Further, "ready", property(lambda each: each._opening.result() or ready.fget(each)))
 
 
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_every_session_and_a_search_resumes(tmp_path, monkeypatch):
     monkeypatch.setattr(bench.EngineJudge, "confirm", confirm)
     kernel = Submission("input", KERNEL.encode(), "kernel_function")
     view, made = Progress(quiet=True), [Search()]
-    engine: TwoGpus = Interrupted()
+    engine = Interrupted()
     with contextlib.suppress(KeyboardInterrupt):
         runner.optimize(PROBLEM, kernel, CHOSEN, lambda _: made, tmp_path, engine, view)
     (file,) = tmp_path.glob(f"*/{journal.FILE}")

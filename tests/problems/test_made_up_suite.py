@@ -39,7 +39,7 @@ def get_init_inputs():
 # name -> (inputs, forward, values of get_inputs, __init__, arguments and constructor values), and what is expected:
 # "judged", "unjudgeable", or the reason with which it is named.
 X = "torch.rand(n, 96)"
-SUITE: dict[str, tuple[str, str, str, str, str, str]] = {
+SUITE = {
     "elementwise": ("x", "return torch.relu(x - 0.5)", X, "pass", "", "judged"),
     "two inputs of different batch": (
         "x, y", "return torch.cdist(x, y)", "torch.rand(n, 16), torch.rand(2 * n, 16)", "pass", "", "judged"),

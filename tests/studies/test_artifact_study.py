@@ -27,6 +27,7 @@ from repro.records.verdict import Verdict
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import artifact_study
+from repro.system.jsonio import Json
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -82,7 +83,7 @@ RIGHT_CONVOLUTION = CONVOLUTION.format(
     "               for i in range(3) for j in range(3))"
 )
 WRONG_CONVOLUTION = CONVOLUTION.format(body="return torch.zeros_like(x[:, :, 2:, 2:])")
-FOLDERS: dict[str, tuple[str | None, str | None]] = {
+FOLDERS = {
     "36_in_place_and_wrong_dtype": (IN_PLACE, WRONG_DTYPE),
     "36_hangs_and_dies": (HANGING, DIES),
     "36_import_fails_and_good": (RAISES, GOOD),
@@ -236,8 +237,8 @@ class Batches:
     device = "cpu"
 
     def __init__(self) -> None:
-        self.folders: list[dict[str, bytes]] = []
-        self.description: dict[str, Any] = {}
+        self.folders = []
+        self.description = {}
 
     def capacity(self) -> Slots:
         return Slots()
@@ -290,7 +291,7 @@ def test_one_problem_by_number_by_name_and_none(tmp_path):
 # -- on a GPU
 
 
-def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[dict[str, Any]]]:
+def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[Json]]:
     """`repro benchmark` at full size, with fixtures: how long it took, seconds, and its entries."""
     keys = [f"L1_{number}@bf16" for number in ("04", "36", "43", "77", "82")]
     chosen = [word for key in keys for word in ("--problem", key)]
@@ -303,7 +304,7 @@ def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[d
     return time.monotonic() - begin, strict_json((tool.folder / "out.json").read_text())
 
 
-def verdicts(entries: list[dict[str, Any]]) -> set[str]:
+def verdicts(entries: list[Json]) -> set[str]:
     return {kernel["verdict"] for entry in entries for kernel in entry["kernels"].values()}
 
 

@@ -79,7 +79,7 @@ class Search:
     def _numbers(self, state: State, untaken: list[Direction], count: int) -> list[Proposal]:
         """Return configurations of the most promising directions, `count` shared among them."""
         chosen = sorted(untaken, key=lambda d: -self._promise(state, d))[: state.options.directions]
-        proposals: list[Proposal] = []
+        proposals = []
         for at, direction in enumerate(chosen):
             share = count // len(chosen) + (at < count % len(chosen))
             proposals += self._configurations(state, direction, share)
@@ -97,7 +97,7 @@ class Search:
         now = {knob.name: knob.now for knob in direction.knobs}
         trials = [(now | p.params, p.quick or FAILED) for p in past if p.verdict != DUPLICATE]
         seen = [now | p.params for p in past]
-        asked: list[Params] = []
+        asked = []
         if direction.strategy != KNOBS:
             asked = [] if past or not count else [now]
         elif now not in seen:
@@ -217,7 +217,7 @@ def _asked_of_optuna(
             at = {k.name: k.values.index(params[k.name]) for k in space if params[k.name] in k.values}
             if len(at) == len(space):
                 study.add_trial(optuna.create_trial(params=at, distributions=distributions, value=value))
-        found: list[Params] = []
+        found = []
         for _ in range(4 * count):  # some are known already
             told = study.ask(distributions).params
             params = {k.name: k.values[told[k.name]] for k in space}

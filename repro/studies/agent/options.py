@@ -105,7 +105,7 @@ def folders(args: argparse.Namespace) -> list[Folder]:
         if given:
             why = "each file of a problem is a repeat" if flag == "--repeats" else "its solutions exist already"
             raise UsageError(f"--solutions does not go with {flag}", why)
-    found: dict[str, Folder] = {}
+    found = {}
     for text in args.solutions:
         name, equals, path = text.partition("=")
         if not equals or not ARM.fullmatch(name) or not path:

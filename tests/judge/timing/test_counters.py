@@ -12,7 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from test_artifact_study import GOOD
@@ -25,6 +24,7 @@ from repro.problems import catalogue
 from repro.records import reading
 from repro.report import artifacts
 from repro.studies import artifact_study
+from repro.system.jsonio import Json
 
 RANGE = "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 METRIC = counters.METRICS
@@ -351,7 +351,7 @@ def test_without_ncu_the_reason_says_where_it_comes_from(tmp_path, monkeypatch):
 NAME, MARK = "36_RMSNorm", "this_name_stands_in_no_other_file"
 
 
-def row(*entries: dict[str, Any]) -> dict[str, Any]:
+def row(*entries: Json) -> Json:
     """A finished row of profiles."""
     plain = {"kernel": "optimized", "dtype": "float32", "ncu": "", "clock_control": "none", "state": "profiled",
              "why": "", "launches": [], "totals": counters.total([])}  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import CPU, strict_json
@@ -16,6 +15,7 @@ from repro.problems import catalogue
 from repro.records.verdict import Verdict
 from repro.report import correctness
 from repro.studies import self_test
+from repro.system.jsonio import Json
 
 CLIPS = config.ROOT / "tests/adversarial/B12_clips_inputs.py"
 HEAD = "import os\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def __init__(self, *args):\n"
@@ -29,7 +29,7 @@ SOURCES = {
 }
 
 
-def measured(tmp_path: Path, **sources: str) -> dict[str, Any]:
+def measured(tmp_path: Path, **sources: str) -> Json:
     """Return what KernelBench says of these solutions of L1_36."""
     solutions = []
     for name, text in sources.items():
