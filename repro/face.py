@@ -34,10 +34,8 @@ limit ([all codes](json.md)).
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -60,6 +58,7 @@ from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 
 if TYPE_CHECKING:
@@ -74,17 +73,10 @@ _Dtype = Literal["float32", "bfloat16", "float16"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where the work of the face runs: as `--engine`, `--device` and `--gpus` of the command line."""
-
-    engine: str = "auto"
-    device: str = "auto"
-    gpus: str = "all"
-
-    def chosen(self) -> Engine:
-        """Return the engine. Raises PrerequisiteError where it cannot run here."""
-        return choose(self.engine, gpus=self.gpus, device=self.device, say=lambda _: None)
+def _chosen(engine: str, device: str, gpus: str) -> Engine:
+    """Return the engine, as `--engine`, `--device` and `--gpus` name it. Raises PrerequisiteError where it cannot run
+    here."""
+    return choose(engine, gpus=gpus, device=device, say=lambda _: None)
 
 
 def evaluate(
@@ -123,9 +115,9 @@ def evaluate(
     >>> verdict.verdict, verdict.reasons[0].code
     ('incorrect', 'rel_l2')
     """  # noqa: E501
-    chosen = Machine(engine, device, gpus).chosen()
+    chosen = _chosen(engine, device, gpus)
     folder = _folder(results)
-    run = Run(chosen, folder, Progress(quiet=True), options or Options(), _size(size, chosen))
+    run = Run(chosen, folder, Progress(quiet=True), options or Options(), chosen.size(size))
     with _file(solution) as file, _file(against) if against is not None else contextlib.nullcontext() as old:
         given = [str(shapes)] if isinstance(shapes, str | Path) else shapes
         _, rows = evaluation.evaluate(run, [file], [str(problem)], dtype, given, old)
@@ -165,8 +157,8 @@ class Session:
         gpus: str = "all",
         results: str | Path | None = None,
     ) -> None:
-        self._engine = Machine(engine, device, gpus).chosen()
-        self._problem = catalogue.resolve(str(problem), size=_size(size, self._engine), dtype=dtype)
+        self._engine = _chosen(engine, device, gpus)
+        self._problem = catalogue.resolve(str(problem), size=self._engine.size(size), dtype=dtype)
         folder = _folder(results)
         self._run = Run(self._engine, folder, Progress(quiet=True), options or Options())
         self._open = contextlib.ExitStack()
@@ -323,13 +315,13 @@ def search(
     from repro.optimize.proposers.search import Search
     from repro.records.search import Options as SearchOptions
 
-    chosen = Machine(engine, device, gpus).chosen()
+    chosen = _chosen(engine, device, gpus)
     with _file(kernel if kernel is not None else runner.shipped_kernel(str(problem))) as file:
         start = runner.read_kernel(file)
     dtype = "bfloat16" if start.entry == "kernel_function" else "float32"
-    known = catalogue.resolve(str(problem), size=_size(size, chosen), dtype=dtype)
+    known = catalogue.resolve(str(problem), size=chosen.size(size), dtype=dtype)
     options = SearchOptions(
-        known.key, known.size, dtype, chosen.device, hashlib.sha256(start.source).hexdigest(), minutes=minutes,
+        known.key, known.size, dtype, chosen.device, sha256(start.source), minutes=minutes,
         rounds=rounds, seed=seed, screen=runner.SCREEN[chosen.device],
     )  # fmt: skip
     folder = _folder(results)
@@ -402,11 +394,6 @@ def compare(a: str | Path | Bundle, b: str | Path | Bundle) -> Comparison:
     return comparing.compare(*(measured.read(bundle._bundle) for bundle in bundles))
 
 
-def _size(size: str, engine: Engine) -> str:
-    """Return the size that `auto` means on the engine's device."""
-    return size if size != "auto" else ("full" if engine.device == "cuda" else "smoke")
-
-
 @contextlib.contextmanager
 def _file(solution: str | Path) -> Iterator[Path]:
     """Yield the file of a solution; the text of one becomes a file for the block."""
@@ -423,5 +410,5 @@ def _submission(source: str | Path) -> Submission:
     """Return a solution under a name that only its text has."""
     with _file(source) as file:
         read = evaluation.read(file)
-    name = f"solution_{hashlib.sha256(read.source).hexdigest()[:12]}"
+    name = f"solution_{sha256(read.source)[:12]}"
     return Submission(name, read.source, read.entry)

@@ -176,7 +176,7 @@ def kernels(
     `results`. In a checkout paths count from its top folder. Judged kernels are in Inspect's log, not in a bundle.
     """
     chosen = choose(engine, gpus="all", device=device, say=print)
-    size = "full" if chosen.device == "cuda" else "smoke"
+    size = chosen.size()
     model = get_model("replay/scripted") if script else get_model()
     plan = Design(agent=agent, model=str(model), arms=tuple(arms.split(",")), kb=kb, repeats=repeats,
                   upstream="replay" if script else "anthropic")  # fmt: skip

@@ -299,7 +299,7 @@ def _by_protocol(claim: Claim, each: Implementation) -> ClaimVerdict:
     parity = each.result.parity
     if not parity:
         return _without("not measured by the published protocol: --parity was not given")
-    times = [(name, each.published_ms.get(name)) for name in (claim.variant, claim.over) if name]
+    times = [(name, each.result.parity_ms.get(name)) for name in (claim.variant, claim.over) if name]
     for name, ms in times:
         if not ms:
             why = parity.reasons.get(name, f"no time of {_TORCH.get(name, name)}")
@@ -335,7 +335,7 @@ def _why_apart(claim: Claim, each: Implementation, published: ClaimVerdict, judg
         return ""
     ours = medians(each.result)
     shares = {name: theirs / ours[name] for name in (claim.variant, claim.over)
-              if (theirs := each.published_ms.get(name)) and ours.get(name)}  # fmt: skip
+              if (theirs := each.result.parity_ms.get(name)) and ours.get(name)}  # fmt: skip
     if abs(math.log(published.measured / judged.measured)) <= _ALIKE or not shares:
         return ""
     name = max(shares, key=lambda each: abs(math.log(shares[each])))

@@ -152,11 +152,6 @@ class Implementation:
         """Return whether the row's intervals were narrow enough before its time budget ended."""
         return self.result.timing.status != "not_converged"
 
-    @property
-    def published_ms(self) -> dict[str, float | None]:
-        """Return the row's times (ms) by the published protocol, of each variant."""
-        return self.result.parity.times_ms if self.result.parity else {}
-
     def word(self, over: str) -> SpeedWord | None:
         """Return the judge's word on its speedup over a baseline."""
         speedup = self.verdict.speedup.get(over) if self.verdict else None

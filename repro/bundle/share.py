@@ -8,7 +8,6 @@ forms of `_IDENTITY`: a string with one becomes LEFT_OUT, a text with one is lef
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pwd
 import re
@@ -35,6 +34,7 @@ from repro.records.manifest import Copy, Manifest, Shared
 from repro.records.result import Discarded
 from repro.records.verdict import Reason
 from repro.system import foreign, jsonio
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 
 LEFT_OUT = "left out of the shared copy"
@@ -133,7 +133,7 @@ class _Filter:
     def hashed(self, kind: str, value: str) -> str:
         """Return what replaces an identity: equal for equal identities of one call of `share`."""
         self.replaced.setdefault(kind, set()).add(value)
-        return f"{kind}-{hashlib.sha256(self.salt + value.encode()).hexdigest()[:12]}"
+        return f"{kind}-{sha256(self.salt + value.encode())[:12]}"
 
     def name(self, text: str) -> str:
         """Return a name of a row, a file or an implementation, or its hash."""

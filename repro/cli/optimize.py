@@ -18,6 +18,7 @@ from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import wording
 from repro.runs.progress import Progress
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 from repro.system.screen import Column, Screen, shortest
 
@@ -79,7 +80,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 0 whether or not a faster kernel was found, 1 where the kernel to start from is not correct."""
     from repro.optimize import runner
-    from repro.optimize.kernel_source import sha256
     from repro.records.search import Options
 
     _outputs(args)

@@ -69,6 +69,10 @@ class Engine:
     notice = ""
     description: Description
 
+    def size(self, asked: str = "auto") -> str:
+        """Return the size of problems: what was asked for; of `auto` full on a GPU, else smoke."""
+        return asked if asked != "auto" else "full" if self.device == "cuda" else "smoke"
+
     def capacity(self) -> Slots:
         """Return how many jobs run at once. On the CPU they may disturb each other: no time there is a measurement."""
         return Slots()

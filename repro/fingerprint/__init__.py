@@ -8,7 +8,6 @@ function_not_found, absent, unknown, failed, with the reason after a colon. `que
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -16,6 +15,7 @@ from repro.fingerprint import container, gpu, host, software
 from repro.fingerprint.query import answers
 from repro.records.fingerprint import Stack, Value
 from repro.system import stopwatch
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 
 # 1: some 60 fields. 2: all NVML fields, toolchain, container. 3: those that a comparison, a report or the doctor uses.
@@ -26,7 +26,7 @@ SCHEMA_VERSION = 3
 def digest(values: Json, klasses: str) -> str:
     """Return the id of the values of these classes: 12 hexadecimal digits."""
     chosen = {k: v["value"] for k, v in sorted(values.items()) if v["class"] in klasses}
-    return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return sha256(json.dumps(chosen, sort_keys=True, default=str))[:12]
 
 
 def _outside(device: str) -> dict[str, Value]:

@@ -15,7 +15,6 @@ from repro.engines.base import Engine
 from repro.engines.session import Session
 from repro.errors import EngineError, ReproError
 from repro.optimize.judging import Judge
-from repro.optimize.kernel_source import sha256
 from repro.problems.catalogue import Problem
 from repro.records.options import Options, Trust
 from repro.records.profile import ProfileResult
@@ -27,6 +26,7 @@ from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
+from repro.system.digest import sha256
 
 # A request of a session: eight candidates that each compile, and a contest.
 PROFILE_S = 300.0

@@ -5,7 +5,6 @@ The journal keeps every reply. `model.json` in the run's folder holds what was s
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from repro.artifacts.layout import BLOCK
 from repro.studies.agent import prices
 from repro.system import foreign, jsonio
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 
 if TYPE_CHECKING:
@@ -200,5 +200,4 @@ class Calls:
 
 def canonical(request: Json) -> str:
     """Return the SHA-256 of a request in one spelling: its keys in order, without white space."""
-    text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256(json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False))

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from repro.errors import BundleError, ReproError, Unreadable
-from repro.optimize.kernel_source import sha256
 from repro.records.base import faults
 from repro.records.search import Line, Start
 from repro.system import foreign, jsonio
+from repro.system.digest import sha256
 
 FILE, KERNELS = "journal.jsonl", "kernels"
 SCHEMA_VERSION = 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -14,6 +13,7 @@ from repro.records.session import Checked, CheckTier, Opened
 from repro.records.verdict import Distances, Reason
 from repro.studies.evaluation import Submission
 from repro.system import jsonio
+from repro.system.digest import sha256
 
 REASONS = 3
 # Hexadecimal digits of a digest of outputs.
@@ -102,4 +102,4 @@ def outputs(distances: dict[str, list[Distances]], bits: list[int] | None) -> st
         kind: [each.model_dump(exclude_unset=True, exclude={BIAS}) for each in every]
         for kind, every in distances.items()
     }
-    return hashlib.sha256(jsonio.dumps([fixed, bits]).encode()).hexdigest()[:DIGITS]
+    return sha256(jsonio.dumps([fixed, bits]))[:DIGITS]

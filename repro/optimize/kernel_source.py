@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import TypeGuard, TypeVar
 
 from repro.artifacts import layout
 from repro.judge.source.bans import bans
+from repro.system.digest import sha256
 
 Function = ast.FunctionDef
 # What stands at a place of the text.
@@ -63,11 +63,6 @@ def needed(value: T | None, why: str) -> T:
     return value
 
 
-def sha256(text: str) -> str:
-    """Return the address of a source: the SHA-256 of its bytes."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 @functools.lru_cache(1024)
 def ast_hash(text: str) -> str:
     """Return a hash that ignores comments, formatting and docstrings; "" if the text is not Python."""
@@ -76,7 +71,7 @@ def ast_hash(text: str) -> str:
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
-        return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+        return sha256(ast.dump(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # of a tree that is too deep, too
         return ""
 

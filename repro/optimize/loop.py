@@ -15,7 +15,7 @@ from typing import TypeVar
 from repro.optimize import judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Branch, Journal
 from repro.optimize.judging import Judge
-from repro.optimize.kernel_source import KernelSource, ast_hash, refusal, sha256
+from repro.optimize.kernel_source import KernelSource, ast_hash, refusal
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Program, State
 from repro.problems.catalogue import Work
@@ -25,6 +25,7 @@ from repro.records.search import Contest, Diagnosis, Gain, Judged, Options, Prop
 from repro.records.session import CheckTier, Opened
 from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
+from repro.system.digest import sha256
 
 # How often a folder is looked at while nothing else is left to do.
 POLL_S = 1.0

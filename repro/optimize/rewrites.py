@@ -436,13 +436,9 @@ CATALOGUE: tuple[Rewrite, ...] = (
 BY_NAME = {rewrite.name: rewrite for rewrite in CATALOGUE}
 
 
-def applicable(source: KernelSource) -> dict[str, str]:
-    """Return name -> rewritten text of every rewrite that fits a source."""
-    return dict(_applicable(source.text))
-
-
 @functools.lru_cache(256)
-def _applicable(text: str) -> dict[str, str]:
+def applicable(text: str) -> dict[str, str]:
+    """Return name -> rewritten text of every rewrite that fits a source."""
     source = KernelSource(text)
     made = {rewrite.name: rewrite.attempt(source) for rewrite in CATALOGUE}
     return {name: rewritten for name, rewritten in made.items() if rewritten is not None}

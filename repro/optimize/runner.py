@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import io
 import lzma
 import re
@@ -23,7 +22,6 @@ from repro.engines.base import Engine
 from repro.errors import BundleError, Unreadable, UsageError
 from repro.optimize import bench, export, journal
 from repro.optimize.journal import Journal
-from repro.optimize.kernel_source import sha256
 from repro.optimize.loop import Search
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import INPUT, State
@@ -36,6 +34,7 @@ from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
 from repro.system import foreign
+from repro.system.digest import sha256
 
 # Most bytes of a run's archive, and of what is in it.
 _MOST_BYTES = 1 << 28
@@ -121,7 +120,7 @@ def optimize(
     exported = export.export(
         state, problem.path, name, record.folder, measured=run.measured, counters=counters,
         fingerprint=run.opened.fingerprint, confirmed=confirmed,
-        journal_sha256=hashlib.sha256((record.folder / journal.FILE).read_bytes()).hexdigest(),
+        journal_sha256=sha256((record.folder / journal.FILE).read_bytes()),
     )  # fmt: skip
     return Finished(state, record.folder, run.stopped, run.measured, confirmed, exported, run.baselines_ms)
 

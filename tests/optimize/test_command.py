@@ -14,7 +14,6 @@ from repro import config
 from repro.engines import choose
 from repro.optimize import bench, journal
 from repro.optimize.journal import Journal
-from repro.optimize.kernel_source import sha256
 from repro.optimize.loop import Search
 from repro.optimize.proposers.inbox import Inbox
 from repro.optimize.state import INPUT, NO_WINNER, NOT_JUDGED
@@ -22,6 +21,7 @@ from repro.problems import catalogue
 from repro.records.search import Options
 from repro.runs.progress import Progress
 from repro.studies import self_test
+from repro.system.digest import sha256
 
 ORACLE = {"_".join(path.stem.split("_")[:2]): path for path in sorted(config.ORACLE_DIR.glob("*.py"))}
 

@@ -18,7 +18,7 @@ from repro.errors import BundleError, EngineError, UsageError
 from repro.judge.timing import sampling
 from repro.optimize import bench, export, journal, runner
 from repro.optimize.journal import Journal
-from repro.optimize.kernel_source import ast_hash, sha256
+from repro.optimize.kernel_source import ast_hash
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.proposers.inbox import Inbox
@@ -32,6 +32,7 @@ from repro.records.session import Checked, Opened, PackedMachine
 from repro.records.verdict import Distances, Reason, Summary, Verdict
 from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 
 FOLDER = next(config.ARTIFACTS_DIR.glob("82_*"))

@@ -148,7 +148,7 @@ def different(cases: list[Json], within: float = 0.0) -> dict[str, str]:
 @pytest.mark.parametrize("number", SHAPES)
 def test_exact_rewrites_keep_every_bit(number, tmp_path):
     source = KernelSource(INPUTS[number])
-    texts = {name: text for name, text in rewrites.applicable(source).items()
+    texts = {name: text for name, text in rewrites.applicable(source.text).items()
              if rewrites.BY_NAME[name].kind == rewrites.EXACT}  # fmt: skip
     assert len(texts) >= 5
     assert different(pairs(tmp_path, number, texts)) == {}
@@ -160,7 +160,7 @@ def test_exact_rewrites_keep_every_bit(number, tmp_path):
 def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number, tmp_path):
     text, applied = INPUTS[number], []
     for name in ("constant_sizes", "unrolled", "pipelined", "small_offsets", "no_masks"):
-        found = rewrites.applicable(KernelSource(text))
+        found = rewrites.applicable(text)
         if name in found:
             text, applied = found[name], [*applied, name]
     assert len(applied) >= 4, applied
@@ -171,7 +171,7 @@ def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number, tmp_path):
 def test_reassociating_rewrites_stay_near(tmp_path):
     cases = []
     for number, name in (("04", "vector_accumulator"), ("04", "split_reduction"), ("36", "register_tile")):
-        cases += pairs(tmp_path, number, {name: rewrites.applicable(KernelSource(INPUTS[number]))[name]})
+        cases += pairs(tmp_path, number, {name: rewrites.applicable(INPUTS[number])[name]})
     assert different(cases, 1e-6) == {}
 
 
@@ -194,7 +194,7 @@ def test_exact_knobs_keep_every_bit(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", ORACLE)
 def test_exact_rewrites_of_the_oracle_keep_every_bit(stem, tmp_path):
-    texts = {name: text for name, text in rewrites.applicable(KernelSource(ORACLE[stem])).items()
+    texts = {name: text for name, text in rewrites.applicable(ORACLE[stem]).items()
              if rewrites.BY_NAME[name].kind == rewrites.EXACT}  # fmt: skip
     assert texts
     problem = "_".join(stem.split("_")[:2])
@@ -205,7 +205,7 @@ def test_exact_rewrites_of_the_oracle_keep_every_bit(stem, tmp_path):
 
 def test_every_rewrite_changes_the_program_and_passes_the_ban_list():
     for text in INPUTS.values():
-        for name, rewritten in rewrites.applicable(KernelSource(text)).items():
+        for name, rewritten in rewrites.applicable(text).items():
             assert ast_hash(rewritten) not in ("", ast_hash(text)), name
             assert refusal(rewritten) == "", name
 
@@ -235,7 +235,7 @@ def kernel_function(x, out=None):
     double[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
     return y
 """
-    assert "y = torch.empty_like(x) if out is None else out" in rewrites.applicable(KernelSource(text))["own_output"]
+    assert "y = torch.empty_like(x) if out is None else out" in rewrites.applicable(text)["own_output"]
 
 
 def test_a_flat_index_becomes_tiles_of_rows_and_columns():
@@ -305,7 +305,7 @@ def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(tmp_path):
     cases = []
     for form, text in (("function", GRID_FUNCTION), ("lambda", f"{head}    grid = lambda meta: {tail}")):
         (tmp_path / form).mkdir()
-        found = rewrites.applicable(KernelSource(text))
+        found = rewrites.applicable(text)
         assert {"no_masks", "unroll_factor", "split_reduction"} <= found.keys()
         for name, changed in found.items():
             within = 0.0 if rewrites.BY_NAME[name].kind == rewrites.EXACT else 1e-6
@@ -413,8 +413,8 @@ def test_a_softmax_of_two_passes_is_that_of_three(tmp_path):
 )  # fmt: skip
 def test_passes_that_are_no_softmax_stay_apart(old, new):
     changed = SOFTMAX_ROWS.replace(old, new, 1)
-    assert changed != SOFTMAX_ROWS and "joined_passes" in rewrites.applicable(KernelSource(SOFTMAX_ROWS))
-    assert "joined_passes" not in rewrites.applicable(KernelSource(changed))
+    assert changed != SOFTMAX_ROWS and "joined_passes" in rewrites.applicable(SOFTMAX_ROWS)
+    assert "joined_passes" not in rewrites.applicable(changed)
 
 
 @pytest.mark.alike
@@ -426,7 +426,7 @@ def test_every_rewrite_compiles_for_every_architecture(number, arch, tmp_path):
     (problem,) = config.ARTIFACTS_DIR.glob(f"{number}_*/problem.py")
     shutil.copy(problem, tmp_path)
     files = []
-    for name, text in {"original": INPUTS[number], **rewrites.applicable(KernelSource(INPUTS[number]))}.items():
+    for name, text in {"original": INPUTS[number], **rewrites.applicable(INPUTS[number])}.items():
         files.append(tmp_path / f"{name}.py")
         files[-1].write_text(text)
     env = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")} | {"TRITON_CACHE_DIR": str(tmp_path)}
@@ -456,7 +456,7 @@ def run(x, b):
 
 
 def fitting(text: str) -> set[str]:
-    return {*rewrites.applicable(KernelSource(text))}
+    return {*rewrites.applicable(text)}
 
 
 COLS = "    cols = k + tl.arange(0, BLOCK_K)\n"

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from repro.errors import Unreadable
-from repro.optimize.kernel_source import sha256
 from repro.optimize.state import State
 from repro.records.search import Proposal, Proposed
 from repro.studies.evaluation import entry_of
 from repro.system import foreign
+from repro.system.digest import sha256
 
 SETTLED_S = 0.5
 LARGEST_BYTES = 1 << 20

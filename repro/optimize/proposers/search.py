@@ -163,7 +163,7 @@ def directions(parent: str, text: str) -> list[Direction]:
         return []
     if not source.launches:
         return []
-    fitting = rewrites.applicable(source)
+    fitting = rewrites.applicable(source.text)
     found = [_direction(parent, KNOBS, source.text, "the same kernel with other numbers")]
     found += [_direction(parent, strategy, knobs.named(text), "") for strategy, text in fitting.items()]
     return [direction for direction in found if direction]
