@@ -173,7 +173,7 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
 
 
 def _named_after(file: Path) -> str | None:
-    return catalogue.id_in(file.name) or catalogue.fetched_in(file.name)
+    return catalogue.id_in(file.name) or catalogue.id_in(file.name, catalogue.fetched())
 
 
 def _in_folder(folder: Path, only: list[str]) -> list[tuple[Path, str]]:
@@ -347,15 +347,13 @@ def _job(run: Run, row: str, asked: _Asked, workload: Workload) -> Job:
     )
 
 
-def _alone(found: list[_Found]) -> list[_Asked]:
-    """Return a row for each solution."""
-    asked = []
+def _alone(found: list[_Found]) -> Iterator[_Asked]:
+    """Yield a row for each solution."""
     for key in dict.fromkeys(each.problem.key for each in found):
         of = [each for each in found if each.problem.key == key]
         for name, (submission, file, problem) in zip(_names([each.file for each in of]), of, strict=True):
             plan = record.Planned(row=f"{key}/{name}", problem=key, file=file.name if name == file.stem else name)
-            asked.append(_Asked(plan, problem, [submission]))
-    return asked
+            yield _Asked(plan, problem, [submission])
 
 
 def _beside(old: _Found, found: list[_Found]) -> _Asked:
