@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from repro.optimize import judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Branch, Journal
-from repro.optimize.judging import Judge
+from repro.optimize.judging import EngineJudge
 from repro.optimize.kernel_source import KernelSource, ast_hash, refusal
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Program, State
@@ -47,7 +47,7 @@ class Search:
         source: str,
         entry: str,
         journal: Journal,
-        judge: Callable[[], Judge],
+        judge: Callable[[], EngineJudge],
         proposers: list[Proposer],
         view: Progress,
         *,
@@ -286,7 +286,7 @@ class Search:
                     found.append(told)
         return found
 
-    def _aside(self, work: Callable[..., T], share: list[Program], judge: Judge) -> tuple[Branch, T]:
+    def _aside(self, work: Callable[..., T], share: list[Program], judge: EngineJudge) -> tuple[Branch, T]:
         """Do a work by one judge, beside others; return also the lines of the journal."""
         aside, branch = copy.copy(self), Branch(self.journal)
         aside.journal, aside._judge = branch, lambda: judge

@@ -20,7 +20,7 @@ from repro.artifacts import layout
 from repro.bundle import storage
 from repro.engines.base import Engine
 from repro.errors import BundleError, Unreadable, UsageError
-from repro.optimize import bench, export, journal
+from repro.optimize import export, journal, judging
 from repro.optimize.journal import Journal
 from repro.optimize.loop import Search
 from repro.optimize.proposers.base import Proposer
@@ -81,9 +81,9 @@ def optimize(
     judge = None
     if engine is not None:
         rewritten = options.proposers == ("search",)
-        judge = bench.EngineJudge(problem, results, engine, progress, trust=trust, rewritten=rewritten)
+        judge = judging.EngineJudge(problem, results, engine, progress, trust=trust, rewritten=rewritten)
 
-    def asked() -> bench.EngineJudge:
+    def asked() -> judging.EngineJudge:
         if judge is None:
             raise BundleError("a replay asks for nothing", "the journal lacks an answer")
         return judge

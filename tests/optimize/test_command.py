@@ -12,7 +12,7 @@ from conftest import CPU, WHOLE
 
 from repro import config
 from repro.engines import choose
-from repro.optimize import bench, journal
+from repro.optimize import journal, judging
 from repro.optimize.journal import Journal
 from repro.optimize.loop import Search
 from repro.optimize.proposers.inbox import Inbox
@@ -78,7 +78,7 @@ def test_no_attack_in_the_inbox_becomes_a_parent(problem, judge_tool):
     chosen = catalogue.resolve(problem, size="smoke", dtype="float32")
     source = ORACLE[problem].read_text()
     engine = choose("local", gpus="none", device="cpu", say=lambda _: None)
-    judge = bench.EngineJudge(chosen, judge_tool.results, engine, Progress(quiet=True), trust="audited")
+    judge = judging.EngineJudge(chosen, judge_tool.results, engine, Progress(quiet=True), trust="audited")
     judge.ensure_fixture()
     options = Options(problem, "smoke", "float32", "cpu", sha256(source), ("inbox",), rounds=1, screen=len(files),
                       finalists=len(files), minutes=None)  # fmt: skip

@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 
 from repro import config
-from repro.artifacts import layout, lint, trace
+from repro.artifacts import layout, lint
 from repro.errors import BundleError, EngineError, UsageError
 from repro.judge.timing import sampling
-from repro.optimize import bench, export, journal, runner
+from repro.optimize import export, journal, judging, runner
 from repro.optimize.journal import Journal
 from repro.optimize.kernel_source import ast_hash
 from repro.optimize.loop import Search as Loop
@@ -247,7 +247,7 @@ def test_the_exported_folder_has_no_error_of_lint(tmp_path):
     assert root is not None
     report = lint.lint(root)
     assert report.errors == 0, report.findings
-    best = trace.running_best(trace.times(layout.Artifact(root)))
+    best = lint.running_best(lint.times(layout.Artifact(root)))
     assert [*best] == [1, 2, 3] and best[3] == state.programs[state.best].time_ms
 
 
@@ -335,7 +335,9 @@ def test_nothing_left_to_expand_ends_the_search(tmp_path):
 
 
 def test_a_contest_gets_no_second_budget_of_sampling(tmp_path):
-    judge = bench.EngineJudge(catalogue.load("L1_36"), tmp_path, cast(Any, None), Progress(quiet=True), trust="audited")
+    judge = judging.EngineJudge(
+        catalogue.load("L1_36"), tmp_path, cast(Any, None), Progress(quiet=True), trust="audited"
+    )
     assert judge._run.options.on("cuda").max_blocks < sampling._MAX_BLOCKS
 
 
@@ -343,7 +345,7 @@ def test_a_contest_gets_no_second_budget_of_sampling(tmp_path):
 def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(full, tmp_path, monkeypatch):
     asked = []
 
-    def judged(judge: bench.EngineJudge, kernels: Json) -> Confirmation:
+    def judged(judge: judging.EngineJudge, kernels: Json) -> Confirmation:
         roles = list(kernels)
         asked.append(roles)
         if full == "job" and len(roles) == 2:
@@ -355,10 +357,10 @@ def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(full, tmp_
         }
         return Confirmation.model_validate(dict.fromkeys(roles, fields) | {"baselines_ms": {"eager": 2.0}})
 
-    monkeypatch.setattr(bench.EngineJudge, "_confirmed", judged)
+    monkeypatch.setattr(judging.EngineJudge, "_confirmed", judged)
     kernels = {"input": None, "best": None}
     nothing = None
-    found = bench.EngineJudge(nothing, tmp_path, nothing, Progress(quiet=True), trust="audited").confirm(kernels)
+    found = judging.EngineJudge(nothing, tmp_path, nothing, Progress(quiet=True), trust="audited").confirm(kernels)
     assert found.best and found.input and found.best.verdict == found.input.verdict == "correct"
     assert not found.error and found.baselines_ms == {"eager": 2.0}
     assert asked == [["input", "best"]] + ([["input"], ["best"]] if full else [])
