@@ -241,6 +241,10 @@ class Tool:
             code = entry.main([*map(str, args)])
         return Done(code, out.getvalue(), err.getvalue())
 
+    def json(self) -> Any:
+        """What the last command wrote by `--json out.json`."""
+        return strict_json((self.folder / "out.json").read_text())
+
     def bundles(self) -> list[Path]:
         """The bundles of the results folder, oldest first."""
         return sorted(path.parent for path in self.results.glob("*/manifest.json"))

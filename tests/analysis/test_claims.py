@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Done, Tool, shipped_benchmark, strict_json
+from conftest import Done, Tool, shipped_benchmark
 from test_compare import H200, folder_of, on
 from test_report import bundle_of, result
 from test_terminal import line_with
@@ -40,7 +40,7 @@ def judged(tool: Tool, *args: object) -> tuple[Done, Json, dict[str, list[Json]]
     """Claims against bundles: what was printed, the JSON, and the outcomes by claim with the verdict as judged."""
     done = tool.within("compare", "--claims", "-v", *args, "--json", tool.folder / "out.json", COLUMNS="800")
     assert done.code in (0, 3), done.err
-    found = strict_json((tool.folder / "out.json").read_text())
+    found = tool.json()
     return done, found, {claim["id"]: [o | o["as_judged"] for o in claim["outcomes"]] for claim in found["claims"]}
 
 

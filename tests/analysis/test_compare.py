@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Done, Tool, strict_json
+from conftest import Done, Tool
 from pydantic import ValidationError
 from test_report import artifacts, bundle_of, result, study
 from test_terminal import line_with
@@ -59,7 +59,7 @@ def folder_of(
 def rows_of(tool: Tool, *args: object) -> tuple[Done, Json, dict[tuple[str, str], Json]]:
     """A comparison: what was printed, the whole JSON, and its rows by artifact and variant."""
     done = tool.within("compare", "-v", *args, "--json", tool.folder / "out.json", COLUMNS="600")
-    found = strict_json((tool.folder / "out.json").read_text())
+    found = tool.json()
     return done, found, {(row["row"], row["variant"]): row for row in found["rows"]}
 
 

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from conftest import CPU, strict_json
+from conftest import CPU
 from conftest import series as samples
 from test_report import bundle_of, result
 
@@ -220,9 +220,7 @@ def test_the_command_judges_both_and_times_need_a_gpu(judge_tool):
     assert done.code == 3, done.err
     head, _, *lines = done.out.splitlines()
     assert head.startswith("| problem") and [line.split("|")[2].strip() for line in lines] == ["a/k", "b/k", "b/bad"]
-    found = [
-        Verdict.model_validate(one) for one in strict_json((judge_tool.folder / "out.json").read_text())["results"]
-    ]
+    found = [Verdict.model_validate(one) for one in judge_tool.json()["results"]]
     assert [one.against and one.against.why for one in found] == [None, gate.NEEDS_GPU, "b/bad is wrong"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, strict_json
+from conftest import CPU
 from test_report import bundle_of, result
 
 from repro.analysis import gate
@@ -114,5 +114,5 @@ def test_the_command_says_at_which_shapes_a_kernel_is_wrong(judge_tool):
     assert done.code == 3, done.err
     told = "right at 1 of 3 shapes: wrong at batch_size=1 dim1=16, batch_size=3 dim1=7 dim2=11"
     assert told in " ".join(done.out.split())
-    (found,) = strict_json((judge_tool.folder / "out.json").read_text())["results"]
+    (found,) = judge_tool.json()["results"]
     assert [Verdict.model_validate(one).verdict for one in found["workloads"]] == ["correct", *["incorrect"] * 2]

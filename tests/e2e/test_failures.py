@@ -352,7 +352,7 @@ def test_bad_solutions_get_their_verdicts_and_touch_no_other(judge_tool):
     folder = write(judge_tool.folder / "solutions", {name: BAD[name] for name in FEW})
     done = judge_tool("evaluate", folder, *JUDGE, "--json", "out.json", "--strict", ignoring="CHLD")
     assert done.code == 3, done.err
-    results = strict_json((judge_tool.folder / "out.json").read_text())["results"]
+    results = judge_tool.json()["results"]
     verdicts = {entry["solution"].removesuffix(".py"): entry for entry in results}
     for name in FEW:
         _check(name, BAD[name], verdicts[f"{BAD[name].problem}_{name}"])
@@ -528,7 +528,7 @@ def test_incomplete_artifacts_are_reported(tool):
     (artifacts / "82_kernel_is_a_folder" / "input_kernel.py").unlink()
     (artifacts / "82_kernel_is_a_folder" / "input_kernel.py").mkdir()
     done = tool.within("benchmark", "--artifacts", artifacts, *JUDGE, "--json", "out.json")
-    entries = {entry["problem"]: entry for entry in strict_json((tool.folder / "out.json").read_text())}
+    entries = {entry["problem"]: entry for entry in tool.json()}
     assert "problem.py" in entries["4_no_problem"]["reasons"][0]
     assert "holds no kernel" in entries["43_no_kernel"]["reasons"][-1]
     assert "is not Python" in entries["77_not_python"]["reasons"][0]
@@ -700,7 +700,7 @@ def docker_run(tool: Tool) -> SimpleNamespace:
     first, *_ = wait_for("a container", lambda: containers(process), process)  # two begin together where two jobs fit
     inspected = json.loads(ask_docker("inspect", first))[0]
     done = tool.finish(process)
-    results = strict_json((tool.folder / "out.json").read_text())["results"]
+    results = tool.json()["results"]
     verdicts = {entry["solution"].removesuffix(".py"): entry for entry in results}
     left = garbage(process, "--all")
     engine = manifest(tool.bundles()[0])["engine"]
@@ -742,7 +742,7 @@ def test_container_of_a_solution_is_hardened(docker_run):
 def test_container_reports_facts_from_its_engine(image, tool):
     done = tool("doctor", "--engine", "docker", "--device", "cpu", "--json", "out.json")
     assert done.code == 0, done.err
-    values = strict_json((tool.folder / "out.json").read_text())["fingerprint"]["values"]
+    values = tool.json()["fingerprint"]["values"]
     told = {name: value["value"] for name, value in values.items()}
     assert told["engine"] == "docker"
     assert told["image_id"] == ask_docker("image", "inspect", "--format", "{{.Id}}", settings.image()).strip()

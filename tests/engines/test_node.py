@@ -17,7 +17,7 @@ import pytest
 from conftest import CLEAN_ENV, ROOT, until
 
 from repro.engines import docker, node, registry
-from repro.engines.base import Slots
+from repro.engines.base import Engine, Slots
 from repro.engines.local import LocalEngine
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
@@ -143,7 +143,7 @@ def test_a_zombie_owns_nothing():
 def test_gpus_of_different_kinds_are_refused_for_times_alone(line, refused, monkeypatch):
     from repro.cli import arguments, main
 
-    class Mixed:
+    class Mixed(Engine):
         device = "cuda"
 
         def capacity(self) -> Slots:

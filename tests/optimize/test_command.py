@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -40,7 +39,7 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
     assert done.code == 0, done.err
     assert done.out.splitlines()[-1].startswith(NO_WINNER) and "◀ best" not in done.out
     assert all("x the input" not in line or "(not a measurement)" in line for line in done.out.splitlines())
-    told = json.loads((judge_tool.folder / "out.json").read_text())
+    told = judge_tool.json()
     assert told["programs"][0]["verdict"] == "correct" and told["measurement"] is False
     assert any(p["verdict"] == "correct" for p in told["programs"][1:])
     run = Path(told["folder"])

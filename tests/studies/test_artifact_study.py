@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from conftest import CPU, Tool, strict_json
 
 from repro import config
 from repro.cli import arguments, main
-from repro.engines.base import Slots, inbox
+from repro.engines.base import Engine, inbox
 from repro.errors import UsageError
 from repro.records import wording
 from repro.records.job import JOBS, Job, Outcome
@@ -135,7 +135,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         "out.json",
     )
     done = tool.finish(tool.start(*command), 500)
-    entries = strict_json((tool.folder / "out.json").read_text())
+    entries = tool.json()
     after = {file: file.read_bytes() for file in root.rglob("*.py")}
     return SimpleNamespace(done=done, entries={e["problem"]: e for e in entries}, untouched=before == after, tool=tool)
 
@@ -231,7 +231,7 @@ def test_a_quick_look_is_shorter_and_says_so():
     assert found.passes == () and options().passes == PASSES
 
 
-class Batches:
+class Batches(Engine):
     """An engine that notes which jobs are handed over together, and what lies in their folder."""
 
     device = "cpu"
@@ -239,9 +239,6 @@ class Batches:
     def __init__(self) -> None:
         self.folders = []
         self.description = {}
-
-    def capacity(self) -> Slots:
-        return Slots()
 
     def submit(self, jobs: list[Job], progress: Any) -> Iterator[Outcome]:
         self.folders.append(inbox(jobs))
@@ -253,7 +250,7 @@ def test_what_ships_shares_a_process_and_every_job_its_own_files(trust, processe
     """A judge that is a solution's process too (dev) is not shared."""
     engine = Batches()
     asked = Options(trust=trust)
-    run = Run(cast(Any, engine), tmp_path, Progress(), asked, "smoke")
+    run = Run(engine, tmp_path, Progress(), asked, "smoke")
     artifact_study.run(run, config.ARTIFACTS_DIR, [])
     fixtures, *judging = engine.folders  # what is missing is measured before anything is judged, in one process
     assert len(fixtures[JOBS].splitlines()) == 5 and b'"fixture"' in fixtures[JOBS].splitlines()[0]
@@ -273,7 +270,7 @@ def test_what_ships_shares_a_process_and_every_job_its_own_files(trust, processe
 def test_strangers_share_no_process(tmp_path):
     engine = Batches()
     root = strangers(tmp_path / "theirs")
-    artifact_study.run(Run(cast(Any, engine), tmp_path, Progress(), size="smoke"), root, ["36"])
+    artifact_study.run(Run(engine, tmp_path, Progress(), size="smoke"), root, ["36"])
     assert len(engine.folders) > 3 and all(len(f[JOBS].splitlines()) == 1 for f in engine.folders)
 
 
@@ -301,7 +298,7 @@ def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[J
     begin = time.monotonic()
     done = tool.finish(tool.start("benchmark", "--engine", "local", *args, "--json", "out.json", **tmp), 500)
     assert done.code == 0, done.err
-    return time.monotonic() - begin, strict_json((tool.folder / "out.json").read_text())
+    return time.monotonic() - begin, tool.json()
 
 
 def verdicts(entries: list[Json]) -> set[str]:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from conftest import CPU, Tool, manifest, rows, strict_json
+from conftest import CPU, Tool, manifest, rows
 
 from repro import config
 from repro.cli import arguments
@@ -318,7 +318,7 @@ def drawn() -> list[str]:
 
 
 def cases_of(tool: Tool) -> dict[str, Json]:
-    return {found["case"]: found for found in strict_json((tool.folder / "out.json").read_text())["cases"]}
+    return {found["case"]: found for found in tool.json()["cases"]}
 
 
 @pytest.mark.slow
