@@ -85,10 +85,12 @@ class Replay(ModelAPI):
             raise ScriptError(line["fail"])
         content = line["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        names = [tool.name for tool in tools]
+        # A tool's name as the request shows it: an MCP client puts its server's name before it.
+        shown = {tool.name.rpartition("__")[2]: tool.name for tool in reversed(tools)}
         calls = [
-            ToolCall(id=f"replay_{turn}_{at}", function=_named(block["name"], names),
-                     arguments=_placed(block["input"], script.root))
+            ToolCall(id=f"replay_{turn}_{at}", function=shown.get(block["name"].rpartition("__")[2], block["name"]),
+                     arguments={name: value.replace("{root}", script.root) if isinstance(value, str) else value
+                                for name, value in block["input"].items()})
             for at, block in enumerate(blocks) if block["type"] == "tool_use"
         ]  # fmt: skip
         text = "".join(block["text"] for block in blocks if block["type"] == "text")
@@ -107,16 +109,6 @@ def _usage(line: Json, input: list[ChatMessage]) -> ModelUsage:
     total = sum(filter(None, (usage["input_tokens"], usage["output_tokens"], read, written)))
     return ModelUsage(input_tokens=usage["input_tokens"], output_tokens=usage["output_tokens"], total_tokens=total,
                       input_tokens_cache_read=read, input_tokens_cache_write=written)  # fmt: skip
-
-
-def _named(name: str, names: list[str]) -> str:
-    """Return a tool's name as the request shows it: an MCP client puts its server's name before it."""
-    bare = name.rpartition("__")[2]
-    return next((shown for shown in names if shown.rpartition("__")[2] == bare), name)
-
-
-def _placed(arguments: Json, root: str) -> Json:
-    return {key: value.replace("{root}", root) if isinstance(value, str) else value for key, value in arguments.items()}
 
 
 @modelapi(name="replay")

@@ -127,7 +127,8 @@ class Sitting:
         tools = next((event.tools for event in requests if event.tools), None)
         if tools is None:
             return None
-        shown = {tool.name.rpartition("__")[2] for tool in tools if _of_knowledge(tool.name)}
+        names, served = [tool.name for tool in tools], f"mcp__{knowledge.SERVER}__"
+        shown = {bare for name in names if (bare := name.rpartition("__")[2]) in BY_NAME or name.startswith(served)}
         self.tools = sorted(shown)
         wanted = self.design.knowledge(self.unit.arm) != "none"
         if wanted and not shown:
@@ -166,11 +167,6 @@ def _seen(
     if requests and (refused := requests[-1].error):
         return "provider_error", refused.strip().splitlines()[-1]
     return None
-
-
-def _of_knowledge(name: str) -> bool:
-    """Return whether a tool that a model was shown is one of a knowledge base."""
-    return name.rpartition("__")[2] in BY_NAME or name.startswith(f"mcp__{knowledge.SERVER}__")
 
 
 def _requests(events: Any) -> list[ModelEvent]:

@@ -141,8 +141,7 @@ def judged(study: Study) -> Scorer:
     """Judge what the agent left, each problem in a fresh container; the score is the share that is correct."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        unit = study.units[str(state.sample_id)]
-        verdicts = await anyio.to_thread.run_sync(study.judge, unit)
+        verdicts = await anyio.to_thread.run_sync(study.judge, study.units[str(state.sample_id)])
         right = sum(verdict.startswith("correct") for verdict in verdicts.values())
         shown = "; ".join(f"{problem}: {verdict}" for problem, verdict in verdicts.items())
         return Score(value=right / max(1, len(verdicts)), explanation=shown, metadata=dict(verdicts))

@@ -271,7 +271,11 @@ def read(bundle: Bundle) -> Source:
 
 def source(bundle: Bundle, letter: str = "") -> Source:
     """Read a bundle of any verb. Raises BundleError if its rows are damaged."""
-    manifest, rows = bundle.manifest, _rows(bundle)
+    manifest = bundle.manifest
+    try:
+        rows = bundle.records()
+    except BundleError as error:  # which does not name the bundle
+        raise BundleError(f"{error.what} in {bundle.path}", error.why) from error
     found = Source(
         bundle, letter, rows, bundle.fingerprints(), _no_measurement(manifest["parameters"]), manifest["verb"],
         manifest["status"], manifest.get("error") or "", manifest.get("started", ""), manifest["parameters"],
@@ -299,14 +303,6 @@ def _lost(found: Source, name: str, row: Row | None) -> tuple[str, str]:
         return _key(row), f"{row.status}: {row.error}"
     number = layout.number(name) if found.verb == "benchmark" else None
     return name if number is None else str(number), found.error or NOT_STARTED
-
-
-def _rows(bundle: Bundle) -> dict[str, Row]:
-    """Return the rows of a bundle. Raises BundleError, which names the bundle, if one is damaged."""
-    try:
-        return bundle.records()
-    except BundleError as error:
-        raise BundleError(f"{error.what} in {bundle.path}", error.why) from error
 
 
 def _no_measurement(parameters: Json) -> str:

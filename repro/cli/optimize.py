@@ -203,7 +203,7 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     if changes := _changes(finished):
         screen.line(f"changed: {changes}")
     screen.last(_ending(finished), finished.stopped, shortest(finished.exported or finished.folder))
-    return 0 if state.programs[state.best].correct else 1
+    return 0 if state.winner.correct else 1
 
 
 def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
@@ -254,7 +254,7 @@ def _ending(finished: Finished) -> str:
     from repro.optimize.loop import OUT_OF_TIME
     from repro.optimize.state import NO_WINNER
 
-    best = finished.state.programs[finished.state.best]
+    best = finished.state.winner
     if not best.correct:
         return "nothing was searched"
     if len(finished.state.programs) == 1 and finished.stopped.startswith(OUT_OF_TIME):
@@ -276,7 +276,7 @@ def _changes(finished: Finished) -> str:
     from repro.optimize import knobs, runner
 
     state = finished.state
-    if not finished.measured or not state.programs[state.best].accepted:
+    if not finished.measured or not state.winner.accepted:
         return ""
     numbers = knobs.turned(*(state.source(name) for name in (_INPUT, state.best)))
     return ", ".join([*numbers, f"the whole difference is {shortest(finished.folder / runner.DIFFERENCE)}"])

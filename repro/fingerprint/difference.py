@@ -24,7 +24,11 @@ def differences(a: Json, b: Json) -> list[Difference]:
             continue
         known = left is not None and right is not None
         klass = classes.of(name, one or other)
-        hard = known and (klass == "hard" or _far(name, left, right))
+        far, limit = False, classes.HARD_BEYOND.get(name)
+        if limit is not None and isinstance(left, int | float) and isinstance(right, int | float):
+            # a configured number that differs so much makes another machine
+            far = abs(left - right) > limit * max(abs(left), abs(right))
+        hard = known and (klass == "hard" or far)
         found.append(Difference(name=name, klass=klass, hard=hard, known=known, a=_told(one), b=_told(other)))
     order = list(classes.NAMES.values())
     return sorted(found, key=lambda d: (order.index(d.klass), d.name))
@@ -34,14 +38,6 @@ def same_unit(a: Json, b: Json) -> bool:
     """Return whether both are known to be of the same physical GPU."""
     one, other = (side["values"].get("gpu_uuid_hash", {}).get("value") for side in (a, b))
     return bool(one is not None and one == other)
-
-
-def _far(name: str, a: Any, b: Any) -> bool:
-    """Return whether a configured number differs so much that it makes another machine."""
-    limit = classes.HARD_BEYOND.get(name)
-    if limit is None or not all(isinstance(v, int | float) for v in (a, b)):
-        return False
-    return bool(abs(a - b) > limit * max(abs(a), abs(b)))
 
 
 def _told(entry: Json | None) -> Any:

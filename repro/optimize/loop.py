@@ -21,7 +21,7 @@ from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Pro
 from repro.problems.catalogue import Work
 from repro.records import search
 from repro.records.profile import Counters
-from repro.records.search import Contest, Diagnosis, Gain, Judged, Options, Proposal, Proposed
+from repro.records.search import Contest, Gain, Judged, Options, Proposal, Proposed
 from repro.records.session import CheckTier, Opened
 from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
@@ -92,11 +92,10 @@ class Search:
         """Judge and time the input kernel. Return why the search cannot begin, or ""."""
         self.view.step("judging the input kernel")
         first = self.state.programs[INPUT]
-        told = self._check([first])
-        self._verdict(first, told)
+        self._verdict(first, self._check([first]))
         if not first.correct and not self._mend(first):
             return f"the input kernel is not correct: {first.reason}"
-        base = self.state.programs[self.state.best]
+        base = self.state.winner
         self._settle([([base], self._time([base], "full"))])
         if base.time_ms is None:
             return f"the input kernel could not be timed: {base.reason}"
@@ -132,7 +131,7 @@ class Search:
             self._final_round(chosen)
         gained = state.best != before
         self._without_gain = 0 if gained else self._without_gain + 1
-        best = state.programs[state.best]
+        best = state.winner
         selected = search.Selected(
             round=state.round, proposed=len(pool), finalists=[p.id for p in chosen], best=best.id, best_ms=best.time_ms,
             gain=best.gain, accepted=[p.id for p in chosen if p.accepted],
@@ -148,7 +147,10 @@ class Search:
         state.beam = state.choose_beam()
         for name in state.beam:
             if name not in state.diagnoses:
-                state.diagnoses[name] = self._diagnose(state.programs[name])
+                program, counters = state.programs[name], self._counters if name == INPUT else None
+                state.diagnoses[name] = roofline.diagnose(
+                    self._work, state.options.dtype, program.time_ms, program.floor_ms, self.opened.ceilings, counters
+                )
         bounds = {name: state.diagnoses[name] for name in state.beam}
         self.journal.note("round", search.Round(round=state.round, beam=state.beam, diagnoses=bounds).to_json())
         for name, diagnosis in bounds.items():
@@ -156,7 +158,7 @@ class Search:
 
     def _stop(self) -> str:
         """Return why the search ends after this round, or ""."""
-        options, best = self.state.options, self.state.programs[self.state.best]
+        options, best = self.state.options, self.state.winner
         if best.floor_ms and best.time_ms and best.floor_ms / best.time_ms >= roofline.REACHED:
             return f"the floor is reached: {best.floor_ms / best.time_ms:.0%} of it"
         if self._late():
@@ -350,7 +352,7 @@ class Search:
         held = {program.id: contest for programs, contest in contests for program in programs}
         for program in chosen:
             program.accepted = program.id in held and program.correct and _gains(program.better)
-        best, good = state.programs[state.best], chosen
+        best, good = state.winner, chosen
         if not best.correct:  # a contest rejected it, so the best of those that are right takes its place
             good = [p for p in state.programs.values() if p.correct and p.accepted]
             known = (p for p in good if _gains(p.gain))
@@ -399,16 +401,11 @@ class Search:
 
     # -- words
 
-    def _diagnose(self, program: Program) -> Diagnosis:
-        counters = self._counters if program.id == INPUT else None
-        dtype = self.state.options.dtype
-        return roofline.diagnose(self._work, dtype, program.time_ms, program.floor_ms, self.opened.ceilings, counters)
-
     def _stamp(self) -> str:
         return "" if self.measured else STAMP
 
     def _line(self, proposed: int, chosen: list[Program], gained: bool) -> str:
-        state, best = self.state, self.state.programs[self.state.best]
+        state, best = self.state, self.state.winner
         passed = sum(p.passed for p in state.programs.values() if p.round == state.round)
         words = [f"round {state.round}: {proposed} proposed, {passed} right in one trial, {len(chosen)} in full"]
         low, high = best.gain.ci95 if best.gain else (1.0, 1.0)

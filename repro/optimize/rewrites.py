@@ -162,15 +162,13 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
     first, block = lanes
     passed = [source.constant(launch, name) for name in (size.id, block)]
     axis = program_axis(kernel, first, block)
-    walked = isinstance(first, ast.Name) and _loops(kernel, first.id, size.id, block)
+    walked = False
+    if isinstance(first, ast.Name):  # whose only meaning may be that of such a loop
+        loops = [ranged(loop, 3) for loop in loops_in(kernel) if ast.unparse(loop.target) == first.id]
+        alike = all(loop == ["0", size.id, block] for loop in loops)
+        walked = alike and len(assigned(kernel, first.id)) == len(loops) > 0
     covered = walked or (axis is not None and rewrites_tiles.grid_covers(source, launch, axis, size.id, block))
     return "({}) % ({}) == 0".format(*passed) if covered and None not in passed else None
-
-
-def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
-    """Return whether a variable's only meaning is that of a loop `for variable in range(0, size, block)`."""
-    loops = [ranged(loop, 3) for loop in loops_in(kernel) if ast.unparse(loop.target) == variable]
-    return len(assigned(kernel, variable)) == len(loops) > 0 and all(loop == ["0", size, block] for loop in loops)
 
 
 # -- T11

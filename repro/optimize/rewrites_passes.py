@@ -166,12 +166,13 @@ def _joined(
     if power is None or not _separate(rises, adds, stored_names(one), begun, kept, largest):
         return None
     higher, shift = source.fresh("higher"), source.fresh("shift")
+    moved = ast.unparse(substituted(adds.value, {largest: ast.Name(shift)}.get))
     inside = [
         *map(ast.unparse, rises.others),
         f"{higher} = tl.maximum({top}, {ast.unparse(rises.value)})",
         f"{shift} = tl.where({higher} > float('-inf'), {higher}, 0.0)",  # -inf - -inf would be no number
         *map(ast.unparse, adds.others),  # the compiler joins what both loops load
-        f"{total} = {total} * {_raised(power, largest, shift, top)} + {_moved(adds.value, largest, shift)}",
+        f"{total} = {total} * {_raised(power, largest, shift, top)} + {moved}",
         f"{top} = {higher}",
     ]
     lines = [
@@ -236,11 +237,6 @@ def _difference(power: ast.Call, largest: str) -> ast.BinOp | None:
         node = scaled["_difference"]
     fits = any(matched(form, node, _largest=largest) for form in ("_value - _largest", "_value - _largest[_lanes]"))
     return node if fits and isinstance(node, ast.BinOp) else None
-
-
-def _moved(value: ast.expr, largest: str, shift: str) -> str:
-    """Return a value's text with another name in the place of `largest`."""
-    return ast.unparse(substituted(value, {largest: ast.Name(shift)}.get))
 
 
 def _raised(power: ast.Call, largest: str, shift: str, top: str) -> str:

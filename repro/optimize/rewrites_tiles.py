@@ -350,7 +350,9 @@ def _idle(kernel: Function, loop: ast.For, mask: str) -> list[ast.stmt]:
         return []
     made = next((at for at, s in enumerate(loop.body) if mask in stored_names(s)), len(loop.body))
     idle: list[ast.stmt] = loop.body[made + 1 :] if mask in stored_names(loop) else [loop]
-    live = _live_after(kernel, idle) & stored_names(ast.Module(idle, [])) - _sums(loop)
+    inside = {id(node) for statement in idle for node in ast.walk(statement)}
+    read = {n.id for n in nodes(kernel, ast.Name) if isinstance(n.ctx, ast.Load) and id(n) not in inside}
+    live = read & stored_names(ast.Module(idle, [])) - _sums(loop)
     return [] if live else idle
 
 
@@ -362,16 +364,15 @@ def _empty_when(loop: ast.For) -> list[str]:
 
 
 def _zero_filled(loop: ast.For, name: str) -> list[ast.Call]:
-    """Return the loads that a name gets in a loop with zeros outside their mask; its other values keep zeros."""
+    """Return the loads that a name gets in a loop with zeros outside their mask, perhaps in another type; its other
+    values keep zeros."""
     values = assigned(loop, name)
-    loads = [(value, load) for value in values if (load := _load(value)) and shown(load, 2, "other") in ("0.0", "0")]
+    loads = [
+        (value, load)
+        for value in values
+        if is_tl(load := uncast(value), "load") and shown(load, 2, "other") in ("0.0", "0")
+    ]
     return [load for value, load in loads if all(v is value or _zeroed(v, name) for v in values)]
-
-
-def _load(value: ast.expr) -> ast.Call | None:
-    """Return the load that a value is, perhaps in another type; None for any other value."""
-    load = uncast(value)
-    return load if is_tl(load, "load") else None
 
 
 def _mask_parts(within: ast.AST, call: ast.Call) -> list[ast.expr]:
@@ -393,13 +394,6 @@ def _sums(loop: ast.For) -> set[str]:
     """Return the names that a loop only adds products to: `acc = tl.dot(a, b, acc)`."""
     added = [(ast.unparse(s.targets[0]), s.value) for s in loop.body if isinstance(s, ast.Assign)]
     return {name for name, value in added if matched("tl.dot(_a, _b, _sum)", value, _sum=name)}
-
-
-def _live_after(kernel: Function, idle: list[ast.stmt]) -> set[str]:
-    """Return the names that a kernel reads outside some statements."""
-    inside = {id(node) for statement in idle for node in ast.walk(statement)}
-    return {n.id for n in nodes(kernel, ast.Name)
-            if isinstance(n.ctx, ast.Load) and id(n) not in inside}  # fmt: skip
 
 
 # -- T22

@@ -105,7 +105,7 @@ def optimize(
     finally:
         if judge is not None:
             judge.close()
-    best = state.programs[state.best]
+    best = state.winner
     confirmed = None
     if best.id != INPUT:
         kernels = {"input": kernel, "best": _archived(record.folder, state, kernel)}
@@ -142,7 +142,7 @@ def _archived(folder: Path, state: State, kernel: Submission) -> Submission:
     file.write_text(state.source(state.best))
     old, new = (state.source(name).splitlines(keepends=True) for name in (INPUT, state.best))
     (folder / DIFFERENCE).write_text("".join(difflib.unified_diff(old, new, "input kernel", BEST)))
-    return replace(kernel, name="best", source=file.read_bytes(), entry=state.programs[state.best].entry)
+    return replace(kernel, name="best", source=file.read_bytes(), entry=state.winner.entry)
 
 
 def export_name(problem: Problem) -> str:

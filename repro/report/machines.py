@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from scipy import special  # scipy.stats takes most of a second to import
 
@@ -51,10 +50,6 @@ def _other_texts(sources: list[Source]) -> list[str]:
     ]
 
 
-def _text(value: Any) -> str:
-    return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
-
-
 def fingerprints(sources: list[Source]) -> Section:
     """Every recorded field of every machine, side by side, by class; the state at that moment left out."""
     named = records.grouped((name, (s.letter, value)) for s in sources for name, value in s.fingerprints.items())
@@ -83,7 +78,8 @@ def fingerprints(sources: list[Source]) -> Section:
 def _field(entry: Fingerprint | None) -> str:
     if entry is None:
         return "not recorded"
-    return str(entry["status"]) if entry["value"] is None else _text(entry["value"])
+    value = entry["status"] if entry["value"] is None else entry["value"]
+    return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
 
 
 # -- the GPUs of a run

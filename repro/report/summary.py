@@ -249,20 +249,16 @@ def _correct(of: list[Source]) -> Iterator[Card]:
     controls = _control_verdicts(groups)
     what = "Kernels correct" if all(source.verb == "benchmark" for source in of) else "Correct"
     if words:
-        yield _correct_card(what, words, sum(group.unstarted for group in mine))
+        correct = words.pop("correct", 0)
+        tone: Tone = "bad" if words else "open"
+        if unstarted := sum(group.unstarted for group in mine):
+            words["not run"] += unstarted
+        planned = correct + words.total()
+        tone = _all_or(correct, planned, tone)
+        yield elements.card(what, f"{correct} of {planned}", wording.counts(words), tone)
     if controls:
         refused, count = _refused(controls), controls.total()
         yield elements.card("Negative controls refused", f"{refused} of {count}", "", _all_or(refused, count))
-
-
-def _correct_card(what: str, words: Counter[str], unstarted: int) -> Card:
-    """words: how many solutions have which verdict."""
-    correct = words.pop("correct", 0)
-    tone: Tone = "bad" if words else "open"
-    if unstarted:
-        words["not run"] += unstarted
-    planned = correct + words.total()
-    return elements.card(what, f"{correct} of {planned}", wording.counts(words), _all_or(correct, planned, tone))
 
 
 def _means(of: list[Source]) -> Iterator[Card]:

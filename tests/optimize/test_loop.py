@@ -116,7 +116,7 @@ def unasked() -> Any:
 
 def test_keeps_what_is_faster_and_records_every_program(tmp_path):
     state, loop = ended(tmp_path / "run")
-    best = state.programs[state.best]
+    best = state.winner
     assert best.accepted and best.gain is not None and best.gain.ci95[0] > 1.5
     assert loop.stopped == "3 rounds are done"
     timed = [p for p in state.programs.values() if p.gain and p.id != INPUT]
@@ -152,7 +152,7 @@ def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_t
     whole, _ = ended(tmp_path / "whole", rounds=2, seed=3)  # which finds its best in the second round
     judge = Contests(lambda contest, name: contest == 3 and name == INPUT)
     state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=2, seed=3)).run()
-    best, usual = state.programs[state.best], whole.programs[whole.best]
+    best, usual = state.winner, whole.winner
     assert judge.contests == 3 and best.round == 2 and best.id == usual.id
     assert best.gain is not None and usual.gain is not None
     assert best.gain.ratio == pytest.approx(usual.gain.ratio, rel=1e-3)
@@ -164,7 +164,7 @@ def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_t
 def test_a_best_that_a_contest_rejects_is_the_best_no_more(tmp_path):
     """Then the best of the others is found, also without the input."""
     whole, _ = ended(tmp_path / "whole", rounds=1)
-    best = whole.programs[whole.best]
+    best = whole.winner
     others = {p.id for p in whole.programs.values() if p.accepted and p is not best}
     assert best.accepted and others
 
@@ -180,9 +180,9 @@ def test_a_best_that_a_contest_rejects_is_the_best_no_more(tmp_path):
 
     rejected = run(lambda contest, name: contest > 2 and name in (best.id, INPUT))
     assert rejected.programs[best.id].verdict == "rejected"
-    assert rejected.best not in (best.id, INPUT) and rejected.programs[rejected.best].correct
+    assert rejected.best not in (best.id, INPUT) and rejected.winner.correct
     alone = run(lambda contest, name: contest > 2 and name not in others)
-    assert alone.best in others and alone.programs[alone.best].ratio > 1
+    assert alone.best in others and alone.winner.ratio > 1
 
 
 def test_two_programs_of_the_beam_differ_and_directions_are_taken_once(tmp_path):
@@ -248,7 +248,7 @@ def test_the_exported_folder_has_no_error_of_lint(tmp_path):
     report = lint.lint(root)
     assert report.errors == 0, report.findings
     best = lint.running_best(lint.times(layout.Artifact(root)))
-    assert [*best] == [1, 2, 3] and best[3] == state.programs[state.best].time_ms
+    assert [*best] == [1, 2, 3] and best[3] == state.winner.time_ms
 
 
 def test_without_a_gain_nothing_is_exported(tmp_path):

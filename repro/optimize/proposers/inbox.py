@@ -41,7 +41,7 @@ class Inbox:
             text = raw.decode(errors="replace")
             if state.known(sha256(text), "") or any(text == p.source for p in found):
                 continue
-            entry = entry_of(raw, state.programs[state.best].entry)
+            entry = entry_of(raw, state.winner.entry)
             name = file.name.encode(errors="surrogateescape").decode(errors="replace")
             found.append(Proposal(text, entry, state.best, name[:-3], why=f"{name} in the inbox"))
         return Proposed(proposals=found[:count])

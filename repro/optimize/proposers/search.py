@@ -102,7 +102,9 @@ class Search:
             asked = [] if past or not count else [now]
         elif now not in seen:
             trials, seen = [(now, 1.0), *trials], [now, *seen]
-        seed = seed_of(state.options.seed, state.programs[direction.parent].address, direction.strategy, len(past))
+        parent = state.programs[direction.parent]
+        given = (state.options.seed, parent.address, direction.strategy, len(past))
+        seed = int.from_bytes(hashlib.sha256("|".join(map(str, given)).encode()).digest()[:4])
         source = KernelSource(direction.text)
 
         def new(params: Params) -> bool:
@@ -111,9 +113,8 @@ class Search:
         near = (count - len(asked)) // 2  # neighbours of the best; the rest are the sampler's
         asked += ask(direction.knobs, trials, near, seed, SWEEP, new)
         asked += ask(direction.knobs, trials, count - len(asked), seed, self.sampler, new)
-        entry = state.programs[direction.parent].entry
         turned = [{name: value for name, value in params.items() if value != now[name]} for params in asked]
-        return [p for params in turned if (p := _proposal(direction, source, entry, params)) is not None]
+        return [p for params in turned if (p := _proposal(direction, source, parent.entry, params)) is not None]
 
 
 def _best(programs: list[Program]) -> float:
@@ -177,11 +178,6 @@ def _direction(parent: str, strategy: str, text: str, why: str) -> Direction | N
     exact = all(rewrite.kind == rewrites.EXACT for rewrite in every)
     why = why or ", ".join(f"{rewrite.id}: {rewrite.what}" for rewrite in every)
     return Direction(parent, strategy, text, tuple(knobs.find(KernelSource(text))), exact, why)
-
-
-def seed_of(*parts: object) -> int:
-    """Return a seed that depends on all parts."""
-    return int.from_bytes(hashlib.sha256("|".join(map(str, parts)).encode()).digest()[:4])
 
 
 New = Callable[[Params], bool]
