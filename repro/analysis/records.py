@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from repro import fingerprint
 from repro.artifacts import layout
@@ -226,7 +226,7 @@ class Source:
     @property
     def machine(self) -> str:
         """Return the GPU's name, or that there was none."""
-        names = [str(value(found, "gpu_name") or "no GPU") for found in self.fingerprints.values()]
+        names = [str(fingerprint.value(found, "gpu_name") or "no GPU") for found in self.fingerprints.values()]
         return "; ".join(dict.fromkeys(names)) or "not recorded"
 
     @cached_property
@@ -253,11 +253,6 @@ def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
     for key, one in pairs:
         groups.setdefault(key, []).append(one)
     return groups
-
-
-def value(found: Fingerprint, name: str) -> Any:
-    """Return a value of a fingerprint; None where there is none."""
-    return found["values"].get(name, {}).get("value")
 
 
 def read(bundle: Bundle) -> Source:

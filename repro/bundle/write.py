@@ -234,13 +234,11 @@ class Bundle:
         """Stores a fingerprint once and returns its id."""
         if fingerprint is None:
             return None
-        name = fingerprint.fingerprint_id
-        file = self.path / FINGERPRINTS / f"{name}.json"
+        name = f"{FINGERPRINTS}/{fingerprint.fingerprint_id}.json"
         with self.lock:
-            if not file.exists():
-                self._guard(lambda: jsonio.write(file, fingerprint.to_json()))
-                self._touched.add(f"{FINGERPRINTS}/{name}.json")
-        return name
+            if not (self.path / name).exists():
+                self.file(name, jsonio.render(fingerprint.to_json()))
+        return fingerprint.fingerprint_id
 
     def fingerprints(self) -> dict[str, Json]:
         """Returns all fingerprints of this bundle by id. Raises BundleError where one is damaged."""

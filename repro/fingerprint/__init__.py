@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from repro.fingerprint import container, gpu, host, software
 from repro.fingerprint.query import answers
@@ -62,16 +63,21 @@ def collect(device: str, begun: Future[dict[str, Value]] | None = None) -> Json:
     }
 
 
+def value(fingerprint: Json, name: str) -> Any:
+    """Return a value of a fingerprint; None where there is none."""
+    return fingerprint["values"].get(name, {}).get("value")
+
+
 def _text(fingerprint: Json, name: str) -> str:
-    return str(fingerprint["values"].get(name, {}).get("value") or "?")
+    return str(value(fingerprint, name) or "?")
 
 
 def headline(fingerprint: Json) -> str:
     """Return one line for tables: GPU or CPU, driver, torch, Triton, off-pin stamp."""
-    value = functools.partial(_text, fingerprint)
+    of = functools.partial(_text, fingerprint)
     gpu = fingerprint["device"] == "cuda"
-    parts = [value("gpu_name") + f", driver {value('driver')}" if gpu else f"CPU ({value('cpu_model')}), no GPU"]
-    parts += [f"torch {value('torch')}", f"Triton {value('triton')}", f"Python {value('python')}"]
+    parts = [of("gpu_name") + f", driver {of('driver')}" if gpu else f"CPU ({of('cpu_model')}), no GPU"]
+    parts += [f"torch {of('torch')}", f"Triton {of('triton')}", f"Python {of('python')}"]
     if fingerprint["off_pin"]:
         parts.append("off-pin: " + ", ".join(f"{k} {v}" for k, v in fingerprint["off_pin"].items()))
     return " · ".join(parts)

@@ -29,7 +29,7 @@ def differences(a: Json, b: Json) -> list[Difference]:
             # a configured number that differs so much makes another machine
             far = abs(left - right) > limit * max(abs(left), abs(right))
         hard = known and (klass == "hard" or far)
-        found.append(Difference(name=name, klass=klass, hard=hard, known=known, a=_told(one), b=_told(other)))
+        found.append(Difference(name=name, klass=klass, hard=hard, known=known, a=told(one), b=told(other)))
     order = list(classes.NAMES.values())
     return sorted(found, key=lambda d: (order.index(d.klass), d.name))
 
@@ -40,7 +40,8 @@ def same_unit(a: Json, b: Json) -> bool:
     return bool(one is not None and one == other)
 
 
-def _told(entry: Json | None) -> Any:
+def told(entry: Json | None) -> Any:
+    """Return the value of a field, or why there is none."""
     if entry is None:
         return "not recorded"
     return entry["status"] if entry["value"] is None else entry["value"]

@@ -528,9 +528,9 @@ def inlined(function: ast.AST, node: ast.expr, fits: Callable[[ast.expr], object
     return substituted(node, value)
 
 
-def names_in(node: ast.AST) -> set[str]:
-    """Return the names that an expression reads."""
-    return {n.id for n in nodes(node, ast.Name)}
+def names_in(*within: ast.AST) -> set[str]:
+    """Return the names that expressions read."""
+    return {n.id for node in within for n in nodes(node, ast.Name)}
 
 
 def reaches(function: Function, node: ast.AST) -> tuple[set[str], set[str]]:
@@ -589,9 +589,9 @@ def ranged(loop: ast.For, arguments: int) -> list[str]:
     return []
 
 
-def stored_names(node: ast.AST) -> set[str]:
+def stored_names(*within: ast.AST) -> set[str]:
     """Return the names that something assigns."""
-    return {n.id for n in nodes(node, ast.Name) if isinstance(n.ctx, ast.Store)}
+    return {n.id for node in within for n in nodes(node, ast.Name) if isinstance(n.ctx, ast.Store)}
 
 
 def reads(node: ast.AST, name: str) -> int:

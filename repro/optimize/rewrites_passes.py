@@ -161,11 +161,11 @@ def _joined(
     top, total = rises.name, adds.name
     begun = [s for s in between if total in stored_names(s)]
     kept = [s for s in between if s not in begun]
-    largest = _largest(kept, top, names_in(ast.Module(other.body, [])))
+    largest = _largest(kept, top, names_in(*other.body))
     power = _power(adds.value, largest)
     if power is None or not _separate(rises, adds, stored_names(one), begun, kept, largest):
         return None
-    higher, shift = source.fresh("higher"), source.fresh("shift")
+    higher, shift = map(source.fresh, ("higher", "shift"))
     moved = ast.unparse(substituted(adds.value, {largest: ast.Name(shift)}.get))
     inside = [
         *map(ast.unparse, rises.others),
@@ -193,15 +193,15 @@ def _separate(
 
     begun, kept: what lies between the two loops and begins the sum, or does not.
     """
-    first, second = [*rises.others, ast.Expr(rises.value)], [*adds.others, ast.Expr(adds.value)]
-    made = set[str]().union(*map(stored_names, kept))
-    known = names_in(ast.Module(second, [])) & {rises.name, *made}  # what the second loop knows of the first
-    early = names_in(ast.Module(begun, [])) & {rises.name, *made, *made_by_first}
+    first, second = (*rises.others, rises.value), (*adds.others, adds.value)
+    made = stored_names(*kept)
+    known = names_in(*second) & {rises.name, *made}  # what the second loop knows of the first
+    early = names_in(*begun) & {rises.name, *made, *made_by_first}
     return all((
         (rises.kind, adds.kind, rises.shape) == ("maximum", "sum", adds.shape),
         known == {largest} and not early,
-        rises.name not in made | names_in(ast.Module(first, [])),
-        adds.name not in names_in(ast.Module([*first, *kept, *second], [])),
+        rises.name not in made | names_in(*first),
+        adds.name not in names_in(*first, *kept, *second),
     ))  # fmt: skip
 
 

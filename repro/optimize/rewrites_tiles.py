@@ -83,8 +83,8 @@ def split_reduction(source: KernelSource, name: str) -> str:
     require("the output is not allocated beside the launch", empty)
     parts = source.grid_parts(launch)
     require("the grid has no dimension left", len(parts) < 3)
-    parameter, size, count = source.fresh("SPLIT"), source.fresh("out_elements"), source.fresh("split")
-    partial, adder = source.fresh("partial"), source.fresh("add_parts")
+    wanted = ("SPLIT", "out_elements", "split", "partial", "add_parts")
+    parameter, size, count, partial, adder = map(source.fresh, wanted)
     end, at = source.of(range_of(loop).args[1]), f"tl.program_id({len(parts)})"
     chunk = f"tl.cdiv(tl.cdiv({end}, {parameter}), {block}) * {block}"
     address = address_of(stores[0])
@@ -157,7 +157,7 @@ class Filled:
 def filled_by(kernel: Function, loop: ast.For) -> Filled | None:
     """Return what a loop fills, beginning with zeros or with -inf everywhere; None for any other loop."""
     outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
-    carried = [n for n in stored_names(ast.Module(loop.body, [])) if assigned(outside, n)]
+    carried = [n for n in stored_names(*loop.body) if assigned(outside, n)]
     if len(carried) != 1:
         return None
     (name,) = carried
@@ -166,7 +166,7 @@ def filled_by(kernel: Function, loop: ast.For) -> Filled | None:
         return None
     kind, value = _joins(updates[0], name)
     rest, shape = [s for s in loop.body if s not in updates], _begins(begun[0], kind)
-    if value is None or not shape or name in names_in(ast.Module([*rest, ast.Expr(value)], [])):
+    if value is None or not shape or name in names_in(*rest, value):
         return None
     return Filled(name, kind, shape, value, rest)
 
@@ -352,7 +352,7 @@ def _idle(kernel: Function, loop: ast.For, mask: str) -> list[ast.stmt]:
     idle: list[ast.stmt] = loop.body[made + 1 :] if mask in stored_names(loop) else [loop]
     inside = {id(node) for statement in idle for node in ast.walk(statement)}
     read = {n.id for n in nodes(kernel, ast.Name) if isinstance(n.ctx, ast.Load) and id(n) not in inside}
-    live = read & stored_names(ast.Module(idle, [])) - _sums(loop)
+    live = read & stored_names(*idle) - _sums(loop)
     return [] if live else idle
 
 
@@ -507,8 +507,7 @@ def row_tiles(source: KernelSource, name: str) -> str:
     """
     kernel, launch = source.only(name)
     lanes, statement, axis, block, total, width, bounds = flat_index(source, kernel, launch)
-    row, column, across = source.fresh("row"), source.fresh("column"), source.fresh("across")
-    rows, columns = source.fresh("ROWS"), source.fresh("COLUMNS")
+    row, column, across, rows, columns = map(source.fresh, ("row", "column", "across", "ROWS", "COLUMNS"))
     edits = [source.replace(n, f"(({column} < {width}) & ({source.of(n)}))") for n in bounds]
     for by, text in (("%", column), ("//", row)):
         edits += [source.replace(n, text) for n in nodes(kernel, ast.BinOp) if _divided(n, lanes, by) == width]

@@ -106,7 +106,7 @@ def _range(loop: ast.For) -> ast.Call:
 def _constants(source: KernelSource, kernel: Function, names: set[str]) -> list[Edit]:
     """Return the edits by which parameters, and the bounds of loops, become compile-time constants."""
     free = {a.arg: a for a in kernel.args.args if a.annotation is None and not assigned(kernel, a.arg)}
-    needed = names.union(*(names_in(ast.Tuple(_range(loop).args)) for loop in loops_in(kernel))) - constexprs(kernel)
+    needed = names.union(*(names_in(*_range(loop).args) for loop in loops_in(kernel))) - constexprs(kernel)
     require("a size, a stride or a number of taps is not an argument", needed <= free.keys())
     return [source.replace(free[name], f"{name}: tl.constexpr") for name in sorted(needed)]
 
@@ -184,8 +184,8 @@ def _repeated(
                     source.after(mask, ",")]  # fmt: skip
         case _:
             raise NotApplicable("the kernel does not end with a masked store")
-    before = ast.Module([s for s in kernel.body if s not in part], [])
-    again = stored_names(ast.Module(part, [])) & {*parameters(kernel), *stored_names(before)}
+    before = [s for s in kernel.body if s not in part]
+    again = stored_names(*part) & {*parameters(kernel), *stored_names(*before)}
     require("an output goes on from the one before, or more is stored", len(calls(kernel, "store")) == 1, not again)
     begin, end = source.line(part[0]), source.end(part[-1])
     edits = [*keep, *(source.replace(node, text) for node, text in texts.items())]

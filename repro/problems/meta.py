@@ -62,6 +62,11 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
+def cast(x: Any, dtype: torch.dtype) -> Any:
+    """Return an input in another precision; integers and what is no tensor stay as they are."""
+    return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+
 def model(plan: Plan, init: list[Any]) -> torch.nn.Module:
     """The Model with these constructor arguments, without memory. One whose constructor reads values of tensors is
     built on the CPU. Raises ProblemError where it cannot be built there either."""

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from scipy import special  # scipy.stats takes most of a second to import
 
+from repro import fingerprint
 from repro.analysis import records
 from repro.analysis.compare import OTHER_GPU
 from repro.analysis.records import Fingerprint, Source
-from repro.fingerprint import classes, series
+from repro.fingerprint import classes, difference, series
 from repro.judge.timing import intervals
 from repro.records.result import Window
 from repro.records.verdict import Ratio
@@ -29,7 +30,7 @@ def comparability(sources: list[Source]) -> Section:
     text = _other_texts(sources)
     if len({source.machine for source in sources}) > 1:
         text.insert(0, "The machines differ: absolute times of different machines are shown and not compared.")
-    units = {records.value(found, "gpu_uuid_hash") for source in sources for found in source.fingerprints.values()}
+    units = {fingerprint.value(found, "gpu_uuid_hash") for source in sources for found in source.fingerprints.values()}
     if len(sources) > 1 and (len(units) > 1 or None in units):
         text.append(f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %.")
     return elements.section("comparability", "What may be compared", text=text)
@@ -76,9 +77,7 @@ def fingerprints(sources: list[Source]) -> Section:
 
 
 def _field(entry: Fingerprint | None) -> str:
-    if entry is None:
-        return "not recorded"
-    value = entry["status"] if entry["value"] is None else entry["value"]
+    value = difference.told(entry)
     return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
 
 
