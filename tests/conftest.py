@@ -29,6 +29,7 @@ from repro.system.jsonio import Json
 
 if TYPE_CHECKING:
     from repro.judge.timing.sampling import Series
+    from repro.problems.catalogue import Problem
 
 # Before torch is imported: smoke shapes are too small for two threads, which wait for each other up to 16 times longer
 # than the work takes where another process wants a core.
@@ -142,6 +143,13 @@ def once(tmp_path_factory):
     return made
 
 
+def smoke_problem(problem_id: str = "L1_36", dtype: str = "float32") -> Problem:
+    """A shipped problem at smoke size."""
+    from repro.problems import catalogue
+
+    return catalogue.load(problem_id, size="smoke", dtype=dtype)
+
+
 @pytest.fixture(scope="session")
 def smoke_fixture(once):
     """The fixture of a problem (`L1_36`, `L1_36@bf16`) at smoke size on the CPU: measured once, not to be changed."""
@@ -151,12 +159,11 @@ def smoke_fixture(once):
         import torch
 
         from repro.fixtures import calibration
-        from repro.problems import catalogue
         from repro.records.fixture import Fixture
         from repro.system import jsonio
 
         def fill(folder):
-            built = calibration.build(catalogue.load(key, size="smoke"), torch.device("cpu"))
+            built = calibration.build(smoke_problem(key), torch.device("cpu"))
             (folder / "fixture.json").write_text(jsonio.dumps(built.to_json()))
 
         return Fixture.model_validate(json.loads((once(key, fill) / "fixture.json").read_text()))

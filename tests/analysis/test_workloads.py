@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU
+from conftest import CPU, smoke_problem
 from test_report import bundle_of, result
 
 from repro.analysis import gate
@@ -39,7 +39,7 @@ def test_rows_of_a_file_are_workloads(name, text, tmp_path):
                        "batch_size=9 (held out)"])],
 )  # fmt: skip
 def test_shapes_are_named_on_the_command_line(given, due):
-    assert [each.name for each in shapes.workloads(given, catalogue.load("L1_36", size="smoke"))] == due
+    assert [each.name for each in shapes.workloads(given, smoke_problem())] == due
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import CPU, Done, Tool, ask_docker, attempt, fresh, manifest, rows, small_disk, strict_json, wait_for
+from conftest import (
+    CPU,
+    Done,
+    Tool,
+    ask_docker,
+    attempt,
+    fresh,
+    manifest,
+    rows,
+    small_disk,
+    smoke_problem,
+    strict_json,
+    wait_for,
+)
 
 from repro import config as settings
 from repro.engines import local
 from repro.errors import EngineGone, PrerequisiteError
 from repro.fixtures import store as fixtures
 from repro.fixtures.store import SCHEMA_VERSION
-from repro.problems import catalogue
 from repro.records.options import Options
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
@@ -501,7 +513,7 @@ def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixt
     ],
 )
 def test_an_unusable_fixture_says_what_is_wrong_and_what_to_do(text, words, tmp_path, smoke_fixture):
-    file, problem = tmp_path / "fixture.json", catalogue.load("L1_36", size="smoke")
+    file, problem = tmp_path / "fixture.json", smoke_problem()
     if isinstance(text, dict):
         text = jsonio.dumps(smoke_fixture("L1_36").to_json() | text)
     if text is not None:
@@ -653,7 +665,7 @@ def test_killed_tool_takes_its_job_and_worker_with_it(judge_tool):
 
 def _job(results: Path, engine, sources: dict[str, str], options: Options):
     """The job of L1_36 that judges solutions of these texts."""
-    problem = catalogue.load("L1_36", size="smoke")
+    problem = smoke_problem()
     submissions = [evaluation.Submission(name, source.encode(), "ModelNew") for name, source in sources.items()]
     return evaluation.job(Run(engine, results, Progress(), options), "job", problem, submissions)
 

@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLEAN_ENV, ROOT, Tool, until
+from conftest import CLEAN_ENV, ROOT, Tool, smoke_problem, until
 
 from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
 from repro.errors import EngineError, PrerequisiteError
-from repro.problems import catalogue
 from repro.records.job import Job
 from repro.records.options import Options
 from repro.studies.evaluation import Submission
 from repro.system import jsonio
 from repro.system.jsonio import Json
 
-PROBLEM = catalogue.load("L1_36", size="smoke")
+PROBLEM = smoke_problem()
 Measured = Callable[[str], Json]
 
 

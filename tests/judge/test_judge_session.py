@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from conftest import WHOLE
+from conftest import WHOLE, smoke_problem
 
 from repro.errors import JudgeError, UsageError
 from repro.judge import session
@@ -22,10 +22,9 @@ from repro.judge.correctness.trials import Trials
 from repro.judge.implementation import Options
 from repro.judge.processes import launcher as launch
 from repro.judge.session import JudgeSession
-from repro.problems import catalogue
 
 OPTIONS = Options(device="cpu", timeout_s=5, timing_budget_s=0.3, max_blocks=12, modes=("eager",))
-PROBLEM = catalogue.load("L1_36", size="smoke")
+PROBLEM = smoke_problem()
 HONEST = "return super().forward(*inputs)"
 # name -> (forward, text above the class)
 STREAM = {
@@ -123,9 +122,7 @@ FLAT = "return super().forward(torch.as_strided(inputs[0], inputs[0].shape, torc
 def test_problems_in_16_bits_and_inputs_that_are_not_contiguous(klass, strict, tmp_path, smoke_fixture):
     key = f"L1_36@{klass}"
     bodies = {"right": HONEST, "of a part": PART, "flat": FLAT}
-    with JudgeSession(
-        catalogue.load(key, size="smoke"), smoke_fixture(key), OPTIONS.but(checks=["strides"] * strict)
-    ) as judge:
+    with JudgeSession(smoke_problem(key), smoke_fixture(key), OPTIONS.but(checks=["strides"] * strict)) as judge:
         right, part, flat = judge.check(solution(tmp_path, name, body) for name, body in bodies.items())
     assert outcome(right) == ("correct", "", klass) and "needs_contiguous" not in right.labels
     assert part.verdict == "incorrect"
@@ -156,7 +153,7 @@ CLOSE = (117, 254)
 
 def test_a_draw_whose_result_rounding_decides_is_drawn_again(tmp_path, smoke_fixture, monkeypatch):
     """A right solution keeps its class, and one that rounding does not explain is wrong."""
-    problem, make = catalogue.load("L2_99", size="smoke"), input_cases.make
+    problem, make = smoke_problem("L2_99"), input_cases.make
 
     def planned(*args: Any, **kwargs: Any) -> list[input_cases.Trial]:
         trials, close = make(*args, **kwargs), iter(CLOSE)

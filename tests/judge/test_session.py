@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from conftest import smoke_problem
 from test_verdict import ONCE
 
 from repro.errors import SolutionRejected
@@ -78,7 +79,7 @@ def judged(tmp_path, smoke_fixture):
     class."""
 
     def judge(bodies, options=VERDICTS, key="L1_36", **more):
-        problem = catalogue.load(key, size="smoke")
+        problem = smoke_problem(key)
         forward_and_top = {n: (body, "") if isinstance(body, str) else body for n, body in bodies.items()}
         solutions = [(n, wrapped(tmp_path, problem, n, *both), "ModelNew") for n, both in forward_and_top.items()]
         found = session.evaluate(problem, smoke_fixture(key), solutions, options, **more)
@@ -118,7 +119,7 @@ def test_each_further_load_has_new_workers_in_the_opposite_order(judged, monkeyp
 @pytest.mark.parametrize("key", [key if key == "L1_36" else pytest.param(key, marks=pytest.mark.slow) for key in ONCE])
 def test_answers_without_work_are_incorrect_on_every_problem(key, tmp_path, smoke_fixture):
     """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
-    problem = catalogue.load(key, size="smoke")
+    problem = smoke_problem(key)
     names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
     solutions = [(name, wrapped(tmp_path, problem, name, CHEATS[name]), "ModelNew") for name in names]
     found = session.evaluate(problem, smoke_fixture(key), solutions, VERDICTS)
@@ -151,7 +152,7 @@ def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(key, smok
     """At full size nothing fits at once; cheats agree closely, honest kernels as far as torch sums in another order."""
     whole = smoke_fixture(key)
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
-    chunked = calibration.build(catalogue.load(key, size="smoke"), CPU)
+    chunked = calibration.build(smoke_problem(key), CPU)
     assert chunked.output == whole.output and chunked.trials.keys() == whole.trials.keys()
     for kind, trial in whole.trials.items():
         again = chunked.trials[kind]
@@ -642,7 +643,7 @@ class ModelNew(nn.Module):
 
 def test_baselines_are_classed_on_inputs_that_no_solution_has_seen(tmp_path, smoke_fixture):
     """One that damages those that lie there when it loads its weights leaves no baseline out, and makes none rough."""
-    problem, file = catalogue.load("L1_82", size="smoke"), tmp_path / "damages.py"
+    problem, file = smoke_problem("L1_82"), tmp_path / "damages.py"
     file.write_text(DAMAGES)
     found = session.evaluate(problem, smoke_fixture("L1_82"), [("damages", file, "ModelNew")], BRIEF)
     assert found.timing.left_out == {}
@@ -905,7 +906,7 @@ def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixtu
     told = verdict.Judged("correct", [], "fp32", 0.0)
     times = {name: Series(gated=[Sample(ms, ms, ms + 1, 0.5)] * 20) for name, ms in (("eager", 13.0), ("s", 10.0))}
     facts = {"baseline_classes": {"eager": "fp32"}, "status": "converged"}
-    problem = catalogue.load("L1_36", size="smoke")
+    problem = smoke_problem()
     words = [
         verdict.result(problem, solution, told, times, Timing(**facts, alone={"eager": ratio}), None, "audited")
         for ratio in (1.01, 1.6)

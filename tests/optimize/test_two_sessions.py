@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from conftest import WHOLE
+from conftest import WHOLE, smoke_problem
 from test_loop import KERNEL, ToldJudge, options, search, unasked
 
 from repro.engines import resources
@@ -20,12 +20,11 @@ from repro.optimize import journal, judging, runner
 from repro.optimize.journal import Journal, ReplayEnded
 from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search
-from repro.problems import catalogue
 from repro.records.search import Confirmation
 from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
 
-PROBLEM = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
+PROBLEM = smoke_problem("L1_82", dtype="bfloat16")
 CHOSEN = options(rounds=1)
 
 
