@@ -158,12 +158,6 @@ class Implementation:
         return speedup.word if speedup else None
 
 
-def medians(result: JudgeResult) -> dict[str, float]:
-    """Return the median time (ms) of every solution and baseline of a row that has one."""
-    solutions = {verdict.solution: verdict.time_ms.median for verdict in result.results if verdict.time_ms}
-    return solutions | {name: baseline.time_ms.median for name, baseline in result.baselines.items()}
-
-
 @dataclass(frozen=True)
 class Source:
     """A whole bundle. letter: what names it in a document. verb to plan: of its manifest.

@@ -20,18 +20,22 @@ class Series:
     missing: dict[str, str] = field(default_factory=dict)
 
     @property
+    def times(self) -> list[float]:
+        return self.columns.get("t_s", [])
+
+    @property
     def n(self) -> int:
-        return len(self.columns.get("t_s", []))
+        return len(self.times)
 
     def to_json(self, begin_s: float) -> Json:
         """Return the stored form: integers, with times in ms since `begin_s`."""
-        times = [round((t - begin_s) * 1000) for t in self.columns.get("t_s", [])]
+        times = [round((t - begin_s) * 1000) for t in self.times]
         rest = {name: [int(v) for v in values] for name, values in self.columns.items() if name != "t_s"}
         return {"schema_version": 1, "columns": {"t_ms": times, **rest}, "missing": self.missing}
 
     def between(self, begin_s: float, end_s: float) -> Series:
         """Return the samples of a window."""
-        chosen = [n for n, t in enumerate(self.columns.get("t_s", [])) if begin_s <= t <= end_s]
+        chosen = [n for n, t in enumerate(self.times) if begin_s <= t <= end_s]
         return Series({name: [values[n] for n in chosen] for name, values in self.columns.items()}, self.missing)
 
 
@@ -61,7 +65,7 @@ def _spread(values: list[float], scale: float = 1) -> dict[str, float] | None:
 
 def summary(series: Series) -> Json:
     """Return samples, seconds, {"min", "median", "max"} of each column, and the share of samples by reason."""
-    times = series.columns.get("t_s", [])
+    times = series.times
     found: Json = {"samples": series.n, "seconds": round(times[-1] - times[0], 3) if times else 0.0}
     scales = {"sm_mhz": 1.0, "memory_mhz": 1.0, "power_mw": 1e-3, "temperature_c": 1.0}
     for name, scale in scales.items():

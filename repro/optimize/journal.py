@@ -38,32 +38,31 @@ class ReplayEnded(ReproError):
 class Journal:
     """The journal of one run folder.
 
-    recorded: the lines of an earlier run to take answers from. live: whether it may ask for real after them.
-    on_disk: how many lines the folder holds already.
+    recorded: the lines of an earlier run to take answers from. live: whether it may ask for real after them; then the
+    folder holds them already.
     """
 
-    def __init__(self, folder: Path, recorded: list[Line], *, live: bool, on_disk: int) -> None:
+    def __init__(self, folder: Path, recorded: list[Line], *, live: bool) -> None:
         self.folder, self._recorded, self._live = folder, recorded, live
-        self._at, self._lines, self._on_disk = 0, 0, on_disk
+        self._at, self._lines = 0, 0
         self.clock: Callable[[], float] = time.monotonic
         (folder / KERNELS).mkdir(parents=True, exist_ok=True)
 
     @classmethod
     def new(cls, folder: Path) -> Journal:
         """Begin a run in an empty folder."""
-        return cls(folder, [], live=True, on_disk=0)
+        return cls(folder, [], live=True)
 
     @classmethod
     def resume(cls, folder: Path) -> Journal:
         """Continue the run of a folder. A last line that was cut short is removed. Raises BundleError."""
         jsonio.mend(folder / FILE)
-        recorded = read(folder)
-        return cls(folder, recorded, live=True, on_disk=len(recorded))
+        return cls(folder, read(folder), live=True)
 
     @classmethod
     def replay(cls, origin: Path, folder: Path) -> Journal:
         """Repeat the run of `origin` into an empty folder, without asking for anything. Raises BundleError."""
-        journal = cls(folder, read(origin), live=False, on_disk=0)
+        journal = cls(folder, read(origin), live=False)
         for file in (origin / KERNELS).glob("*.py"):
             jsonio.replace(folder / KERNELS / file.name, foreign.read(file, within=origin))
         return journal
@@ -151,7 +150,7 @@ class Journal:
     def _write(self, line: Line) -> None:
         """Append a line that is not on disk yet. Raises BundleError if it cannot be written."""
         self._lines += 1
-        if self._lines <= self._on_disk:
+        if self._live and self._lines <= len(self._recorded):
             return
         try:
             jsonio.append(self.folder / FILE, line.to_json())
@@ -163,7 +162,7 @@ class Branch(Journal):
     """The lines of work beside other work, until `Journal.join` takes them in their turn."""
 
     def __init__(self, of: Journal) -> None:
-        super().__init__(of.folder, [], live=True, on_disk=0)
+        super().__init__(of.folder, [], live=True)
         self.clock, self.lines = of.clock, list[Line]()
 
     def _write(self, line: Line) -> None:

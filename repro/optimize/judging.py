@@ -169,8 +169,7 @@ class EngineJudge:
         result = outcome.result
         told = {entry.solution: entry.to_json() for entry in result.results}
         found = {role: {name: each.get(name) for name in Confirmed.model_fields} for role, each in told.items()}
-        medians = {name: each.time_ms.median for name, each in result.baselines.items()}
-        return Confirmation.model_validate(found | {"baselines_ms": medians})
+        return Confirmation.model_validate(found | {"baselines_ms": result.baselines_ms})
 
     def close(self) -> None:
         """End all sessions, which gives the GPUs back."""
@@ -279,8 +278,7 @@ def time(judge: EngineJudge, submissions: list[Submission], tier: CheckTier) -> 
         )
         for entry in told.results
     }  # fmt: skip
-    baselines = {name: each.time_ms.median for name, each in told.baselines.items()}
-    found = Contest(programs=programs, baselines_ms=baselines, clock=told.timing.clock)
+    found = Contest(programs=programs, baselines_ms=told.baselines_ms, clock=told.timing.clock)
     again = told.timing.timed_again
     return found.model_copy(update={"timed_again": again}) if again else found
 

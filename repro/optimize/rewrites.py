@@ -280,10 +280,6 @@ def _ranges(kernel: Function) -> list[tuple[ast.For, ast.Call]]:
     ]  # fmt: skip
 
 
-def _innermost(loop: ast.For) -> bool:
-    return len(loops_in(loop)) == 1
-
-
 def _unrolled(source: KernelSource) -> str:
     """Loops whose bounds are compile-time constants are unrolled, except those that walk in steps of a block."""
     edits = []
@@ -303,7 +299,7 @@ def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
         edits = []
         for kernel in source.kernels.values():
             for loop, call in _ranges(kernel):
-                if _innermost(loop) and (not needed or calls(loop, *needed)):
+                if loops_in(loop) == [loop] and (not needed or calls(loop, *needed)):
                     edits += [source.replace(call.func, "tl.range"), source.after(call.args[-1], f", {option}")]
         return source.changed(edits, "there is no such loop")
 
@@ -354,7 +350,7 @@ def _register_tile(source: KernelSource, name: str) -> str:
     start, rows = ranged(first, 2) or ("", "")
     count = needed(source.constant(launch, rows), counted)
     same = ast.unparse(first.target) == ast.unparse(second.target)
-    require(counted, start == "0", same, not chosen(launch), _innermost(first))
+    require(counted, start == "0", same, not chosen(launch), loops_in(first) == [first])
     summed = [(loop, ast.unparse(s.target)) for loop in loops for s in loop.body if isinstance(s, ast.AugAssign)]
     require("a row depends on the one before it", not any(reads(loop, name) for loop, name in summed))
     row, tile = ast.unparse(first.target), source.fresh("TILE")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from repro.analysis.records import Source, medians
+from repro.analysis.records import Source
 from repro.report import elements
 from repro.report.elements import Head, Item, Section
 from repro.studies import artifact_study
@@ -46,7 +46,7 @@ def parity(sources: list[Source]) -> Section:
         for row in source.done if source.verb == "benchmark" else []:
             if row.judged is None or not artifact_study.own(row):  # not an artifact's own kernels
                 continue
-            theirs, ours = row.judged.parity, medians(row.judged)
+            theirs, ours = row.judged.parity, row.judged.medians_ms
             if theirs is None or row.judged.no_measurement or not theirs.measurement:
                 text = [_UNMEASURED] if theirs else text
                 continue

@@ -105,11 +105,10 @@ class Model:
         if at >= len(plans):
             return None
         direction = plans[at]
-        entry = state.programs[parent.id].entry
-        asked = self._render("rewrite", state, parent, direction=direction, entry=entry)
+        asked = self._render("rewrite", state, parent, direction=direction, entry=parent.entry)
         text, said = self.model.ask(f"rewrite {parent.id}: {direction.summary}", asked, kernel_of)
         transcript = {ANALYSE_PROMPT: prompt, ANALYSE_REPLY: reply, REWRITE_PROMPT: asked, REWRITE_REPLY: said}
-        return Proposal(text, entry, parent.id, slug(direction.summary), "P", {}, direction.fix, transcript)
+        return Proposal(text, parent.entry, parent.id, slug(direction.summary), "P", {}, direction.fix, transcript)
 
     def _mend(self, state: State, failed: Program) -> Proposal | None:
         parent = state.programs[failed.parent or INPUT]
