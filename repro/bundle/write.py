@@ -287,13 +287,12 @@ class Bundle:
             finished = stopwatch.utc() if known is None else self.manifest["finished"]
             self.manifest |= {"status": status, "finished": finished, **facts}
             if status != "running":
-                self._guard(lambda: self._close(known))
+                touched = self._touched
+                self._guard(
+                    lambda: seal.close(self.path, self.manifest, self.rows, seal.hashes(self.path, known, touched))
+                )
                 self._save()
             self._release()
-
-    def _close(self, known: dict[str, str] | None) -> None:
-        files = seal.hashes(self.path, known, self._touched)
-        seal.close(self.path, self.manifest, self.rows, files)
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

@@ -94,22 +94,18 @@ def connect() -> docker.DockerClient:
         # With a version, the constructor sends no request; the SDK would lose a client whose first request fails.
         first = docker.from_env(timeout=_CONNECT_TIMEOUT_S, version=MINIMUM_DOCKER_API_VERSION)
         with contextlib.closing(first):
-            _reach(first)
+            # The SDK leaves a socket open that it cannot connect, so the engine's is connected here first, and closed.
+            adapter = first.api.get_adapter(first.api.base_url)
+            if isinstance(adapter, UnixHTTPAdapter):
+                with socket.socket(socket.AF_UNIX) as probe:
+                    probe.settimeout(_CONNECT_TIMEOUT_S)
+                    probe.connect(adapter.socket_path)
             version = first.version(api_version=False).get("ApiVersion")
         return docker.from_env(timeout=_REQUEST_TIMEOUT_S, version=version)
     except (DockerException, OSError, urllib3.exceptions.HTTPError) as error:
         where = config.docker_host() or "the default socket"
         reason = "it does not answer" if isinstance(error, DockerException | OSError) else str(error)
         raise PrerequisiteError(f"no Docker engine at {where}", reason, "Start one, or use --engine local.") from None
-
-
-def _reach(client: docker.DockerClient) -> None:
-    """Connect to the engine's Unix socket once and close it; the SDK leaves a socket open that it cannot connect."""
-    adapter = client.api.get_adapter(client.api.base_url)
-    if isinstance(adapter, UnixHTTPAdapter):
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_CONNECT_TIMEOUT_S)
-            probe.connect(adapter.socket_path)
 
 
 def find_image(client: docker.DockerClient) -> Any:

@@ -234,12 +234,6 @@ def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
     return flat
 
 
-def _identity(problem: Problem) -> Submission:
-    """The problem's own Model as a solution: its text, with the class under the name ModelNew."""
-    text = re.sub(rb"\bModel\b", b"ModelNew", problem.source)
-    return Submission("identity", text, _ENTRIES[0])
-
-
 def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundle, list[Verdict]]:
     """Judges every problem of a suite by its own Model: each must be correct, unjudgeable, or named with its reason.
 
@@ -253,11 +247,11 @@ def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundl
     fixtures.ensure(run, problems)
     for problem in problems:
         row = f"{problem.key}/_identity"
-        build = partial(job, run, row, problem, [_identity(problem)])
+        own = Submission("identity", re.sub(rb"\bModel\b", b"ModelNew", problem.source), _ENTRIES[0])
+        build = partial(job, run, row, problem, [own])
         planned = row_for(record.Planned(row=row, problem=problem.key, file="identity"), build)
         timed = run.options.timing or run.options.kernelbench
-        own = planned.job and replace(planned.job, shares=not timed)
-        rows.append(replace(planned, job=own))
+        rows.append(replace(planned, job=planned.job and replace(planned.job, shares=not timed)))
     bundle = run.open("evaluate", rows, run.parameters(suite=suite))
     judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS)
     return bundle, results_of(judged)
