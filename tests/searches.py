@@ -131,7 +131,7 @@ def _shared(file: Path) -> bytes:
         if line["kind"] == "opened" and (machine := OPENED.validate_python(line["result"]).fingerprint):
             kept = {name: {"value": machine.values[name].value} for name in SHARED if name in machine.values}
             line["result"]["fingerprint"] = {"values": kept}
-    return "".join(jsonio.dumps(line) + "\n" for line in lines).encode()
+    return jsonio.lines(lines)
 
 
 def facts(out: Path, name: str) -> Json:

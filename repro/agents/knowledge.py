@@ -46,7 +46,7 @@ class Log:
 
     def lines(self) -> bytes:
         """Return the log as JSON lines."""
-        return "".join(jsonio.dumps(call) + "\n" for call in self.calls).encode()
+        return jsonio.lines(self.calls)
 
     def used(self) -> dict[str, KnowledgeUse]:
         """Return the calls by tool."""

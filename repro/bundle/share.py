@@ -236,7 +236,7 @@ class _Copy:
                     self._file(name, half)
             machines = {old: self._machine(old, half) for old in bundle.fingerprints}
             rows = [self._row(row, machines) for row in bundle.lines]
-            jsonio.replace(half / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
+            jsonio.replace(half / ROWS, jsonio.lines(rows))
             manifest = self._manifest()
             files = {name: seal.digest(half, name) or "" for name in seal.names(half)}
             seal.close(half, manifest, {row["row"]: row for row in rows}, files)

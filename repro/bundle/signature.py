@@ -60,7 +60,7 @@ def sign(bundle: Evidence, signer: Any) -> None:
 
 
 def _lines(envelopes: list[Any]) -> bytes:
-    return "".join(jsonio.dumps(each.to_dict()) + "\n" for each in envelopes).encode()
+    return jsonio.lines(each.to_dict() for each in envelopes)
 
 
 def faults(bundle: Evidence, public: Any) -> list[str]:

@@ -168,7 +168,7 @@ def inbox(jobs: list[Job]) -> dict[str, bytes]:
     """Return the files of a job folder: the jobs and the files that they name, under separate names for each."""
     if len(jobs) > 1:
         jobs = [job.apart(f"{at}_") for at, job in enumerate(jobs)]
-    files = {JOBS: "".join(jsonio.dumps(job.to_json()) + "\n" for job in jobs).encode()}
+    files = {JOBS: jsonio.lines(job.to_json() for job in jobs)}
     for job in jobs:
         files |= job.files
     return files

@@ -116,7 +116,7 @@ def close_anew(path: Path, change: Callable[[Json], None] = lambda told: None) -
 def edit_row(path: Path, name: str, change: Callable[[Json], None]) -> None:
     found = rows(path)
     change(found[name])
-    (path / "rows.jsonl").write_text("".join(jsonio.dumps(row) + "\n" for row in found.values()))
+    (path / "rows.jsonl").write_bytes(jsonio.lines(found.values()))
 
 
 def first(row: Json) -> Any:
