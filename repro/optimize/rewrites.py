@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from repro.optimize import rewrites_passes, rewrites_tiles, rewrites_windows
-from repro.optimize.guards import chosen, every_kernel, guarded
+from repro.optimize.guards import chosen, every_kernel, every_launch, guarded
 from repro.optimize.kernel_source import (
     GRID,
     MEMORY,
@@ -108,9 +108,8 @@ def _aliases(value: ast.expr) -> list[ast.Name]:
 # -- T10
 
 
-@every_kernel
-def _no_masks(source: KernelSource, name: str) -> str:
-    kernel, launch = source.only(name)
+@every_launch
+def _no_masks(source: KernelSource, kernel: Function, launch: Launch) -> str:
     compares = [n for n in nodes(kernel, ast.Compare) if [*map(type, n.ops)] == [ast.Lt]]
     # text of a comparison that is always true -> its guard
     bounds = {ast.unparse(n): guard for n in compares if (guard := _covered(source, kernel, launch, n))}
@@ -125,7 +124,7 @@ def _no_masks(source: KernelSource, name: str) -> str:
         elif used:
             edits += [_removed(source, k) for name, k in keywords.items() if name in ("mask", "other")]
     require("no mask is of a size that the grid or a loop covers exactly", edits)
-    return guarded(source, name, "whole", edits, " and ".join(dict.fromkeys(guards)))
+    return guarded(source, kernel.name, "whole", edits, " and ".join(dict.fromkeys(guards)))
 
 
 def _removed(source: KernelSource, keyword: ast.keyword) -> Edit:
@@ -208,10 +207,9 @@ def _is_size(kernel: Function, name: str) -> bool:
 # -- T12
 
 
-@every_kernel
-def _small_offsets(source: KernelSource, name: str) -> str:
+@every_launch
+def _small_offsets(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """Integers that become addresses, and no data, have 32 bits."""
-    kernel, launch = source.only(name)
     casts = list(filter(None, (_wide(source, kernel, node) for node in _offsets(kernel))))
     require("no offset is of 64 bits", casts)
     bases, numbers = pointers(kernel), set[str]().union(*(given for _, given in casts))
@@ -220,7 +218,7 @@ def _small_offsets(source: KernelSource, name: str) -> str:
     tensors = "".join(f"{text}, " for p, text in passed.items() if p in bases)
     guard = f"all(t is None or t.numel() <= {SMALL_ELEMENTS} for t in ({tensors.strip()}))"
     guard += "".join(f" and isinstance({text}, int)" for p, text in passed.items() if p in numbers)
-    return guarded(source, name, "int32", [edit for edit, _ in casts], guard)
+    return guarded(source, kernel.name, "int32", [edit for edit, _ in casts], guard)
 
 
 def _offsets(kernel: Function) -> list[ast.AST]:
@@ -310,9 +308,8 @@ def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
 
 
 @every_kernel
-def _vector_accumulator(source: KernelSource, name: str) -> str:
+def _vector_accumulator(source: KernelSource, kernel: Function) -> str:
     """`acc += tl.sum(...)` in a loop becomes a sum of vectors that is reduced once, after the loop."""
-    kernel = source.kernels[name]
     for loop in loops_in(kernel):
         filled, steps = rewrites_tiles.filled_by(kernel, loop), ranged(loop, 3)
         if steps and filled and is_tl(filled.value, "sum"):
@@ -339,10 +336,9 @@ def _widened(
 # -- T16
 
 
-@every_kernel
-def _register_tile(source: KernelSource, name: str) -> str:
+@every_launch
+def _register_tile(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """Two loops over the same rows become one tile of all rows, which is read once and stays in registers."""
-    kernel, launch = source.only(name)
     loops = loops_of(body_of(kernel))
     require("there are not two equal loops", len(loops) == 2, len({ast.unparse(loop.iter) for loop in loops}) == 1)
     first, second = loops
@@ -367,7 +363,7 @@ def _register_tile(source: KernelSource, name: str) -> str:
     lines += _tiled(source, second, inside, repeated[1])
     more, number = source.parameter(kernel, f"{tile}: tl.constexpr"), f"{tile}=triton.next_power_of_2({count})"
     edits = [Edit(source.line(first), source.end(second), "\n".join(lines)), more]
-    return guarded(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", number, more)
+    return guarded(source, kernel.name, "tile", edits, f"({count}) <= {MOST_ROWS}", number, more)
 
 
 def _holder(loop: ast.For, load: ast.Call) -> tuple[str, ast.Assign] | None:

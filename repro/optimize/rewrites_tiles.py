@@ -9,7 +9,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from repro.optimize.guards import chosen, every_kernel, guarded, plain, statement_of
+from repro.optimize.guards import chosen, every_kernel, every_launch, guarded, plain, statement_of
 from repro.optimize.kernel_source import (
     ADDING,
     GRID,
@@ -65,13 +65,12 @@ ROWS, COLUMNS = "[:, None]", "[None, :]"
 # -- T4
 
 
-@every_kernel
-def split_reduction(source: KernelSource, name: str) -> str:
+@every_launch
+def split_reduction(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """The loop that adds up is shared by several programs; a second kernel adds their parts, in a fixed order."""
-    kernel, launch = source.only(name)
     loop, total, block = _sum_loop(kernel)
     stores = calls(kernel, "store")
-    source.own_ids(name)
+    source.own_ids(kernel.name)
     require("the sum is not stored as it is", len(stores) == 1, plain(kernel, launch))
     value = operand(stores[0], 1, "value")
     require("the sum is not stored as it is", ast.unparse(uncast(value_of(kernel, value))) == total)
@@ -204,13 +203,12 @@ def _begins(first: ast.expr, kind: str) -> str:
 Tile = tuple[ast.Call, Pair, list[str]]
 
 
-@every_kernel
-def descriptors(source: KernelSource, name: str) -> str:
+@every_launch
+def descriptors(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """Loads of whole tiles of matrices go through tensor descriptors, where the hardware copies tiles."""
-    kernel, launch = source.only(name)
     require("the launch chooses between kernels", plain(kernel, launch))
     source = _blocks_named(source, launch, {block for *_, names in _tiles(kernel) for block in names[3:5]})
-    kernel, launch = source.only(name)
+    kernel, launch = source.only(kernel.name)
     described = source.fresh("described")
     edits, names, guards, made = list[Edit](), list[str](), list[str](), list[str]()
     for load, starts, given_by in _tiles(kernel):
@@ -229,7 +227,7 @@ def descriptors(source: KernelSource, name: str) -> str:
     top = next(node for node in source.tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     more = source.parameter(kernel, *names)
     return guarded(
-        source, name, "tiles", [*edits, more], described, ", ".join(made), more,
+        source, kernel.name, "tiles", [*edits, more], described, ", ".join(made), more,
         source.before(statement_of(launch), *lines),
         source.before(top, "from triton.tools.tensor_descriptor import TensorDescriptor"),
     )  # fmt: skip
@@ -326,12 +324,11 @@ def dot_tf32(source: KernelSource) -> str:
 
 
 @every_kernel
-def skipped(source: KernelSource, name: str) -> str:
+def skipped(source: KernelSource, kernel: Function) -> str:
     """Products with a tile that is masked everywhere are skipped: in a transposed convolution most taps are so.
 
     The other matrix must be finite: 0 times inf would be no number.
     """
-    kernel = source.kernels[name]
     innermost = [inner for inner in loops_in(kernel) if len(loops_in(inner)) == 1]
     for loop, mask in [(inner, mask) for inner in innermost for mask in _empty_when(inner)]:
         idle = _idle(kernel, loop, mask)
@@ -400,9 +397,8 @@ def _sums(loop: ast.For) -> set[str]:
 
 
 @every_kernel
-def residue_order(source: KernelSource, name: str) -> str:
+def residue_order(source: KernelSource, kernel: Function) -> str:
     """Positions that share their residues by the stride come together, so that whole tiles have the same taps."""
-    kernel = source.kernels[name]
     if calls(kernel, *{*ADDING} - {"dot"}):
         raise NotApplicable("lanes are added up")
     for lanes, statement in _lane_statements(kernel):
@@ -499,13 +495,12 @@ def _divisors(kernel: Function, coordinates: list[str]) -> list[str] | None:
 # -- T25
 
 
-@every_kernel
-def row_tiles(source: KernelSource, name: str) -> str:
+@every_launch
+def row_tiles(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """Lanes that a flat index takes apart by the width of a row become tiles of rows and columns.
 
     Then no lane divides, and what depends on the row alone is computed and loaded once a row.
     """
-    kernel, launch = source.only(name)
     lanes, statement, axis, block, total, width, bounds = flat_index(source, kernel, launch)
     row, column, across, rows, columns = map(source.fresh, ("row", "column", "across", "ROWS", "COLUMNS"))
     edits = [source.replace(n, f"(({column} < {width}) & ({source.of(n)}))") for n in bounds]

@@ -10,11 +10,12 @@ import re
 import textwrap
 from collections import Counter
 
-from repro.optimize.guards import every_kernel, plain
+from repro.optimize.guards import every_launch, plain
 from repro.optimize.kernel_source import (
     Edit,
     Function,
     KernelSource,
+    Launch,
     NotApplicable,
     assigned,
     body_of,
@@ -52,14 +53,13 @@ AFTER = """
 {indent}    tl.store({places}[{step}], {kept}[{step}], mask={masks}[{step}])"""
 
 
-@every_kernel
-def windows(source: KernelSource, name: str) -> str:
+@every_launch
+def windows(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """A program makes several outputs along the axis of the outermost loop over taps, and all loops are unrolled.
 
     A position in the input is written as that of the first output plus a constant. So the compiler sees which loads
     are the same, and loads each once. Each output is computed as before; the stores come after all loads.
     """
-    kernel, launch = source.only(name)
     index, statement, axis, block, total, _, bounds = flat_index(source, kernel, launch)
     loops, asked = loops_in(kernel), calls(kernel, "program_id")
     alone = [axis, len(source.grid_parts(launch)), len(asked)] == [0, 1, 1]
