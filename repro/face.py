@@ -116,8 +116,7 @@ def evaluate(
     ('incorrect', 'rel_l2')
     """  # noqa: E501
     chosen = _chosen(engine, device, gpus)
-    folder = _folder(results)
-    run = Run(chosen, folder, Progress(quiet=True), options or Options(), chosen.size(size))
+    run = Run(chosen, _folder(results), Progress(quiet=True), options or Options(), chosen.size(size))
     with _file(solution) as file, _file(against) if against is not None else contextlib.nullcontext() as old:
         given = [str(shapes)] if isinstance(shapes, str | Path) else shapes
         _, rows = evaluation.evaluate(run, [file], [str(problem)], dtype, given, old)
@@ -159,8 +158,7 @@ class Session:
     ) -> None:
         self._engine = _chosen(engine, device, gpus)
         self._problem = catalogue.resolve(str(problem), size=self._engine.size(size), dtype=dtype)
-        folder = _folder(results)
-        self._run = Run(self._engine, folder, Progress(quiet=True), options or Options())
+        self._run = Run(self._engine, _folder(results), Progress(quiet=True), options or Options())
         self._open = contextlib.ExitStack()
         self._session: OpenSession | None = None
         self._checked: dict[str, Verdict] = {}
@@ -324,8 +322,9 @@ def search(
         known.key, known.size, dtype, chosen.device, sha256(start.source), minutes=minutes,
         rounds=rounds, seed=seed, screen=runner.SCREEN[chosen.device],
     )  # fmt: skip
-    folder = _folder(results)
-    return runner.optimize(known, start, options, lambda _: [Search()], folder, chosen, Progress(quiet=True))
+    return runner.optimize(
+        known, start, options, lambda _: [Search()], _folder(results), chosen, Progress(quiet=True)
+    )  # fmt: skip
 
 
 class Bundle:

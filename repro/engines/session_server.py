@@ -145,8 +145,7 @@ class _Served:
         for name, digest in due.items():
             if (self.digests if request.tier == "screen" else self.full).get(name) != digest:
                 raise UsageError(f"this source of {name} has no verdict in this session", "", "Check it.")
-        result = self.session.time(list(due), request.tier)
-        return Times(result=result, spent_s=self._spent_s(before))
+        return Times(result=self.session.time(list(due), request.tier), spent_s=self._spent_s(before))
 
     def _spent_s(self, before: dict[str, float]) -> dict[str, float]:
         now = self.session.spent_s()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ class ReplayEnded(ReproError):
     """A replay reached the end of its journal: the recorded run had been interrupted there."""
 
 
+@dataclass
 class Journal:
     """The journal of one run folder.
 
@@ -42,11 +44,15 @@ class Journal:
     folder holds them already.
     """
 
-    def __init__(self, folder: Path, recorded: list[Line], *, live: bool) -> None:
-        self.folder, self._recorded, self._live = folder, recorded, live
-        self._at, self._lines = 0, 0
-        self.clock: Callable[[], float] = time.monotonic
-        (folder / KERNELS).mkdir(parents=True, exist_ok=True)
+    folder: Path
+    recorded: list[Line]
+    live: bool
+    clock: Callable[[], float] = time.monotonic
+    _at: int = 0
+    _lines: int = 0
+
+    def __post_init__(self) -> None:
+        (self.folder / KERNELS).mkdir(parents=True, exist_ok=True)
 
     @classmethod
     def new(cls, folder: Path) -> Journal:
@@ -70,12 +76,12 @@ class Journal:
     @property
     def replays(self) -> bool:
         """Return whether the next line comes from a recording."""
-        return self._at < len(self._recorded)
+        return self._at < len(self.recorded)
 
     @property
     def asks(self) -> bool:
         """Return whether the next answer is asked for."""
-        return self._live and not self.replays
+        return self.live and not self.replays
 
     def join(self, branch: Branch) -> None:
         """Write what a branch holds."""
@@ -137,11 +143,11 @@ class Journal:
         return text
 
     def _next(self, kind: str) -> Line | None:
-        if self._at >= len(self._recorded):
-            if not self._live:
+        if self._at >= len(self.recorded):
+            if not self.live:
                 raise ReplayEnded("the journal ends here", "the recorded run was interrupted", "Use --resume on it.")
             return None
-        line = self._recorded[self._at]
+        line = self.recorded[self._at]
         self._at += 1
         if line.kind != kind:
             raise BundleError("the journal is of another run", f"line {self._at} is {line.kind}, not {kind}")
@@ -150,7 +156,7 @@ class Journal:
     def _write(self, line: Line) -> None:
         """Append a line that is not on disk yet. Raises BundleError if it cannot be written."""
         self._lines += 1
-        if self._live and self._lines <= len(self._recorded):
+        if self.live and self._lines <= len(self.recorded):
             return
         try:
             jsonio.append(self.folder / FILE, line.to_json())

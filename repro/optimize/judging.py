@@ -6,7 +6,7 @@ import contextlib
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,6 +49,7 @@ LEAST_SAMPLES = 3
 T = TypeVar("T")
 
 
+@dataclass
 class EngineJudge:
     """One problem's judge on an engine. A session that ended, as after a candidate that broke it, is opened again.
 
@@ -56,16 +57,19 @@ class EngineJudge:
     confirmation times the baselines alone. Where the engine has further GPUs, `all` uses a judge on each of them.
     """
 
-    def __init__(
-        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: Trust,
-        rewritten: bool = False,
-    ) -> None:  # fmt: skip
-        self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
+    problem: Problem
+    results: Path
+    engine: Engine
+    progress: Progress
+    trust: Trust
+    rewritten: bool = False
+
+    def __post_init__(self) -> None:
         options = Options(
-            trust=trust, timing_budget_s=CONTEST_BUDGET_S, modes=("eager",), passes=("control",),
-            alone=not rewritten, shared=rewritten, max_blocks=CONTEST_BLOCKS,
+            trust=self.trust, timing_budget_s=CONTEST_BUDGET_S, modes=("eager",), passes=("control",),
+            alone=not self.rewritten, shared=self.rewritten, max_blocks=CONTEST_BLOCKS,
         )  # fmt: skip
-        self._run, self._trust = Run(engine, results, progress, options), trust
+        self._run = Run(self.engine, self.results, self.progress, options)
         self._stack = contextlib.ExitStack()
         self._session: Session | None = None
         self._checked: dict[str, str] = {}
@@ -160,7 +164,7 @@ class EngineJudge:
         return best.model_copy(update={"input": first.input, "error": error})
 
     def _confirmed(self, kernels: dict[str, Submission]) -> Confirmation:
-        options = Options(trust=self._trust, timing_budget_s=FINAL_BUDGET_S)
+        options = Options(trust=self.trust, timing_budget_s=FINAL_BUDGET_S)
         submissions = [replace(submission, name=role) for role, submission in kernels.items()]
         run = Run(self.engine, self.results, self.progress, options)
         (outcome,) = self.engine.submit([evaluation.job(run, "confirm", self.problem, submissions)], self.progress.step)

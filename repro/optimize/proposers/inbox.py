@@ -7,6 +7,7 @@ whole; a file that is written again with another text is another candidate.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from repro.errors import Unreadable
@@ -20,13 +21,12 @@ SETTLED_S = 0.5
 LARGEST_BYTES = 1 << 20
 
 
+@dataclass
 class Inbox:
     """One folder."""
 
     name, waits = "inbox", True
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def propose(self, state: State, count: int) -> Proposed:
         """See Proposer.propose."""
