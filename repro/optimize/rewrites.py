@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from repro.optimize import rewrites_passes, rewrites_tiles, rewrites_windows
@@ -381,22 +381,20 @@ def _address(loop: ast.For, load: ast.Call) -> list[str]:
     return sorted(map(ast.unparse, terms(whole, ast.Add)))
 
 
-def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt | None) -> list[str]:
-    """Return a loop's body as statements over a tile of all rows."""
-    lines = []
+def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt | None) -> Iterator[str]:
+    """Yield a loop's body as statements over a tile of all rows."""
     for statement in loop.body:
         if statement is dropped:
             continue
         if isinstance(statement, ast.AugAssign):
             require("the loop does more than add up", isinstance(statement.op, ast.Add))
-            lines.append(f"    {source.of(statement.target)} += tl.sum({source.of(statement.value)}, axis=0)")
+            yield f"    {source.of(statement.target)} += tl.sum({source.of(statement.value)}, axis=0)"
             continue
         edits = []
         for call in calls(statement, *MEMORY):
             mask = needed(keyword_of(call, "mask"), "an access has no mask")
             edits.append(source.replace(mask.value, f"{inside} & ({source.of(mask.value)})"))
-        lines.append("    " + source.between(edits, source.start(statement), source.end(statement)))
-    return lines
+        yield "    " + source.between(edits, source.start(statement), source.end(statement))
 
 
 CATALOGUE: tuple[Rewrite, ...] = (

@@ -85,20 +85,18 @@ def _numbers(node: ast.AST) -> Iterator[int]:
     yield from dict.fromkeys(filter(_integer, values))
 
 
-def sizes(source: bytes, values: Mapping[str, Any]) -> list[Constant]:
+def sizes(source: bytes, values: Mapping[str, Any]) -> Iterator[Constant]:
     """The numbers that `get_inputs` and `get_init_inputs` use, in the order of the file. values: its namespace."""
     tree = ast.parse(source)
     assigned, functions = _assignments(tree), _functions(tree)
     init = set(_reached(tree, _INIT))
-    constants = []
     for name in _sources(tree):
         node: ast.AST = functions[name] if name in functions else assigned[name]
         derived = any(isinstance(n, ast.Name) and n.id in assigned for n in ast.walk(node))
         if name in functions or derived:
-            constants += [Constant(f"{name}.{number}", number, None, name in init) for number in _numbers(node)]
+            yield from (Constant(f"{name}.{number}", number, None, name in init) for number in _numbers(node))
         else:
-            constants += _constants(name, values.get(name), init=name in init)
-    return constants
+            yield from _constants(name, values.get(name), init=name in init)
 
 
 def _constants(name: str, value: Any, *, init: bool) -> Iterator[Constant]:
