@@ -272,9 +272,11 @@ def source(bundle: Bundle, letter: str = "") -> Source:
     )  # fmt: skip
     for name in found.plan if found.verb in VERBS else []:
         row = rows.get(name)
-        if row is None or row.status != "done":
-            key, why = _lost(found, name, row)
-            found.unmeasured[key] = why
+        if row is None:
+            number = layout.number(name) if found.verb == "benchmark" else None
+            found.unmeasured[name if number is None else str(number)] = found.error or NOT_STARTED
+        elif row.status != "done":
+            found.unmeasured[_key(row)] = f"{row.status}: {row.error}"
         elif row.profiled and row.number is not None:
             found.profiles[row.number] = row
         elif row.judged is None:
@@ -284,14 +286,6 @@ def source(bundle: Bundle, letter: str = "") -> Source:
         else:
             _add(found, row, row.judged)
     return found
-
-
-def _lost(found: Source, name: str, row: Row | None) -> tuple[str, str]:
-    """Return the key of a row that was not measured, and why it was not."""
-    if row is not None:
-        return _key(row), f"{row.status}: {row.error}"
-    number = layout.number(name) if found.verb == "benchmark" else None
-    return name if number is None else str(number), found.error or NOT_STARTED
 
 
 def _no_measurement(parameters: Json) -> str:

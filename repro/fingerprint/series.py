@@ -56,20 +56,14 @@ def parse(text: str) -> Series:
     return found
 
 
-def _spread(values: list[float], scale: float = 1) -> dict[str, float] | None:
-    known = sorted(value * scale for value in values if value >= 0)
-    if not known:
-        return None
-    return {"min": known[0], "median": statistics.median(known), "max": known[-1]}
-
-
 def summary(series: Series) -> Json:
     """Return samples, seconds, {"min", "median", "max"} of each column, and the share of samples by reason."""
     times = series.times
     found: Json = {"samples": series.n, "seconds": round(times[-1] - times[0], 3) if times else 0.0}
     scales = {"sm_mhz": 1.0, "memory_mhz": 1.0, "power_mw": 1e-3, "temperature_c": 1.0}
     for name, scale in scales.items():
-        if (spread := _spread(series.columns.get(name, []), scale)) is not None:
+        if known := sorted(value * scale for value in series.columns.get(name, []) if value >= 0):
+            spread = {"min": known[0], "median": statistics.median(known), "max": known[-1]}
             found[name.replace("_mw", "_w")] = spread
     masks = [int(mask) for mask in series.columns.get("reasons", []) if mask >= 0]
     if masks:

@@ -13,7 +13,6 @@ from repro.analysis.records import Fingerprint, Source
 from repro.fingerprint import classes, difference, series
 from repro.judge.timing import intervals
 from repro.records.result import Window
-from repro.records.verdict import Ratio
 from repro.report import elements
 from repro.report.elements import Cell, Section
 from repro.system.jsonio import Json
@@ -88,7 +87,10 @@ def gpus(sources: list[Source]) -> Section:
     """One line a GPU that timed something: its A/A controls, eager against eager."""
     rows = []
     for source in sources:
-        for (node, unit), controls in _controls(source).items():
+        timed = ((row, row.judged and row.judged.timing.aa) for row in source.done if source.timed)
+        # node and GPU, both as hashes
+        of_gpu = records.grouped(((row.node or "", row.gpu_uuid_hash or "not recorded"), aa) for row, aa in timed if aa)
+        for (node, unit), controls in sorted(of_gpu.items()):
             cover, widest, furthest = intervals.controls(controls)
             rows.append([unit, source.letter, source.machine, node, str(len(controls)), str(cover), widest, furthest,
                          disturbed(cover, len(controls))])  # fmt: skip
@@ -100,13 +102,6 @@ def gpus(sources: list[Source]) -> Section:
     )
     table = elements.table("gpus", "A/A control of every GPU", columns, rows)
     return elements.section("gpus", "GPUs", note=text, tables=[table])
-
-
-def _controls(source: Source) -> dict[tuple[str, str], list[Ratio]]:
-    """Return (node, GPU), both as hashes -> its A/A controls."""
-    rows = ((row, row.judged and row.judged.timing.aa) for row in source.done if source.timed)
-    controls = (((row.node or "", row.gpu_uuid_hash or "not recorded"), aa) for row, aa in rows if aa)
-    return dict(sorted(records.grouped(controls).items()))
 
 
 def disturbed(cover: int, count: int) -> str:
