@@ -190,11 +190,8 @@ def _proposer(name: str, inbox: Path, args: argparse.Namespace, problem: Problem
 
 def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     """Print the accepted programs, the confirmation and the last line; write --json."""
-    from repro.optimize.state import STAMP
-
-    state, screen = finished.state, Screen.of(args)
-    stamp = "" if finished.measured else STAMP
-    _programs(finished, screen, stamp)
+    screen = Screen.of(args)
+    _programs(finished, screen)
     output.write_json(args.json, _facts(finished))
     if args.output is not None:
         from repro.report import search
@@ -203,14 +200,15 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     if changes := _changes(finished):
         screen.line(f"changed: {changes}")
     screen.last(_ending(finished), finished.stopped, shortest(finished.exported or finished.folder))
-    return 0 if state.winner.correct else 1
+    return 0 if finished.state.winner.correct else 1
 
 
-def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
+def _programs(finished: Finished, screen: Screen) -> None:
     """Print the programs that gained something, how many had each verdict, and the confirmation."""
+    from repro.optimize.state import STAMP
     from repro.report.elements import count
 
-    state = finished.state
+    state, stamp = finished.state, "" if finished.measured else STAMP
     shown = [program for program in state.programs.values() if program.accepted or program.id == _INPUT]
     winner = state.best if finished.measured else _INPUT
     rows = [_row(program, winner) for program in shown]
