@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-from inspect_ai.event import Event, ModelEvent
+from inspect_ai.event import ModelEvent
 from inspect_ai.log import transcript
 from inspect_ai.util import Limit, LimitExceededError, LimitScope, cost_limit, time_limit, turn_limit
 
@@ -92,7 +92,7 @@ class Sitting:
     def meter(self) -> MeterRecord:
         """Return what the model's requests cost so far."""
         turns, used, seen = 0, Counter[str](), Counter[str]()
-        for event in _requests(transcript().events):
+        for event in _requests():
             if event.output.usage is not None:
                 used.update(models.tokens(event.output.usage))
                 seen[event.output.model] += 1
@@ -108,7 +108,7 @@ class Sitting:
         Once a reply has come, the agent could have broken its own sandbox. Then a failure whose cause the host did not
         see counts as the agent's; otherwise it could gain another attempt.
         """
-        requests = _requests(transcript().events)
+        requests = _requests()
         if (seen := _seen(error, scope, requests)) is not None:
             return seen
         if (shown := self._unshown(requests)) is not None:
@@ -169,7 +169,6 @@ def _seen(
     return None
 
 
-def _requests(events: Any) -> list[ModelEvent]:
-    """Return a model's requests among events, those that have ended alone."""
-    found: list[Event] = list(events)
-    return [event for event in found if isinstance(event, ModelEvent) and not event.pending]
+def _requests() -> list[ModelEvent]:
+    """Return the model's requests so far, those that have ended alone."""
+    return [event for event in transcript().events if isinstance(event, ModelEvent) and not event.pending]
