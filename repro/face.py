@@ -34,10 +34,8 @@ limit ([all codes](json.md)).
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -60,6 +58,8 @@ from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
+from repro.system.digest import sha256
+from repro.system.jsonio import Json
 
 if TYPE_CHECKING:
     import torch
@@ -73,17 +73,10 @@ _Dtype = Literal["float32", "bfloat16", "float16"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where the work of the face runs: as `--engine`, `--device` and `--gpus` of the command line."""
-
-    engine: str = "auto"
-    device: str = "auto"
-    gpus: str = "all"
-
-    def chosen(self) -> Engine:
-        """Return the engine. Raises PrerequisiteError where it cannot run here."""
-        return choose(self.engine, gpus=self.gpus, device=self.device, say=lambda _: None)
+def _chosen(engine: str, device: str, gpus: str) -> Engine:
+    """Return the engine, as `--engine`, `--device` and `--gpus` name it. Raises PrerequisiteError where it cannot run
+    here."""
+    return choose(engine, gpus=gpus, device=device, say=lambda _: None)
 
 
 def evaluate(
@@ -92,7 +85,7 @@ def evaluate(
     *,
     size: Size = "auto",
     dtype: _Dtype = "float32",
-    shapes: str | Path | Sequence[dict[str, Any]] = (),
+    shapes: str | Path | Sequence[Json] = (),
     against: str | Path | None = None,
     options: Options | None = None,
     engine: str = "auto",
@@ -122,9 +115,8 @@ def evaluate(
     >>> verdict.verdict, verdict.reasons[0].code
     ('incorrect', 'rel_l2')
     """  # noqa: E501
-    chosen = Machine(engine, device, gpus).chosen()
-    folder = _folder(results)
-    run = Run(chosen, folder, Progress(quiet=True), options or Options(), _size(size, chosen))
+    chosen = _chosen(engine, device, gpus)
+    run = Run(chosen, _folder(results), Progress(quiet=True), options or Options(), chosen.size(size))
     with _file(solution) as file, _file(against) if against is not None else contextlib.nullcontext() as old:
         given = [str(shapes)] if isinstance(shapes, str | Path) else shapes
         _, rows = evaluation.evaluate(run, [file], [str(problem)], dtype, given, old)
@@ -164,10 +156,9 @@ class Session:
         gpus: str = "all",
         results: str | Path | None = None,
     ) -> None:
-        self._engine = Machine(engine, device, gpus).chosen()
-        self._problem = catalogue.resolve(str(problem), size=_size(size, self._engine), dtype=dtype)
-        folder = _folder(results)
-        self._run = Run(self._engine, folder, Progress(quiet=True), options or Options())
+        self._engine = _chosen(engine, device, gpus)
+        self._problem = catalogue.resolve(str(problem), size=self._engine.size(size), dtype=dtype)
+        self._run = Run(self._engine, _folder(results), Progress(quiet=True), options or Options())
         self._open = contextlib.ExitStack()
         self._session: OpenSession | None = None
         self._checked: dict[str, Verdict] = {}
@@ -322,17 +313,18 @@ def search(
     from repro.optimize.proposers.search import Search
     from repro.records.search import Options as SearchOptions
 
-    chosen = Machine(engine, device, gpus).chosen()
+    chosen = _chosen(engine, device, gpus)
     with _file(kernel if kernel is not None else runner.shipped_kernel(str(problem))) as file:
         start = runner.read_kernel(file)
     dtype = "bfloat16" if start.entry == "kernel_function" else "float32"
-    known = catalogue.resolve(str(problem), size=_size(size, chosen), dtype=dtype)
+    known = catalogue.resolve(str(problem), size=chosen.size(size), dtype=dtype)
     options = SearchOptions(
-        known.key, known.size, dtype, chosen.device, hashlib.sha256(start.source).hexdigest(), minutes=minutes,
+        known.key, known.size, dtype, chosen.device, sha256(start.source), minutes=minutes,
         rounds=rounds, seed=seed, screen=runner.SCREEN[chosen.device],
     )  # fmt: skip
-    folder = _folder(results)
-    return runner.optimize(known, start, options, lambda _: [Search()], folder, chosen, Progress(quiet=True))
+    return runner.optimize(
+        known, start, options, lambda _: [Search()], _folder(results), chosen, Progress(quiet=True)
+    )  # fmt: skip
 
 
 class Bundle:
@@ -401,11 +393,6 @@ def compare(a: str | Path | Bundle, b: str | Path | Bundle) -> Comparison:
     return comparing.compare(*(measured.read(bundle._bundle) for bundle in bundles))
 
 
-def _size(size: str, engine: Engine) -> str:
-    """Return the size that `auto` means on the engine's device."""
-    return size if size != "auto" else ("full" if engine.device == "cuda" else "smoke")
-
-
 @contextlib.contextmanager
 def _file(solution: str | Path) -> Iterator[Path]:
     """Yield the file of a solution; the text of one becomes a file for the block."""
@@ -422,5 +409,5 @@ def _submission(source: str | Path) -> Submission:
     """Return a solution under a name that only its text has."""
     with _file(source) as file:
         read = evaluation.read(file)
-    name = f"solution_{hashlib.sha256(read.source).hexdigest()[:12]}"
+    name = f"solution_{sha256(read.source)[:12]}"
     return Submission(name, read.source, read.entry)

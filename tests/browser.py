@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from repro.system.jsonio import Json
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 TIMEOUT_S = 60.0
 
@@ -40,8 +42,8 @@ class Browser:
         os.close(theirs)
         os.close(answers)
         self.buffer, self.number, self.session = b"", 0, ""
-        self.events: list[str] = []
-        self.complaints: list[str] = []
+        self.events = []
+        self.complaints = []
         page = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
         attached = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)
         self.session = attached["sessionId"]
@@ -58,7 +60,7 @@ class Browser:
         os.close(self.out)
         self.profile.cleanup()
 
-    def _message(self) -> dict[str, Any]:
+    def _message(self) -> Json:
         end = time.monotonic() + TIMEOUT_S
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.inp], [], [], max(0.0, end - time.monotonic()))
@@ -69,7 +71,7 @@ class Browser:
                 raise EOFError("Chromium has ended")
             self.buffer += read
         line, _, self.buffer = self.buffer.partition(b"\0")
-        found: dict[str, Any] = json.loads(line)
+        found = json.loads(line)
         name, told = found.get("method", ""), found.get("params", {})
         self.events.append(name)
         if name == "Runtime.exceptionThrown":
@@ -84,7 +86,7 @@ class Browser:
             self.complaints.append(f"loads {told['request']['url']}")
         return found
 
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
+    def call(self, method: str, **params: Any) -> Json:
         """One command of the protocol and its result."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": params}
@@ -95,8 +97,7 @@ class Browser:
             found = self._message()
             if found.get("id") == self.number:
                 assert "error" not in found, found["error"]
-                result: dict[str, Any] = found["result"]
-                return result
+                return found["result"]
 
     def open(self, page: Path) -> None:
         """Loads a file and waits until all of it is there."""

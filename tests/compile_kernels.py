@@ -13,7 +13,6 @@ import ast
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -28,10 +27,10 @@ sys.path.insert(0, str(ROOT))
 
 from repro.judge.worker.binding import bind  # noqa: E402
 
-RUN: Callable[..., Any] = JITFunction.run
+RUN = JITFunction.run
 Shapes = list[tuple[int, ...]]
 # What reaches the kernels that the problem itself does not. kernel_function: shapes of the tensors, keywords.
-EXTRA_CALLS: dict[str, list[tuple[Shapes, dict[str, Any]]]] = {
+EXTRA_CALLS = {
     "04_Matrix_vector_multiplication": [([(32768, 5000), (5000, 1)], {})],  # one part; a ragged edge
     "36_RMSNorm": [([(4, 2048, 32, 32)], {})],
     "43_Max_Pooling_3D": [
@@ -49,7 +48,7 @@ EXTRA_CALLS: dict[str, list[tuple[Shapes, dict[str, Any]]]] = {
     ],
 }
 # ModelNew: constructor arguments, shapes of the inputs. Small ones, for which sm_90 has no kernel in Gluon.
-EXTRA_MODELS: dict[str, list[tuple[list[Any], Shapes]]] = {
+EXTRA_MODELS = {
     "L1_97_ScaledDotProductAttention": [([], [(1, 2, 48, 64)] * 3)],
     "L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling": [([8, 16, 4, 2, 1], [(2, 8, 2, 4, 8)])],
     "L2_37_Matmul_Swish_Sum_GroupNorm": [([96, 256, 8, (256,)], [(24, 96)])],
@@ -62,7 +61,7 @@ class Recorder:
     """Replaces JITFunction.run: compiles instead of launching, and keeps what was compiled."""
 
     def __init__(self) -> None:
-        self.compiled: list[dict[str, Any]] = []
+        self.compiled = []
 
     def run(self, function: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         kernel = RUN(function, *args, grid=grid, warmup=True, **kwargs)

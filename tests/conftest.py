@@ -25,9 +25,11 @@ import pytest
 from repro.cli import entry
 from repro.records.fingerprint import Fingerprint
 from repro.system import importing, procfs
+from repro.system.jsonio import Json
 
 if TYPE_CHECKING:
     from repro.judge.timing.sampling import Series
+    from repro.problems.catalogue import Problem
 
 # Before torch is imported: smoke shapes are too small for two threads, which wait for each other up to 16 times longer
 # than the work takes where another process wants a core.
@@ -72,7 +74,7 @@ def no_gpu() -> str:
 
 def leave_out_alike(config: pytest.Config, items: list[pytest.Item]):
     """Of the slow cases of a test marked `alike`, keep ALIKE, spread over all: they prove one property."""
-    cases: dict[str, list[pytest.Item]] = {}
+    cases = {}
     for item in items:
         if item.get_closest_marker("alike") and item.get_closest_marker("slow"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
@@ -141,6 +143,13 @@ def once(tmp_path_factory):
     return made
 
 
+def smoke_problem(problem_id: str = "L1_36", dtype: str = "float32") -> Problem:
+    """A shipped problem at smoke size."""
+    from repro.problems import catalogue
+
+    return catalogue.load(problem_id, size="smoke", dtype=dtype)
+
+
 @pytest.fixture(scope="session")
 def smoke_fixture(once):
     """The fixture of a problem (`L1_36`, `L1_36@bf16`) at smoke size on the CPU: measured once, not to be changed."""
@@ -150,12 +159,11 @@ def smoke_fixture(once):
         import torch
 
         from repro.fixtures import calibration
-        from repro.problems import catalogue
         from repro.records.fixture import Fixture
         from repro.system import jsonio
 
         def fill(folder):
-            built = calibration.build(catalogue.load(key, size="smoke"), torch.device("cpu"))
+            built = calibration.build(smoke_problem(key), torch.device("cpu"))
             (folder / "fixture.json").write_text(jsonio.dumps(built.to_json()))
 
         return Fixture.model_validate(json.loads((once(key, fill) / "fixture.json").read_text()))
@@ -239,6 +247,10 @@ class Tool:
                 patch.setenv(name, value)
             code = entry.main([*map(str, args)])
         return Done(code, out.getvalue(), err.getvalue())
+
+    def json(self) -> Any:
+        """What the last command wrote by `--json out.json`."""
+        return strict_json((self.folder / "out.json").read_text())
 
     def bundles(self) -> list[Path]:
         """The bundles of the results folder, oldest first."""
@@ -324,13 +336,12 @@ def strict_json(text: str):
     return json.loads(text, parse_constant=refuse)
 
 
-def manifest(bundle: Path) -> dict[str, Any]:
+def manifest(bundle: Path) -> Json:
     """The manifest of a bundle."""
-    found: dict[str, Any] = strict_json((bundle / "manifest.json").read_text())
-    return found
+    return strict_json((bundle / "manifest.json").read_text())
 
 
-def rows(bundle: Path) -> dict[str, dict[str, Any]]:
+def rows(bundle: Path) -> dict[str, Json]:
     """The last row of every id in a bundle, in the order of their first ones."""
     return {row["row"]: row for row in map(strict_json, (bundle / "rows.jsonl").read_text().splitlines())}
 

@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from repro.optimize import runner
 from repro.optimize.proposers.replay import Recorded
 from repro.problems import catalogue
 from repro.records import wording
-from repro.records.claim import ClaimOutcome, ClaimVerdict
+from repro.records.claim import ClaimVerdict
 from repro.records.options import Options
 from repro.records.schema import RECORDS
 from repro.records.verdict import Ratio, Verdict
@@ -153,9 +153,9 @@ def families() -> str:
     Families of which no machine can compare anything are named below the table.
     """
     of = [claim for claim in published.load() if claim.study == "artifact"]
-    rows: dict[str, list[Any]] = {}
+    rows = {}
     for bundles in read(THEIRS).values():
-        outcomes: dict[str, list[ClaimOutcome]] = {}
+        outcomes = {}
         for claim in claims.judge(of, bundles).claims:
             outcomes.setdefault(claim.family, []).extend(claim.outcomes)
         for name, each in outcomes.items():
@@ -169,7 +169,7 @@ def families() -> str:
 
 def differences() -> str:
     """Why the two verdicts of a speedup differ, or differ from the study's, by stack."""
-    problems: dict[str, list[str]] = {}
+    problems = {}
     for stack, bundles in read(THEIRS).items():
         for claim in claims.judge(published.load(), bundles).claims:
             (outcome,) = claim.outcomes
@@ -181,7 +181,7 @@ def differences() -> str:
 
 def rounds_table() -> str:
     """Every round of the published traces: verdicts and the fastest correct round, by machine."""
-    rows: dict[str, list[Any]] = {}
+    rows = {}
     machines = ("H100", "H200")
     for of in machines:
         for name, row in Bundle.open(THEIRS[of][0]).records().items():
@@ -349,7 +349,7 @@ def _cell(text: str) -> str:
 
 def reason_table() -> str:
     """Every reason code with what is printed for it and what to do, unless the row above says the same."""
-    rows: list[list[str]] = []
+    rows = []
     above = ""
     for code, reason in wording.REASONS.items():
         said = re.sub(r" *\(\{\w+\}\)|[:,]? *\{\w+\}", "", reason.text).strip() or code.replace("_", " ")
@@ -388,7 +388,7 @@ def tree() -> str:
 
 
 # document -> name of the part -> what it must be
-PARTS: dict[str, dict[str, Callable[[], str]]] = {
+PARTS = {
     "README.md": {"published": published_and_measured},
     "docs/records/results.md": {
         "replicated": replicated,
@@ -467,7 +467,7 @@ def _prose(text: str) -> str:
     return "\n".join([*lines, "```"] if block else lines).replace("```\n\n```python\n", "\n")
 
 
-FILES: dict[str, Callable[[], str]] = {
+FILES = {
     "docs/api.md": api_page,
     "docs/records/optimise-82.svg": tree,
 }

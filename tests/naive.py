@@ -9,7 +9,7 @@ import jinja2
 FOLDER = Path(__file__).parent / "data" / "naive"
 RELU, GELU = "tl.maximum(acc, 0.0)", "0.5 * acc * (1.0 + tl.erf(acc * 0.7071067811865476))"
 # Problem -> what it is, the name of its layer, numbers that it is made with, what follows the product.
-LINEAR: dict[str, tuple[str, str, list[str], list[str]]] = {
+LINEAR = {
     "12_Gemm_Multiply_LeakyReLU": ("Linear layer, product with a number and LeakyReLU", "gemm",
         ["multiplier", "negative_slope"], ["acc * multiplier", "tl.where(acc > 0, acc, acc * negative_slope)"]),
     "63_Gemm_ReLU_Divide": ("Linear layer, ReLU and division by a number", "linear", ["divisor"],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import time
-from typing import Any
 from unittest import mock
 
 from repro.doctor import graphics
 from repro.fingerprint import gpu, series
 from repro.fingerprint.query import Query
 from repro.fingerprint.telemetry import Telemetry
+from repro.system.jsonio import Json
 
 BITS = {name: bit for bit, name in gpu.REASONS.items()}
 COLUMNS = ["t_us", "sm_mhz", "memory_mhz", "power_mw", "temperature_c", "reasons"]
@@ -37,7 +37,7 @@ def seen(
     *,
     seconds: float = 10.0,
     timed: tuple[float, float] | None = (2.0, 8.0),
-) -> dict[str, Any]:
+) -> Json:
     """{"dynamic", "telemetry"} of a job, as `Telemetry.end` tells them. reasons: name -> from and to when, in seconds
     of the job; timed: None where nothing was."""
     start = time.monotonic()

@@ -25,7 +25,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -37,6 +36,7 @@ from repro.bundle import storage  # noqa: E402
 from repro.optimize import journal, runner  # noqa: E402
 from repro.records.search import CLOCK, OPENED  # noqa: E402
 from repro.system import jsonio  # noqa: E402
+from repro.system.jsonio import Json  # noqa: E402
 
 SETS = ("own", "published", "naive", "designs")
 # What an archive says of the machine.
@@ -58,7 +58,7 @@ class Case:
 
 def cases(args: argparse.Namespace) -> list[Case]:
     """Return every search of the chosen sets: all problems of a seed before the next seed."""
-    starts: list[tuple[str, str, Path, Path | None]] = []
+    starts = []
     for chosen in args.only.split(","):
         ours = ROOT / "artifacts"
         folder = {"own": ours, "designs": ours, "published": args.published}.get(chosen)
@@ -131,10 +131,10 @@ def _shared(file: Path) -> bytes:
         if line["kind"] == "opened" and (machine := OPENED.validate_python(line["result"]).fingerprint):
             kept = {name: {"value": machine.values[name].value} for name in SHARED if name in machine.values}
             line["result"]["fingerprint"] = {"values": kept}
-    return "".join(jsonio.dumps(line) + "\n" for line in lines).encode()
+    return jsonio.lines(lines)
 
 
-def facts(out: Path, name: str) -> dict[str, Any]:
+def facts(out: Path, name: str) -> Json:
     """Return what the summary says of one search."""
     told = json.loads((out / f"{name}.json").read_text())
     programs = {p["id"]: p for p in told["programs"]}
@@ -155,7 +155,7 @@ def facts(out: Path, name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def summarise(out: Path) -> list[dict[str, Any]]:
+def summarise(out: Path) -> list[Json]:
     """Write summary.json and print it: each search, then each set's geometric mean by seed."""
     found = [facts(out, path.name.removesuffix(".tar.xz")) for path in sorted(out.glob("*.tar.xz"))]
     (out / "summary.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -205,7 +205,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=1, help="searches at the same time: one for each GPU")
     parser.add_argument("--ship", action="store_true", help="copy the searches of seed 0 into artifacts/, and end")
     parser.epilog = "Arguments after -- are those of repro optimize."
-    ours, more = sys.argv[1:], list[str]()
+    ours, more = sys.argv[1:], []
     if "--" in ours:  # argparse would end the positional arguments at the first option
         ours, more = ours[: ours.index("--")], ours[ours.index("--") + 1 :]
     args = parser.parse_args(ours)

@@ -17,9 +17,11 @@ from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams, mcp_server_htt
 from repro import config
 from repro.errors import EngineError, PrerequisiteError
 from repro.knowledge import tools
+from repro.knowledge.tools import Answer
 from repro.records.agent import KnowledgeUse
 from repro.system import jsonio
 from repro.system.importing import version
+from repro.system.jsonio import Json
 
 #: The name of the tools' server in every arm that has one.
 SERVER = "knowledge"
@@ -40,11 +42,11 @@ class Log:
     """The calls of one sitting. most: how many are answered, None for no limit."""
 
     most: int | None
-    calls: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[Json] = field(default_factory=list)
 
     def lines(self) -> bytes:
         """Return the log as JSON lines."""
-        return "".join(jsonio.dumps(call) + "\n" for call in self.calls).encode()
+        return jsonio.lines(self.calls)
 
     def used(self) -> dict[str, KnowledgeUse]:
         """Return the calls by tool."""
@@ -60,7 +62,7 @@ class Log:
         )  # fmt: skip
 
 
-Asked = Callable[..., Awaitable[tuple[str, tuple[str, ...], bool]]]
+Asked = Callable[[Json], Awaitable[Answer]]
 
 
 @asynccontextmanager
@@ -107,25 +109,21 @@ def _server(kind: str) -> Any:
 
 
 def _pages(name: str, kind: str) -> Asked:
-    async def ask(**arguments: str) -> tuple[str, tuple[str, ...], bool]:
-        answer = await anyio.to_thread.run_sync(tools.call, name, arguments, kind)
-        return answer.text, answer.hits, answer.is_error
-
-    return ask
+    return lambda arguments: anyio.to_thread.run_sync(tools.call, name, arguments, kind)
 
 
 def _remote(tool: ToolDef) -> Asked:
-    async def ask(**arguments: Any) -> tuple[str, tuple[str, ...], bool]:
+    async def ask(arguments: Json) -> Answer:
         try:
             with anyio.fail_after(CALL_S):
                 result = await tool.tool(**arguments)
         except TimeoutError:
-            return f"The knowledge base timed out after {CALL_S:g} s.", (), True
+            return Answer(f"The knowledge base timed out after {CALL_S:g} s.", is_error=True)
         except ToolError as error:
-            return str(error), (), True
+            return Answer(str(error), is_error=True)
         parts = result if isinstance(result, list) else [result]
         text = "\n".join(part if isinstance(part, str) else getattr(part, "text", "") for part in parts)
-        return text, tuple(dict.fromkeys(CITATION.findall(text))), bool(SOFT_ERROR.match(text))
+        return Answer(text, tuple(dict.fromkeys(CITATION.findall(text))), bool(SOFT_ERROR.match(text)))
 
     return ask
 
@@ -143,11 +141,11 @@ def _logged(name: str, description: str, parameters: ToolParams, ask: Asked, log
             call["denied"] = True
             raise ToolError(f"All {log.most} calls of the knowledge base are used up.")
         begin = time.monotonic()
-        text, hits, failed = await ask(**arguments)
-        call |= {"hits": list(hits), "error": failed, "wall_s": round(time.monotonic() - begin, 3)}
-        if failed:
-            raise ToolError(text)
-        return text
+        answer = await ask(arguments)
+        call |= {"hits": list(answer.hits), "error": answer.is_error, "wall_s": round(time.monotonic() - begin, 3)}
+        if answer.is_error:
+            raise ToolError(answer.text)
+        return answer.text
 
     # Inspect reads a tool's arguments from its signature.
     known = [

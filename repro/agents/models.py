@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import anyio
 from inspect_ai.model import (
-    ChatMessage,
     ChatMessageAssistant,
     ChatMessageUser,
     GenerateConfig,
@@ -83,8 +81,8 @@ class Reply:
 
 def ask(model: Model, messages: list[dict[str, str]], script: Script | None) -> Reply:
     """Ask a model once. messages: `role` and `content`. script: of the provider `replay`."""
-    kinds: dict[str, Any] = {"user": ChatMessageUser, "assistant": ChatMessageAssistant}
-    talk: list[ChatMessage] = [kinds[message["role"]](content=message["content"]) for message in messages]
+    kinds = {"user": ChatMessageUser, "assistant": ChatMessageAssistant}
+    talk = [kinds[message["role"]](content=message["content"]) for message in messages]
 
     async def question() -> Reply:
         if script is not None:

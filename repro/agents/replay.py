@@ -26,6 +26,8 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
+from repro.system.jsonio import Json
+
 BYTES_A_TOKEN = 4
 STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "max_tokens", "refusal": "content_filter"}
 
@@ -34,10 +36,10 @@ STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "max_tokens
 class Script:
     """The replies of one sitting, by turn. root: the sandbox's folder."""
 
-    lines: list[dict[str, Any]]
+    lines: list[Json]
     root: str = ""
 
-    def line(self, turn: int, last: str) -> dict[str, Any]:
+    def line(self, turn: int, last: str) -> Json:
         """Return the line for a turn. last: the text of the last message. Raises ScriptError."""
         for at, line in enumerate(self.lines):
             match = line.get("match", {})
@@ -83,10 +85,12 @@ class Replay(ModelAPI):
             raise ScriptError(line["fail"])
         content = line["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        names = [tool.name for tool in tools]
+        # A tool's name as the request shows it: an MCP client puts its server's name before it.
+        shown = {tool.name.rpartition("__")[2]: tool.name for tool in reversed(tools)}
         calls = [
-            ToolCall(id=f"replay_{turn}_{at}", function=_named(block["name"], names),
-                     arguments=_placed(block["input"], script.root))
+            ToolCall(id=f"replay_{turn}_{at}", function=shown.get(block["name"].rpartition("__")[2], block["name"]),
+                     arguments={name: value.replace("{root}", script.root) if isinstance(value, str) else value
+                                for name, value in block["input"].items()})
             for at, block in enumerate(blocks) if block["type"] == "tool_use"
         ]  # fmt: skip
         text = "".join(block["text"] for block in blocks if block["type"] == "text")
@@ -96,7 +100,7 @@ class Replay(ModelAPI):
         return ModelOutput(model=self.model_name, choices=[choice], usage=_usage(line, input))
 
 
-def _usage(line: dict[str, Any], input: list[ChatMessage]) -> ModelUsage:
+def _usage(line: Json, input: list[ChatMessage]) -> ModelUsage:
     """Return the tokens that a line names, else an estimate: a quarter of the bytes."""
     estimate = {"input_tokens": sum(len(message.text.encode()) for message in input) // BYTES_A_TOKEN,
                 "output_tokens": len(json.dumps(line["content"])) // BYTES_A_TOKEN}  # fmt: skip
@@ -105,16 +109,6 @@ def _usage(line: dict[str, Any], input: list[ChatMessage]) -> ModelUsage:
     total = sum(filter(None, (usage["input_tokens"], usage["output_tokens"], read, written)))
     return ModelUsage(input_tokens=usage["input_tokens"], output_tokens=usage["output_tokens"], total_tokens=total,
                       input_tokens_cache_read=read, input_tokens_cache_write=written)  # fmt: skip
-
-
-def _named(name: str, names: list[str]) -> str:
-    """Return a tool's name as the request shows it: an MCP client puts its server's name before it."""
-    bare = name.rpartition("__")[2]
-    return next((shown for shown in names if shown.rpartition("__")[2] == bare), name)
-
-
-def _placed(arguments: dict[str, Any], root: str) -> dict[str, Any]:
-    return {key: value.replace("{root}", root) if isinstance(value, str) else value for key, value in arguments.items()}
 
 
 @modelapi(name="replay")

@@ -53,7 +53,8 @@ def run(run: Run, plan: Design, only: list[str], pace: Pace, *, controls: Sequen
     schedule = Schedule(engine, bundle, progress, evaluation.summary, done, jobs=pace.jobs)
     bundle.manifest["engine"]["jobs"] = pace.jobs
     found = Study(plan, run, pace, {unit.id: unit for unit in order}, schedule)
-    found.spent_usd = sum(_paid(bundle, unit, plan) for unit in order)
+    records = filter(None, (read(bundle, unit) for unit in order))
+    found.spent_usd = sum(cost(attempt, plan.budgets.usd) for record in records for attempt in record.attempts)
     late = [row for row in more if not ended(bundle, row)]
     schedule.run([*_left(found, bundle, model), *(partial(schedule.measure, [row]) for row in late)], 1)
     progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
@@ -106,12 +107,6 @@ def _opened(run: Run, plan: Design, order: list[Unit], more: list[Row], controls
         "study": design.config(plan, order).to_json(),
     }
     return run.open("run", [*rows, *more], parameters)
-
-
-def _paid(bundle: Bundle, unit: Unit, plan: Design) -> float:
-    """Return what a unit's attempts have cost."""
-    record = read(bundle, unit)
-    return sum(cost(attempt, plan.budgets.usd) for attempt in record.attempts) if record else 0.0
 
 
 def _explain(found: Study, log: EvalLog) -> None:

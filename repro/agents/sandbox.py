@@ -23,6 +23,7 @@ from repro.engines import resources, submission
 from repro.engines.base import Engine
 from repro.engines.submission import Basket
 from repro.errors import EngineError
+from repro.system.jsonio import Json
 
 SOLUTIONS = "files/solutions"
 MARK = "REPRO_SITTING"
@@ -80,7 +81,7 @@ class Contained(SandboxEnvironment):
 
         path = "/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"
         self.sealed = Sealed(engine, variables(self.root, engine.device, path), share)  # type: ignore[arg-type]
-        self._facts: dict[str, Any] = {}
+        self._facts: Json = {}
 
     async def start(self) -> None:
         """Start the container. Raises EngineError, also if it has a network."""
@@ -93,7 +94,7 @@ class Contained(SandboxEnvironment):
         if self._facts["interfaces_up"]:
             raise EngineError("an agent's container has a network", ", ".join(self._facts["interfaces_up"]))
 
-    def isolation(self) -> dict[str, Any]:
+    def isolation(self) -> Json:
         """Return how it is contained, as evidence."""
         return self._facts
 
@@ -153,7 +154,7 @@ class Plain(LocalSandboxEnvironment):
         own = variables(self.root, self.engine.device, allowed.get("PATH", os.defpath))
         self.environment = allowed | own | {"CUDA_VISIBLE_DEVICES": lease.gpu or "", MARK: self._mark}
 
-    def isolation(self) -> dict[str, Any]:
+    def isolation(self) -> Json:
         """Return how it is contained."""
         return {"isolation": "processes"}
 

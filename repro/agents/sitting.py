@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-from inspect_ai.event import Event, ModelEvent
+from inspect_ai.event import ModelEvent
 from inspect_ai.log import transcript
 from inspect_ai.util import Limit, LimitExceededError, LimitScope, cost_limit, time_limit, turn_limit
 
@@ -29,6 +29,7 @@ from repro.records.agent import (
 )
 from repro.studies.agent.design import Budgets, Design, Unit
 from repro.system import stopwatch
+from repro.system.jsonio import Json
 
 # status -> who caused it. An agent's own failure is a result and is never tried again.
 CLASSES: dict[Ending, FailureClass] = {
@@ -71,7 +72,7 @@ class Sitting:
     begin: float = field(default_factory=time.monotonic)
     agent_version: str = ""
     tools: list[str] = field(default_factory=list)
-    isolation: dict[str, Any] = field(default_factory=dict)
+    isolation: Json = field(default_factory=dict)
     wall_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -91,7 +92,7 @@ class Sitting:
     def meter(self) -> MeterRecord:
         """Return what the model's requests cost so far."""
         turns, used, seen = 0, Counter[str](), Counter[str]()
-        for event in _requests(transcript().events):
+        for event in _requests():
             if event.output.usage is not None:
                 used.update(models.tokens(event.output.usage))
                 seen[event.output.model] += 1
@@ -107,7 +108,7 @@ class Sitting:
         Once a reply has come, the agent could have broken its own sandbox. Then a failure whose cause the host did not
         see counts as the agent's; otherwise it could gain another attempt.
         """
-        requests = _requests(transcript().events)
+        requests = _requests()
         if (seen := _seen(error, scope, requests)) is not None:
             return seen
         if (shown := self._unshown(requests)) is not None:
@@ -126,7 +127,8 @@ class Sitting:
         tools = next((event.tools for event in requests if event.tools), None)
         if tools is None:
             return None
-        shown = {tool.name.rpartition("__")[2] for tool in tools if _of_knowledge(tool.name)}
+        names, served = [tool.name for tool in tools], f"mcp__{knowledge.SERVER}__"
+        shown = {bare for name in names if (bare := name.rpartition("__")[2]) in BY_NAME or name.startswith(served)}
         self.tools = sorted(shown)
         wanted = self.design.knowledge(self.unit.arm) != "none"
         if wanted and not shown:
@@ -167,12 +169,6 @@ def _seen(
     return None
 
 
-def _of_knowledge(name: str) -> bool:
-    """Return whether a tool that a model was shown is one of a knowledge base."""
-    return name.rpartition("__")[2] in BY_NAME or name.startswith(f"mcp__{knowledge.SERVER}__")
-
-
-def _requests(events: Any) -> list[ModelEvent]:
-    """Return a model's requests among events, those that have ended alone."""
-    found: list[Event] = list(events)
-    return [event for event in found if isinstance(event, ModelEvent) and not event.pending]
+def _requests() -> list[ModelEvent]:
+    """Return the model's requests so far, those that have ended alone."""
+    return [event for event in transcript().events if isinstance(event, ModelEvent) and not event.pending]

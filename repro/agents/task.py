@@ -141,8 +141,7 @@ def judged(study: Study) -> Scorer:
     """Judge what the agent left, each problem in a fresh container; the score is the share that is correct."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        unit = study.units[str(state.sample_id)]
-        verdicts = await anyio.to_thread.run_sync(study.judge, unit)
+        verdicts = await anyio.to_thread.run_sync(study.judge, study.units[str(state.sample_id)])
         right = sum(verdict.startswith("correct") for verdict in verdicts.values())
         shown = "; ".join(f"{problem}: {verdict}" for problem, verdict in verdicts.items())
         return Score(value=right / max(1, len(verdicts)), explanation=shown, metadata=dict(verdicts))
@@ -176,7 +175,7 @@ def kernels(
     `results`. In a checkout paths count from its top folder. Judged kernels are in Inspect's log, not in a bundle.
     """
     chosen = choose(engine, gpus="all", device=device, say=print)
-    size = "full" if chosen.device == "cuda" else "smoke"
+    size = chosen.size()
     model = get_model("replay/scripted") if script else get_model()
     plan = Design(agent=agent, model=str(model), arms=tuple(arms.split(",")), kb=kb, repeats=repeats,
                   upstream="replay" if script else "anthropic")  # fmt: skip

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from repro.analysis.records import Implementation, Interval, Source, grouped, interval, medians, together
+from repro.analysis.records import Implementation, Interval, Source, grouped, interval, together
 from repro.artifacts import layout
 from repro.judge.timing import intervals
 from repro.judge.timing.speedups import SAME
@@ -299,7 +299,7 @@ def _by_protocol(claim: Claim, each: Implementation) -> ClaimVerdict:
     parity = each.result.parity
     if not parity:
         return _without("not measured by the published protocol: --parity was not given")
-    times = [(name, each.published_ms.get(name)) for name in (claim.variant, claim.over) if name]
+    times = [(name, each.result.parity_ms.get(name)) for name in (claim.variant, claim.over) if name]
     for name, ms in times:
         if not ms:
             why = parity.reasons.get(name, f"no time of {_TORCH.get(name, name)}")
@@ -333,9 +333,9 @@ def _why_apart(claim: Claim, each: Implementation, published: ClaimVerdict, judg
         return f"the kernel is {each.why}"
     if published.measured is None or judged.measured is None:
         return ""
-    ours = medians(each.result)
+    ours = each.result.medians_ms
     shares = {name: theirs / ours[name] for name in (claim.variant, claim.over)
-              if (theirs := each.published_ms.get(name)) and ours.get(name)}  # fmt: skip
+              if (theirs := each.result.parity_ms.get(name)) and ours.get(name)}  # fmt: skip
     if abs(math.log(published.measured / judged.measured)) <= _ALIKE or not shares:
         return ""
     name = max(shares, key=lambda each: abs(math.log(shares[each])))

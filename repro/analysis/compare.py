@@ -108,7 +108,7 @@ def _ids(a: Implementation, b: Implementation) -> tuple[str, str]:
 
 def _machines(a: Source, b: Source, common: list[tuple[Implementation, Implementation]]) -> _Pairs:
     """Return the differences of every pair of machines that measured a common row, where both are recorded."""
-    pairs: _Pairs = {}
+    pairs = {}
     for ids in dict.fromkeys(_ids(one, other) for one, other in common):
         mine, theirs = a.fingerprints.get(ids[0]), b.fingerprints.get(ids[1])
         if mine is not None and theirs is not None:

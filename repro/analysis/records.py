@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from repro import fingerprint
 from repro.artifacts import layout
@@ -152,21 +152,10 @@ class Implementation:
         """Return whether the row's intervals were narrow enough before its time budget ended."""
         return self.result.timing.status != "not_converged"
 
-    @property
-    def published_ms(self) -> dict[str, float | None]:
-        """Return the row's times (ms) by the published protocol, of each variant."""
-        return self.result.parity.times_ms if self.result.parity else {}
-
     def word(self, over: str) -> SpeedWord | None:
         """Return the judge's word on its speedup over a baseline."""
         speedup = self.verdict.speedup.get(over) if self.verdict else None
         return speedup.word if speedup else None
-
-
-def medians(result: JudgeResult) -> dict[str, float]:
-    """Return the median time (ms) of every solution and baseline of a row that has one."""
-    solutions = {verdict.solution: verdict.time_ms.median for verdict in result.results if verdict.time_ms}
-    return solutions | {name: baseline.time_ms.median for name, baseline in result.baselines.items()}
 
 
 @dataclass(frozen=True)
@@ -231,7 +220,7 @@ class Source:
     @property
     def machine(self) -> str:
         """Return the GPU's name, or that there was none."""
-        names = [str(value(found, "gpu_name") or "no GPU") for found in self.fingerprints.values()]
+        names = [str(fingerprint.value(found, "gpu_name") or "no GPU") for found in self.fingerprints.values()]
         return "; ".join(dict.fromkeys(names)) or "not recorded"
 
     @cached_property
@@ -260,11 +249,6 @@ def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
     return groups
 
 
-def value(found: Fingerprint, name: str) -> Any:
-    """Return a value of a fingerprint; None where there is none."""
-    return found["values"].get(name, {}).get("value")
-
-
 def read(bundle: Bundle) -> Source:
     """Read a bundle. Raises UsageError if its verb measures no times, BundleError if its rows are damaged."""
     verb = bundle.manifest["verb"]
@@ -276,7 +260,11 @@ def read(bundle: Bundle) -> Source:
 
 def source(bundle: Bundle, letter: str = "") -> Source:
     """Read a bundle of any verb. Raises BundleError if its rows are damaged."""
-    manifest, rows = bundle.manifest, _rows(bundle)
+    manifest = bundle.manifest
+    try:
+        rows = bundle.records()
+    except BundleError as error:  # which does not name the bundle
+        raise BundleError(f"{error.what} in {bundle.path}", error.why) from error
     found = Source(
         bundle, letter, rows, bundle.fingerprints(), _no_measurement(manifest["parameters"]), manifest["verb"],
         manifest["status"], manifest.get("error") or "", manifest.get("started", ""), manifest["parameters"],
@@ -284,9 +272,11 @@ def source(bundle: Bundle, letter: str = "") -> Source:
     )  # fmt: skip
     for name in found.plan if found.verb in VERBS else []:
         row = rows.get(name)
-        if row is None or row.status != "done":
-            key, why = _lost(found, name, row)
-            found.unmeasured[key] = why
+        if row is None:
+            number = layout.number(name) if found.verb == "benchmark" else None
+            found.unmeasured[name if number is None else str(number)] = found.error or NOT_STARTED
+        elif row.status != "done":
+            found.unmeasured[_key(row)] = f"{row.status}: {row.error}"
         elif row.profiled and row.number is not None:
             found.profiles[row.number] = row
         elif row.judged is None:
@@ -296,22 +286,6 @@ def source(bundle: Bundle, letter: str = "") -> Source:
         else:
             _add(found, row, row.judged)
     return found
-
-
-def _lost(found: Source, name: str, row: Row | None) -> tuple[str, str]:
-    """Return the key of a row that was not measured, and why it was not."""
-    if row is not None:
-        return _key(row), f"{row.status}: {row.error}"
-    number = layout.number(name) if found.verb == "benchmark" else None
-    return name if number is None else str(number), found.error or NOT_STARTED
-
-
-def _rows(bundle: Bundle) -> dict[str, Row]:
-    """Return the rows of a bundle. Raises BundleError, which names the bundle, if one is damaged."""
-    try:
-        return bundle.records()
-    except BundleError as error:
-        raise BundleError(f"{error.what} in {bundle.path}", error.why) from error
 
 
 def _no_measurement(parameters: Json) -> str:

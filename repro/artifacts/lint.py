@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from repro.artifacts import layout, trace
-from repro.artifacts.layout import JSON_FILES, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE, Artifact
+from repro.artifacts import layout
+from repro.artifacts.layout import JSON_FILES, KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE, Artifact, program
 from repro.records import wording
 from repro.records.base import Drawn
 from repro.system import foreign
@@ -116,15 +116,15 @@ def _protocols(artifact: Artifact) -> Iterator[_Found]:
 
 def _shipped(artifact: Artifact) -> Iterator[_Found]:
     """Recompute the running best, and check whether the shipped kernel is the fastest round's."""
-    own, best = trace.times(artifact), trace.best_round(artifact)
+    own, best = times(artifact), best_round(artifact)
     if best is None:
         return
-    words = " ".join(f"{value:.4g}" for value in trace.running_best(own).values())
+    words = " ".join(f"{value:.4g}" for value in running_best(own).values())
     yield "running_best", f"{artifact.name}/{TRACE}", f"{words} ms, best is round {best}"
     if artifact.text(KERNELS["optimized"]) is None:
         return
     where = f"{artifact.name}/{KERNELS['optimized']}"
-    number, exactly = trace.shipped_round(artifact)
+    number, exactly = shipped_round(artifact)
     formatted = "" if exactly else " in other formatting"
     if number is None:
         yield "shipped_kernel", where, "is no round's kernel"
@@ -162,3 +162,45 @@ def lint(root: Path) -> Report:
         findings=findings,
         errors=sum(finding.severity == ERROR for finding in findings),
     )
+
+
+# -- computed from a trace: the running best and the shipped round
+
+
+def running_best(times: dict[int, float]) -> dict[int, float]:
+    """Return the smallest time so far, ms, after every round that has one."""
+    best: dict[int, float] = {}
+    for number in sorted(times):
+        best[number] = min([times[number], *best.values()])
+    return best
+
+
+def times(artifact: Artifact) -> dict[int, float]:
+    """Return round -> time, ms, of the rounds with a finite one."""
+    return {r.number: r.timing.time_ms for r in artifact.rounds if r.timing.time_ms is not None}
+
+
+def best_round(artifact: Artifact) -> int | None:
+    """Return the fastest round; of equal ones the first."""
+    own = times(artifact)
+    return min(own, key=lambda number: (own[number], number)) if own else None
+
+
+def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
+    """Return the round with the shipped kernel (of several the best, else the first), and whether it is identical."""
+    shipped = artifact.text(KERNELS["optimized"])
+    meaning = program(shipped)
+    same = {}
+    for r in artifact.rounds:
+        text = r.text(KERNEL)
+        if text is not None and shipped is not None:
+            if text.rstrip("\n") == shipped.rstrip("\n"):
+                same[r.number] = True
+            elif meaning is not None and program(text) == meaning:
+                same[r.number] = False
+    if not same:
+        return None, False
+    best = best_round(artifact)
+    chosen = best if best in same else min(same)
+    assert chosen is not None
+    return chosen, same[chosen]

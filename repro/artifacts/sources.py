@@ -85,7 +85,7 @@ def _object(kind: str, content: bytes) -> bytes:
 
 
 def _tree(folder: Path, *, top: bool = False) -> bytes:
-    entries: list[tuple[bytes, bytes]] = []  # the key by which git sorts, the entry
+    entries = []  # the key by which git sorts, the entry
     for item in os.scandir(folder):
         name = os.fsencode(item.name)
         if top and item.name == ".git":

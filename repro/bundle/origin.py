@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 from repro import __version__, config
-from repro.bundle.seal import sha256
 from repro.fingerprint import container
 from repro.fingerprint.query import answers
-from repro.system.digest import tree_digest
+from repro.system.digest import sha256, tree_digest
 from repro.system.jsonio import Json
 
 # The words after `repro` of the command that this process runs. The command line sets it; from Python it is empty.

@@ -17,11 +17,12 @@ _ROUNDED_MS = 1e-6
 _REPORT_SCHEMA = 3
 
 
-def _statuses(bundle: Evidence) -> list[str]:
+def _statuses(bundle: Evidence) -> Iterator[str]:
     """A measured row has a result and no error. Every other row has an error and no result."""
-    return [f"row {name} is {row.status}, with{'out' * (row.result is None)} a result, and its error is {row.error!r}"
-            for name, row in bundle.records.items()
-            if {row.result is not None, not row.error} != {row.status == "done"}]  # fmt: skip
+    for name, row in bundle.records.items():
+        if {row.result is not None, not row.error} != {row.status == "done"}:
+            without = "out" * (row.result is None)
+            yield f"row {name} is {row.status}, with{without} a result, and its error is {row.error!r}"
 
 
 def _judged(bundle: Evidence) -> Iterator[tuple[str, Verdict, JudgeResult]]:
@@ -32,13 +33,12 @@ def _judged(bundle: Evidence) -> Iterator[tuple[str, Verdict, JudgeResult]]:
                 yield name, entry, row.judged
 
 
-def _verdicts(bundle: Evidence) -> list[str]:
+def _verdicts(bundle: Evidence) -> Iterator[str]:
     """Verdicts are consistent with their evidence.
 
     A correct solution has a precision class, a distance and no reason. Every other verdict has a reason. Only correct
     solutions, and those rejected as impossibly fast, have a time.
     """
-    wrong = []
     judged = list(_judged(bundle))
     if not judged:
         raise Skip("nothing was judged")
@@ -46,16 +46,15 @@ def _verdicts(bundle: Evidence) -> list[str]:
         label, verdict = f"row {name}, {entry.solution}", entry.verdict
         if verdict == "correct":
             if entry.reasons:
-                wrong.append(f"{label}: correct, with reasons against it")
+                yield f"{label}: correct, with reasons against it"
             if not entry.precision_class or entry.rel_l2 is None or not math.isfinite(entry.rel_l2):
-                wrong.append(f"{label}: correct without a precision class and a distance")
+                yield f"{label}: correct without a precision class and a distance"
         elif not entry.reasons:
-            wrong.append(f"{label}: {verdict} without a reason")
+            yield f"{label}: {verdict} without a reason"
         elif entry.time_ms and verdict != "rejected":
-            wrong.append(f"{label}: {verdict}, and timed")
+            yield f"{label}: {verdict}, and timed"
         if verdict != "correct" and entry.speedup and verdict != "rejected":
-            wrong.append(f"{label}: {verdict}, with a speedup")
-    return wrong
+            yield f"{label}: {verdict}, with a speedup"
 
 
 def _times(bundle: Evidence) -> list[str]:
@@ -83,7 +82,7 @@ def _times(bundle: Evidence) -> list[str]:
     return list(dict.fromkeys(wrong))
 
 
-def _report(bundle: Evidence) -> list[str]:
+def _report(bundle: Evidence) -> Iterator[str]:
     """`report.json` has the verdicts and times of the rows."""
     if bundle.report is None:
         raise Skip("no report was drawn")
@@ -93,15 +92,14 @@ def _report(bundle: Evidence) -> list[str]:
     rows = [bundle.records[name] for name in bundle.plan if name in bundle.records]
     counts = {"planned": len(bundle.plan), "finished": sum(row.status == "done" for row in rows)}
     drawn = bundle.report["headline"]
-    wrong = [f"{name} is {drawn[name]} in the report and {count} in the rows"
-             for name, count in counts.items() if drawn[name] != count]  # fmt: skip
+    yield from (f"{name} is {drawn[name]} in the report and {count} in the rows"
+                for name, count in counts.items() if drawn[name] != count)  # fmt: skip
     judged = sorted((name, entry.solution, entry.verdict, str(entry.time_ms.median if entry.time_ms else None))
                     for name, entry, _ in _judged(bundle))  # fmt: skip
     shown = sorted((each["row"], each["solution"], each["verdict"], str(each["time_ms"] and float(each["time_ms"])))
                    for each in bundle.report["verdicts"])  # fmt: skip
     if judged != shown:
-        wrong.append("verdicts or times are not those of the rows")
-    return wrong
+        yield "verdicts or times are not those of the rows"
 
 
 ABOUT_RECORDS: dict[str, Check] = {

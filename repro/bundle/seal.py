@@ -13,6 +13,7 @@ from pathlib import Path
 from repro.bundle import statement
 from repro.errors import UsageError
 from repro.system import jsonio
+from repro.system.digest import sha256 as sha256
 from repro.system.jsonio import Json
 
 MANIFEST, SIGNED = "manifest.json", "statements.intoto.jsonl"
@@ -27,12 +28,7 @@ def no_bundle(path: Path) -> UsageError:
 def content(texts: Iterable[tuple[str, str]]) -> str:
     """Return the content hash of a row from the name and the SHA-256 of each judged text."""
     parts = (name.encode() + bytes.fromhex(digest) for name, digest in sorted(texts))
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
-
-
-def sha256(content: bytes) -> str:
-    """Returns a hash of 64 hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest()
+    return sha256(b"".join(parts))[:16]
 
 
 def names(folder: Path) -> list[str]:

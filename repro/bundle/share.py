@@ -8,7 +8,6 @@ forms of `_IDENTITY`: a string with one becomes LEFT_OUT, a text with one is lef
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pwd
 import re
@@ -35,6 +34,7 @@ from repro.records.manifest import Copy, Manifest, Shared
 from repro.records.result import Discarded
 from repro.records.verdict import Reason
 from repro.system import foreign, jsonio
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 
 LEFT_OUT = "left out of the shared copy"
@@ -133,7 +133,7 @@ class _Filter:
     def hashed(self, kind: str, value: str) -> str:
         """Return what replaces an identity: equal for equal identities of one call of `share`."""
         self.replaced.setdefault(kind, set()).add(value)
-        return f"{kind}-{hashlib.sha256(self.salt + value.encode()).hexdigest()[:12]}"
+        return f"{kind}-{sha256(self.salt + value.encode())[:12]}"
 
     def name(self, text: str) -> str:
         """Return a name of a row, a file or an implementation, or its hash."""
@@ -167,7 +167,7 @@ class _Filter:
         return text if listed and not self.identifies(text) else LEFT_OUT
 
     def _record(self, record: Record) -> Json:
-        kept: Json = {}
+        kept = {}
         for name, info in type(record).model_fields.items():
             if name in record.model_fields_set:
                 key = info.alias or name
@@ -236,7 +236,7 @@ class _Copy:
                     self._file(name, half)
             machines = {old: self._machine(old, half) for old in bundle.fingerprints}
             rows = [self._row(row, machines) for row in bundle.lines]
-            jsonio.replace(half / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
+            jsonio.replace(half / ROWS, jsonio.lines(rows))
             manifest = self._manifest()
             files = {name: seal.digest(half, name) or "" for name in seal.names(half)}
             seal.close(half, manifest, {row["row"]: row for row in rows}, files)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from repro.bundle import seal
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import SIGNED
 from repro.bundle.statement import resources
 from repro.errors import PrerequisiteError, UsageError
 from repro.system import foreign, jsonio
+from repro.system.digest import sha256
 
 _PAYLOAD_TYPE = "application/vnd.in-toto+json"
 # A key in a file is smaller: a PEM file of ed25519 has 120 bytes.
@@ -45,7 +45,7 @@ def key(path: Path, *, private: bool) -> Any:
 def _payloads(bundle: Evidence) -> tuple[dict[str, str], list[bytes]]:
     """Return the hash of every file that the bundle has now, and the statements as they are signed: of these."""
     names = (name for name in bundle.files_in.entries() if name != SIGNED)
-    files = {name: seal.sha256(bundle.bytes_of(name) or b"") for name in names}
+    files = {name: sha256(bundle.bytes_of(name) or b"") for name in names}
     return files, [jsonio.render(told | {"subject": resources(files.items())}) for told in bundle.statements.values()]
 
 
@@ -60,7 +60,7 @@ def sign(bundle: Evidence, signer: Any) -> None:
 
 
 def _lines(envelopes: list[Any]) -> bytes:
-    return "".join(jsonio.dumps(each.to_dict()) + "\n" for each in envelopes).encode()
+    return jsonio.lines(each.to_dict() for each in envelopes)
 
 
 def faults(bundle: Evidence, public: Any) -> list[str]:

@@ -90,11 +90,11 @@ def unchanged(path: Path, use: str) -> Evidence:
 def _run(name: str, check: Check, found: Evidence) -> Finding:
     """Runs one check. Content that the check cannot parse is a failure of the bundle, not of the tool."""
     try:
-        wrong = check(found)
+        wrong = list(check(found))
     except Skip as skip:
         return Finding(check=name, state="skipped", reasons=[str(skip)])
     except Unfinished as cut:
-        return Finding(check=name, state="running" if found.files_in.held() else "interrupted", reasons=cut.reasons)
+        return Finding(check=name, state="running" if found.files_in.held() else "interrupted", reasons=list(cut.args))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError) as error:
         wrong = [f"it holds what this check cannot read: {type(error).__name__}: {error}"]
     return Finding(check=name, state="FAILED" if wrong else "ok", reasons=wrong)

@@ -21,6 +21,7 @@ from repro.records.fingerprint import Fingerprint
 from repro.records.manifest import Manifest
 from repro.records.row import Row
 from repro.system import foreign, jsonio, signals, stopwatch
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 
 SCHEMA_VERSION = 2
@@ -31,7 +32,7 @@ DRAWN = re.compile(r"report\.\w+|(?:figures|tables|flashinfer-trace)/.*")
 
 def plan_digest(plan: list[str], parameters: Json) -> str:
     """Returns the hash of plan and parameters. A run continues another only where both have the same."""
-    return seal.sha256(jsonio.dumps([plan, parameters]).encode())[:16]
+    return sha256(jsonio.dumps([plan, parameters]).encode())[:16]
 
 
 class Bundle:
@@ -222,25 +223,23 @@ class Bundle:
     def declare(self, claims: bytes) -> None:
         """Stores the claims that a run is held to. Raises BundleError where rows exist: claims come first."""
         known = self.manifest.get("claims", {}).get("sha256")
-        if known == seal.sha256(claims):
+        if known == sha256(claims):
             return
         if self.rows:
             raise BundleError(f"{self.path} has rows already", "claims are declared before a run", "Start another run.")
         self.file(CLAIMS, claims)
-        self.manifest["claims"] = {"file": CLAIMS, "sha256": seal.sha256(claims), "declared": stopwatch.utc()}
+        self.manifest["claims"] = {"file": CLAIMS, "sha256": sha256(claims), "declared": stopwatch.utc()}
         self._save()
 
     def fingerprint(self, fingerprint: Fingerprint | None) -> str | None:
         """Stores a fingerprint once and returns its id."""
         if fingerprint is None:
             return None
-        name = fingerprint.fingerprint_id
-        file = self.path / FINGERPRINTS / f"{name}.json"
+        name = f"{FINGERPRINTS}/{fingerprint.fingerprint_id}.json"
         with self.lock:
-            if not file.exists():
-                self._guard(lambda: jsonio.write(file, fingerprint.to_json()))
-                self._touched.add(f"{FINGERPRINTS}/{name}.json")
-        return name
+            if not (self.path / name).exists():
+                self.file(name, jsonio.render(fingerprint.to_json()))
+        return fingerprint.fingerprint_id
 
     def fingerprints(self) -> dict[str, Json]:
         """Returns all fingerprints of this bundle by id. Raises BundleError where one is damaged."""
@@ -266,11 +265,11 @@ class Bundle:
         with self.lock:
             self._guard(lambda: jsonio.replace(self.path / name, content))
             self._touched.add(name)
-            self._kept[seal.sha256(content)] = name
+            self._kept[sha256(content)] = name
 
     def keep(self, name: str, content: bytes) -> str:
         """Stores a source that a row was measured from, once, and returns its name in the bundle."""
-        digest = seal.sha256(content)
+        digest = sha256(content)
         with self.lock:
             if digest not in self._kept:
                 self.file(f"{INPUTS}/{digest[:16]}-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)[-80:]}", content)
@@ -289,13 +288,12 @@ class Bundle:
             finished = stopwatch.utc() if known is None else self.manifest["finished"]
             self.manifest |= {"status": status, "finished": finished, **facts}
             if status != "running":
-                self._guard(lambda: self._close(known))
+                touched = self._touched
+                self._guard(
+                    lambda: seal.close(self.path, self.manifest, self.rows, seal.hashes(self.path, known, touched))
+                )
                 self._save()
             self._release()
-
-    def _close(self, known: dict[str, str] | None) -> None:
-        files = seal.hashes(self.path, known, self._touched)
-        seal.close(self.path, self.manifest, self.rows, files)
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

@@ -115,7 +115,7 @@ def judging(
     `budget_option` takes them.
     """
     usual = usual or Options()
-    known: dict[str, tuple[str, type]] = {
+    known = {
         name: (f"{Options.model_fields[field].description} (default: {getattr(usual, field):g})", float)
         for name, field in _BUDGETS.items()
     }
@@ -172,7 +172,7 @@ def engine_and_size(args: argparse.Namespace, progress: Progress, *, timed: bool
     if timed and getattr(args, "timing", True):
         neither = " --no-timing takes all." if "timing" in args else ""
         require_alike(engine, f".{neither}")
-    size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
+    size = engine.size(args.size)
     if engine.device == "cpu" and size == "full":
         progress.say("full shapes on the CPU: one problem may take hours; --size smoke takes small ones")
     elif engine.device == "cpu" and args.device == "auto":

@@ -40,25 +40,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, progress: Progress) -> int:
     """Judge and time every folder."""
     from repro.artifacts import layout
+    from repro.engines import resources
     from repro.studies import artifact_study
 
     layout.find(args.artifacts, args.name)  # wrong use comes before any line on an engine
     options = arguments.options(args)
-    _require_gpu_in_container(args)
-    run = arguments.run_of(args, progress, options.quick() if args.quick else options)
-    bundle, entries = artifact_study.run(
-        run, args.artifacts, args.name, with_rounds=args.rounds, with_profiles=args.profile
-    )
-    judged: list[wording.Judged] = [kernel for entry in entries for kernel in entry.kernels.values()]
-    return output.conclude(args, bundle, [entry.to_json() for entry in entries], judged or [wording.Told("none", [])])
-
-
-def _require_gpu_in_container(args: argparse.Namespace) -> None:
-    """Raise UsageError in a container of the image without a GPU, unless the CPU is asked for."""
-    from repro.engines import resources
-
     if args.size == args.device == "auto" and config.in_container() and not resources.visible():
         raise UsageError(
             "no GPU in this container", "it was started without --gpus all, or the host has none",
             "For the smoke size on the CPU: docker run repro benchmark --device cpu --size smoke",
         )  # fmt: skip
+    run = arguments.run_of(args, progress, options.quick() if args.quick else options)
+    bundle, entries = artifact_study.run(
+        run, args.artifacts, args.name, with_rounds=args.rounds, with_profiles=args.profile
+    )
+    judged = [kernel for entry in entries for kernel in entry.kernels.values()]
+    return output.conclude(args, bundle, [entry.to_json() for entry in entries], judged or [wording.Told("none", [])])

@@ -36,8 +36,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     screen = Screen.of(args)
     if args.clean:
         return _clean(screen)
-    engine = args.engine.partition(":")[0]
-    report = doctor.examine(doctor.Setting(engine, args.device, args.gpus, args.results))
+    report = doctor.examine(doctor.Setting(args.engine.partition(":")[0], args.device, args.gpus, args.results))
     if args.json or screen.verbose:
         held = any(check["check"] == "lease" and check["status"] == "warn" for check in report["checks"])
         busy = {"fingerprint": None, "why": "another run holds the GPU"}  # a job would wait for its end

@@ -76,8 +76,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     _check(args, progress)
     args.kernelbench = bool(args.kernelbench)
     args.trust = "dev" if args.explain else args.trust
-    options = arguments.options(args)
-    run = arguments.run_of(args, progress, options)
+    run = arguments.run_of(args, progress, arguments.options(args))
     if args.self_test:
         return _self_test(args, run)
     if args.suite:

@@ -18,6 +18,7 @@ from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import wording
 from repro.runs.progress import Progress
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 from repro.system.screen import Column, Screen, shortest
 
@@ -79,7 +80,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 0 whether or not a faster kernel was found, 1 where the kernel to start from is not correct."""
     from repro.optimize import runner
-    from repro.optimize.kernel_source import sha256
     from repro.records.search import Options
 
     _outputs(args)
@@ -190,11 +190,8 @@ def _proposer(name: str, inbox: Path, args: argparse.Namespace, problem: Problem
 
 def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     """Print the accepted programs, the confirmation and the last line; write --json."""
-    from repro.optimize.state import STAMP
-
-    state, screen = finished.state, Screen.of(args)
-    stamp = "" if finished.measured else STAMP
-    _programs(finished, screen, stamp)
+    screen = Screen.of(args)
+    _programs(finished, screen)
     output.write_json(args.json, _facts(finished))
     if args.output is not None:
         from repro.report import search
@@ -203,14 +200,15 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     if changes := _changes(finished):
         screen.line(f"changed: {changes}")
     screen.last(_ending(finished), finished.stopped, shortest(finished.exported or finished.folder))
-    return 0 if state.programs[state.best].correct else 1
+    return 0 if finished.state.winner.correct else 1
 
 
-def _programs(finished: Finished, screen: Screen, stamp: str) -> None:
+def _programs(finished: Finished, screen: Screen) -> None:
     """Print the programs that gained something, how many had each verdict, and the confirmation."""
+    from repro.optimize.state import STAMP
     from repro.report.elements import count
 
-    state = finished.state
+    state, stamp = finished.state, "" if finished.measured else STAMP
     shown = [program for program in state.programs.values() if program.accepted or program.id == _INPUT]
     winner = state.best if finished.measured else _INPUT
     rows = [_row(program, winner) for program in shown]
@@ -254,7 +252,7 @@ def _ending(finished: Finished) -> str:
     from repro.optimize.loop import OUT_OF_TIME
     from repro.optimize.state import NO_WINNER
 
-    best = finished.state.programs[finished.state.best]
+    best = finished.state.winner
     if not best.correct:
         return "nothing was searched"
     if len(finished.state.programs) == 1 and finished.stopped.startswith(OUT_OF_TIME):
@@ -276,7 +274,7 @@ def _changes(finished: Finished) -> str:
     from repro.optimize import knobs, runner
 
     state = finished.state
-    if not finished.measured or not state.programs[state.best].accepted:
+    if not finished.measured or not state.winner.accepted:
         return ""
     numbers = knobs.turned(*(state.source(name) for name in (_INPUT, state.best)))
     return ", ".join([*numbers, f"the whole difference is {shortest(finished.folder / runner.DIFFERENCE)}"])

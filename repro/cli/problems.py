@@ -61,8 +61,8 @@ def _suite(args: argparse.Namespace, progress: Progress) -> int:
     from repro.problems import sizes
 
     size, device = _size_and_device(args)
-    rows: list[list[str]] = []
-    reasons: dict[str, str] = {}
+    rows = []
+    reasons = {}
     found = catalogue.suite(args.suite, size=size)
     screen = Screen.of(args)
     columns = (Column("id", whole=True), Column("name"), Column("GB", number=True), Column("GFLOP", number=True),

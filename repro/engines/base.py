@@ -69,6 +69,10 @@ class Engine:
     notice = ""
     description: Description
 
+    def size(self, asked: str = "auto") -> str:
+        """Return the size of problems: what was asked for; of `auto` full on a GPU, else smoke."""
+        return asked if asked != "auto" else "full" if self.device == "cuda" else "smoke"
+
     def capacity(self) -> Slots:
         """Return how many jobs run at once. On the CPU they may disturb each other: no time there is a measurement."""
         return Slots()
@@ -164,7 +168,7 @@ def inbox(jobs: list[Job]) -> dict[str, bytes]:
     """Return the files of a job folder: the jobs and the files that they name, under separate names for each."""
     if len(jobs) > 1:
         jobs = [job.apart(f"{at}_") for at, job in enumerate(jobs)]
-    files = {JOBS: "".join(jsonio.dumps(job.to_json()) + "\n" for job in jobs).encode()}
+    files = {JOBS: jsonio.lines(job.to_json() for job in jobs)}
     for job in jobs:
         files |= job.files
     return files

@@ -18,7 +18,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import docker
@@ -80,10 +79,10 @@ def guard() -> Iterator[None]:
         raise EngineError("the Docker engine refused a job", text) from error
 
 
-def quietly(call: Callable[[], Any]) -> None:
+def quietly(call: Callable[..., Any], **options: Any) -> None:
     """Call, and ignore errors: the object may be gone already, and a lost engine is reported elsewhere."""
     try:
-        call()
+        call(**options)
     except (DockerException, OSError, urllib3.exceptions.HTTPError):
         return
 
@@ -94,22 +93,18 @@ def connect() -> docker.DockerClient:
         # With a version, the constructor sends no request; the SDK would lose a client whose first request fails.
         first = docker.from_env(timeout=_CONNECT_TIMEOUT_S, version=MINIMUM_DOCKER_API_VERSION)
         with contextlib.closing(first):
-            _reach(first)
+            # The SDK leaves a socket open that it cannot connect, so the engine's is connected here first, and closed.
+            adapter = first.api.get_adapter(first.api.base_url)
+            if isinstance(adapter, UnixHTTPAdapter):
+                with socket.socket(socket.AF_UNIX) as probe:
+                    probe.settimeout(_CONNECT_TIMEOUT_S)
+                    probe.connect(adapter.socket_path)
             version = first.version(api_version=False).get("ApiVersion")
         return docker.from_env(timeout=_REQUEST_TIMEOUT_S, version=version)
     except (DockerException, OSError, urllib3.exceptions.HTTPError) as error:
         where = config.docker_host() or "the default socket"
         reason = "it does not answer" if isinstance(error, DockerException | OSError) else str(error)
         raise PrerequisiteError(f"no Docker engine at {where}", reason, "Start one, or use --engine local.") from None
-
-
-def _reach(client: docker.DockerClient) -> None:
-    """Connect to the engine's Unix socket once and close it; the SDK leaves a socket open that it cannot connect."""
-    adapter = client.api.get_adapter(client.api.base_url)
-    if isinstance(adapter, UnixHTTPAdapter):
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_CONNECT_TIMEOUT_S)
-            probe.connect(adapter.socket_path)
 
 
 def find_image(client: docker.DockerClient) -> Any:
@@ -215,7 +210,7 @@ class DockerEngine(Engine):
         for container in self.client.containers.list(all=True, filters=filters, ignore_removed=True):
             of = container.labels.get(LABEL_OWNER, "")
             if of.startswith(f"{place()}-") and not alive(of):
-                _removes(partial(container.remove, force=True, v=True))
+                _removes(container.remove, force=True, v=True)
 
     def look(self, program: str) -> str:
         labels = {LABEL_RUN: self.run_id, LABEL_OWNER: owner(), LABEL_ROLE: "job"}
@@ -227,18 +222,18 @@ class DockerEngine(Engine):
 
     def close(self, *, now: bool = False) -> None:
         self.stopping.set()
-        quietly(partial(self._end, now=now))
+        quietly(self._end, now=now)
 
     def _end(self, *, now: bool) -> None:
         """Kill the jobs of this run. now: remove all of its containers and volumes."""
         mine = {"label": f"{LABEL_RUN}={self.run_id}"}
         for container in self.client.containers.list(all=True, filters=mine, ignore_removed=True):
             if now:
-                quietly(partial(container.remove, force=True, v=True))
+                quietly(container.remove, force=True, v=True)
             elif container.labels.get(LABEL_ROLE) == "job":
                 quietly(container.kill)
         for volume in self.client.volumes.list(filters=mine) if now else ():
-            quietly(partial(volume.remove, force=True))
+            quietly(volume.remove, force=True)
 
     @contextlib.contextmanager
     def _process(self, verb: str, jobs: list[Job], progress: Progress) -> Iterator[Process]:
@@ -275,8 +270,8 @@ class DockerEngine(Engine):
             yield container
         finally:
             if container is not None:
-                quietly(partial(container.remove, force=True, v=True))
-            quietly(partial(volume.remove, force=True))
+                quietly(container.remove, force=True, v=True)
+            quietly(volume.remove, force=True)
 
     def _options(self) -> dict[str, Any]:
         """Return what the container of a job has beyond any other."""
@@ -378,10 +373,10 @@ def _archive(files: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def _removes(call: Callable[[], Any]) -> bool:
+def _removes(call: Callable[..., Any], **options: Any) -> bool:
     """Return whether this call removed its object; False if another process is removing it at the same time."""
     try:
-        call()
+        call(**options)
     except APIError as error:
         if error.status_code not in (404, 409):
             raise
@@ -402,10 +397,10 @@ def collect_garbage() -> list[str]:
         of = container.labels.get(LABEL_OWNER, "")
         # an engine may serve several machines and containers, and none can tell whether another's process lives
         foreign = container.status == "running" and not of.startswith(f"{place()}-")
-        if not (foreign or alive(of)) and _removes(partial(container.remove, force=True, v=True)):
+        if not (foreign or alive(of)) and _removes(container.remove, force=True, v=True):
             removed.append(f"container {container.name}")
     for volume in client.volumes.list(filters=filters):
         dead = not alive((volume.attrs.get("Labels") or {}).get(LABEL_OWNER, ""))
-        if dead and _removes(partial(volume.remove, force=True)):
+        if dead and _removes(volume.remove, force=True):
             removed.append(f"volume {volume.name}")
     return removed

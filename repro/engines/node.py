@@ -70,8 +70,10 @@ class Batch:
         self._engine = engine(self.inner, gpu, self.device)
         self._over = threading.Event()
         here = describe(self._engine)
-        if differs := difference(here.stack, self.stack) or self._other_gpu(here):
+        if differs := difference(here.stack, self.stack):
             raise Differs(here.host, differs)
+        if self.device == "cuda" and (others := set(here.gpus.values()) - self.kinds):
+            raise Differs(here.host, f"a GPU {', '.join(others)} instead of {' or '.join(sorted(self.kinds))}")
         messages: queue.SimpleQueue[str | Outcome | Ended | Exception] = queue.SimpleQueue()
         threading.Thread(target=self._work, args=(messages,), daemon=True).start()
         while True:
@@ -83,11 +85,6 @@ class Batch:
             yield message
             if isinstance(message, Ended):
                 return
-
-    def _other_gpu(self, here: Node) -> str:
-        """Return how this node's GPU differs from those of the run; empty if it does not."""
-        others = set(here.gpus.values()) - self.kinds if self.device == "cuda" else set()
-        return f"a GPU {', '.join(others)} instead of {' or '.join(sorted(self.kinds))}" if others else ""
 
     def _work(self, messages: queue.SimpleQueue[str | Outcome | Ended | Exception]) -> None:
         """Run the jobs. A thread of its own does, so that lines of progress are seen at once."""

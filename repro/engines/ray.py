@@ -83,7 +83,7 @@ class RayEngine(Engine):
         wanted = config.ray_inner()
         if wanted and wanted not in _INNER:
             raise PrerequisiteError(f"RAY_INNER={wanted}", f"a node runs jobs with {' or '.join(_INNER)}")
-        nodes: list[Node] = []
+        nodes = []
         for self._inner in [wanted] if wanted else _INNER:
             self._left_out = {}
             nodes = self._alike(self._described(), product)
@@ -104,7 +104,7 @@ class RayEngine(Engine):
             for ray_id in able
         }
         asked = {ray_id: worker.describe.remote(self._inner) for ray_id, worker in workers.items()}
-        described: dict[str, Node] = {}
+        described = {}
         until = time.monotonic() + _HELLO_S
         for ray_id, answer in sorted(asked.items()):
             try:
@@ -171,14 +171,17 @@ class RayEngine(Engine):
                     yield ray.get(next(stream))
                 except StopIteration:
                     return
-            if _listens(head, int(port)):
+            try:
+                socket.create_connection((head, int(port)), _POLL_S).close()
                 answered = time.monotonic()
-            elif time.monotonic() - answered > _SILENT_S:
+            except OSError:
+                if time.monotonic() - answered <= _SILENT_S:
+                    continue
                 self._gone = True
                 signals.END_AT_ONCE.set()
                 why = f"its head has not answered for {_SILENT_S:.0f} s"
                 remedy = "Repeat the command with --resume, on this cluster or another one."
-                raise EngineGone("the Ray cluster went away", why, remedy)
+                raise EngineGone("the Ray cluster went away", why, remedy) from None
 
     def _meant(self, error: RayError, ray_id: str, host: str) -> ReproError:
         """Return what an error of Ray means for a batch of jobs. A node that differs runs nothing from then on."""
@@ -252,11 +255,3 @@ def _mute() -> None:
 
     if hasattr(worker, "print_to_stdstream"):
         worker.print_to_stdstream = lambda *_, **__: None
-
-
-def _listens(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), _POLL_S).close()
-    except OSError:
-        return False
-    return True

@@ -15,6 +15,7 @@ import queue
 import threading
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,13 +121,14 @@ def _serve(job: Job, folder: Path, wire: _Wire) -> None:
                 wire.refuse(error)
 
 
+@dataclass
 class _Served:
     """A session with the sources of its solutions, which are files in the job's folder."""
 
-    def __init__(self, session: JudgeSession, folder: Path) -> None:
-        self.session, self.folder = session, folder
-        self.digests: dict[str, str] = {}  # solution -> hash of the source that was checked
-        self.full: dict[str, str] = {}  # the same of full checks
+    session: JudgeSession
+    folder: Path
+    digests: dict[str, str] = field(default_factory=dict)  # solution -> hash of the source that was checked
+    full: dict[str, str] = field(default_factory=dict)  # the same of full checks
 
     def answer(self, request: Check | Time) -> Verdicts | Times:
         """Return the answer to one request. Raises ReproError."""
@@ -145,8 +147,7 @@ class _Served:
         for name, digest in due.items():
             if (self.digests if request.tier == "screen" else self.full).get(name) != digest:
                 raise UsageError(f"this source of {name} has no verdict in this session", "", "Check it.")
-        result = self.session.time(list(due), request.tier)
-        return Times(result=result, spent_s=self._spent_s(before))
+        return Times(result=self.session.time(list(due), request.tier), spent_s=self._spent_s(before))
 
     def _spent_s(self, before: dict[str, float]) -> dict[str, float]:
         now = self.session.spent_s()

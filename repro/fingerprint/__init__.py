@@ -8,14 +8,15 @@ function_not_found, absent, unknown, failed, with the reason after a colon. `que
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from repro.fingerprint import container, gpu, host, software
 from repro.fingerprint.query import answers
 from repro.records.fingerprint import Stack, Value
 from repro.system import stopwatch
+from repro.system.digest import sha256
 from repro.system.jsonio import Json
 
 # 1: some 60 fields. 2: all NVML fields, toolchain, container. 3: those that a comparison, a report or the doctor uses.
@@ -26,7 +27,7 @@ SCHEMA_VERSION = 3
 def digest(values: Json, klasses: str) -> str:
     """Return the id of the values of these classes: 12 hexadecimal digits."""
     chosen = {k: v["value"] for k, v in sorted(values.items()) if v["class"] in klasses}
-    return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return sha256(json.dumps(chosen, sort_keys=True, default=str))[:12]
 
 
 def _outside(device: str) -> dict[str, Value]:
@@ -62,16 +63,21 @@ def collect(device: str, begun: Future[dict[str, Value]] | None = None) -> Json:
     }
 
 
+def value(fingerprint: Json, name: str) -> Any:
+    """Return a value of a fingerprint; None where there is none."""
+    return fingerprint["values"].get(name, {}).get("value")
+
+
 def _text(fingerprint: Json, name: str) -> str:
-    return str(fingerprint["values"].get(name, {}).get("value") or "?")
+    return str(value(fingerprint, name) or "?")
 
 
 def headline(fingerprint: Json) -> str:
     """Return one line for tables: GPU or CPU, driver, torch, Triton, off-pin stamp."""
-    value = functools.partial(_text, fingerprint)
+    of = functools.partial(_text, fingerprint)
     gpu = fingerprint["device"] == "cuda"
-    parts = [value("gpu_name") + f", driver {value('driver')}" if gpu else f"CPU ({value('cpu_model')}), no GPU"]
-    parts += [f"torch {value('torch')}", f"Triton {value('triton')}", f"Python {value('python')}"]
+    parts = [of("gpu_name") + f", driver {of('driver')}" if gpu else f"CPU ({of('cpu_model')}), no GPU"]
+    parts += [f"torch {of('torch')}", f"Triton {of('triton')}", f"Python {of('python')}"]
     if fingerprint["off_pin"]:
         parts.append("off-pin: " + ", ".join(f"{k} {v}" for k, v in fingerprint["off_pin"].items()))
     return " · ".join(parts)

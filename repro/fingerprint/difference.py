@@ -24,8 +24,12 @@ def differences(a: Json, b: Json) -> list[Difference]:
             continue
         known = left is not None and right is not None
         klass = classes.of(name, one or other)
-        hard = known and (klass == "hard" or _far(name, left, right))
-        found.append(Difference(name=name, klass=klass, hard=hard, known=known, a=_told(one), b=_told(other)))
+        far, limit = False, classes.HARD_BEYOND.get(name)
+        if limit is not None and isinstance(left, int | float) and isinstance(right, int | float):
+            # a configured number that differs so much makes another machine
+            far = abs(left - right) > limit * max(abs(left), abs(right))
+        hard = known and (klass == "hard" or far)
+        found.append(Difference(name=name, klass=klass, hard=hard, known=known, a=told(one), b=told(other)))
     order = list(classes.NAMES.values())
     return sorted(found, key=lambda d: (order.index(d.klass), d.name))
 
@@ -36,15 +40,8 @@ def same_unit(a: Json, b: Json) -> bool:
     return bool(one is not None and one == other)
 
 
-def _far(name: str, a: Any, b: Any) -> bool:
-    """Return whether a configured number differs so much that it makes another machine."""
-    limit = classes.HARD_BEYOND.get(name)
-    if limit is None or not all(isinstance(v, int | float) for v in (a, b)):
-        return False
-    return bool(abs(a - b) > limit * max(abs(a), abs(b)))
-
-
-def _told(entry: Json | None) -> Any:
+def told(entry: Json | None) -> Any:
+    """Return the value of a field, or why there is none."""
     if entry is None:
         return "not recorded"
     return entry["status"] if entry["value"] is None else entry["value"]

@@ -34,21 +34,13 @@ _ARCHITECTURES = {7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell", 13: "Rubi
 _Take = Callable[[Any], Any]
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 def _watts(milliwatts: int) -> float:
     return milliwatts / 1000
 
 
-def _nvml(name: str, klass: Class, function: str, *given: Any, take: _Take = _same) -> Query:
+def _nvml(name: str, klass: Class, function: str, *given: Any, take: _Take = lambda value: value) -> Query:
     """Return a query of one NVML function, by its name after `nvml`. take: extracts the value from the answer."""
     return Query(name, klass, lambda *of: take(getattr(pynvml, f"nvml{function}")(*of, *given)), f"nvml{function}")
-
-
-def _device(name: str, klass: Class, function: str, *given: Any, take: _Take = _same) -> Query:
-    return _nvml(name, klass, f"DeviceGet{function}", *given, take=take)
 
 
 def _bandwidth(handle: Any) -> float:
@@ -69,44 +61,44 @@ SYSTEM = (
     _nvml("cuda_driver", "V", "SystemGetCudaDriverVersion_v2"),
 )
 FIELDS = (
-    _device("gpu_name", "H", "Name"),
-    _device("brand", "H", "Brand"),
-    _device("architecture", "H", "Architecture", take=lambda code: _ARCHITECTURES.get(code, str(code))),
-    _device("compute_capability", "H", "CudaComputeCapability", take=lambda pair: ".".join(map(str, pair))),
-    _device("board_part_number", "H", "BoardPartNumber"),
-    _device("cuda_cores", "H", "NumGpuCores"),
-    _device("memory_total_bytes", "H", "MemoryInfo", take=lambda memory: int(memory.total)),
-    _device("memory_bus_bits", "H", "MemoryBusWidth"),
-    _device("max_sm_mhz", "H", "MaxClockInfo", SM),
-    _device("max_memory_mhz", "H", "MaxClockInfo", MEMORY),
+    _nvml("gpu_name", "H", "DeviceGetName"),
+    _nvml("brand", "H", "DeviceGetBrand"),
+    _nvml("architecture", "H", "DeviceGetArchitecture", take=lambda code: _ARCHITECTURES.get(code, str(code))),
+    _nvml("compute_capability", "H", "DeviceGetCudaComputeCapability", take=lambda pair: ".".join(map(str, pair))),
+    _nvml("board_part_number", "H", "DeviceGetBoardPartNumber"),
+    _nvml("cuda_cores", "H", "DeviceGetNumGpuCores"),
+    _nvml("memory_total_bytes", "H", "DeviceGetMemoryInfo", take=lambda memory: int(memory.total)),
+    _nvml("memory_bus_bits", "H", "DeviceGetMemoryBusWidth"),
+    _nvml("max_sm_mhz", "H", "DeviceGetMaxClockInfo", SM),
+    _nvml("max_memory_mhz", "H", "DeviceGetMaxClockInfo", MEMORY),
     Query("bandwidth_signature_gb_s", "H", _bandwidth, "2 * max_memory_mhz * memory_bus_bits"),
-    _device("mig_mode", "H", "MigMode", take=lambda pair: pair[0]),
-    _device("mig_attributes", "H", "Attributes_v2",
+    _nvml("mig_mode", "H", "DeviceGetMigMode", take=lambda pair: pair[0]),
+    _nvml("mig_attributes", "H", "DeviceGetAttributes_v2",
             take=lambda a: [a.multiprocessorCount, a.gpuInstanceSliceCount, a.memorySizeMB]),
-    _device("virtualization_mode", "H", "VirtualizationMode"),
-    _device("power_limit_w", "C", "EnforcedPowerLimit", take=_watts),
-    _device("power_limit_default_w", "C", "PowerManagementDefaultLimit", take=_watts),
-    _device("ecc", "C", "EccMode", take=lambda pair: bool(pair[0])),
-    _device("persistence", "C", "PersistenceMode", take=bool),
-    _device("vbios", "V", "VbiosVersion"),
-    _device("gpu_uuid_hash", "I", "UUID", take=lambda uuid: hashed(uuid)),
+    _nvml("virtualization_mode", "H", "DeviceGetVirtualizationMode"),
+    _nvml("power_limit_w", "C", "DeviceGetEnforcedPowerLimit", take=_watts),
+    _nvml("power_limit_default_w", "C", "DeviceGetPowerManagementDefaultLimit", take=_watts),
+    _nvml("ecc", "C", "DeviceGetEccMode", take=lambda pair: bool(pair[0])),
+    _nvml("persistence", "C", "DeviceGetPersistenceMode", take=bool),
+    _nvml("vbios", "V", "DeviceGetVbiosVersion"),
+    _nvml("gpu_uuid_hash", "I", "DeviceGetUUID", take=lambda uuid: hashed(uuid)),
 )  # fmt: skip
 # violation_…: time for which a policy held the clocks down, since the driver was loaded. Its delta includes events
 # between samples.
 STATE = (
-    _device("sm_mhz", "D", "ClockInfo", SM),
-    _device("memory_mhz", "D", "ClockInfo", MEMORY),
-    _device("temperature_c", "D", "Temperature", pynvml.NVML_TEMPERATURE_GPU),
-    _device("power_w", "D", "PowerUsage", take=_watts),
-    _device("energy_mj", "D", "TotalEnergyConsumption"),
+    _nvml("sm_mhz", "D", "DeviceGetClockInfo", SM),
+    _nvml("memory_mhz", "D", "DeviceGetClockInfo", MEMORY),
+    _nvml("temperature_c", "D", "DeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+    _nvml("power_w", "D", "DeviceGetPowerUsage", take=_watts),
+    _nvml("energy_mj", "D", "DeviceGetTotalEnergyConsumption"),
     Query("clock_event_reasons", "D", event_reasons, "nvmlDeviceGetCurrentClocksEventReasons"),
-    _device("memory_used_bytes", "D", "MemoryInfo", take=lambda memory: int(memory.used)),
-    _device("compute_processes", "D", "ComputeRunningProcesses", take=len),
-    _device("graphics_processes", "D", "GraphicsRunningProcesses", take=len),
-    _device("mps_processes", "D", "MPSComputeRunningProcesses", take=len),
-    _device("violation_power_ns", "D", "ViolationStatus", pynvml.NVML_PERF_POLICY_POWER,
+    _nvml("memory_used_bytes", "D", "DeviceGetMemoryInfo", take=lambda memory: int(memory.used)),
+    _nvml("compute_processes", "D", "DeviceGetComputeRunningProcesses", take=len),
+    _nvml("graphics_processes", "D", "DeviceGetGraphicsRunningProcesses", take=len),
+    _nvml("mps_processes", "D", "DeviceGetMPSComputeRunningProcesses", take=len),
+    _nvml("violation_power_ns", "D", "DeviceGetViolationStatus", pynvml.NVML_PERF_POLICY_POWER,
             take=lambda status: int(status.violationTime)),
-    _device("violation_thermal_ns", "D", "ViolationStatus", pynvml.NVML_PERF_POLICY_THERMAL,
+    _nvml("violation_thermal_ns", "D", "DeviceGetViolationStatus", pynvml.NVML_PERF_POLICY_THERMAL,
             take=lambda status: int(status.violationTime)),
 )  # fmt: skip
 _COUNTERS = ("energy_mj", "violation_power_ns", "violation_thermal_ns")

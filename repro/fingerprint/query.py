@@ -11,7 +11,6 @@ The class says what a difference means:
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from typing import Any, Literal
 import pynvml
 
 from repro.records.fingerprint import Value
+from repro.system.digest import sha256
 
 NAMES = {"I": "identity", "H": "hard", "C": "configuration", "D": "dynamic", "V": "version"}
 _STATUS = {
@@ -88,4 +88,4 @@ def why(error: BaseException) -> str:
 def hashed(identity: str, of: str = "") -> str:
     """Return a salted hash of an identity, 12 hexadecimal digits. of: what a short identity belongs to."""
     text = "|".join((_IDENTITY_SALT, *([of] if of else []), identity))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return sha256(text)[:12]

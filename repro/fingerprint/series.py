@@ -20,18 +20,22 @@ class Series:
     missing: dict[str, str] = field(default_factory=dict)
 
     @property
+    def times(self) -> list[float]:
+        return self.columns.get("t_s", [])
+
+    @property
     def n(self) -> int:
-        return len(self.columns.get("t_s", []))
+        return len(self.times)
 
     def to_json(self, begin_s: float) -> Json:
         """Return the stored form: integers, with times in ms since `begin_s`."""
-        times = [round((t - begin_s) * 1000) for t in self.columns.get("t_s", [])]
+        times = [round((t - begin_s) * 1000) for t in self.times]
         rest = {name: [int(v) for v in values] for name, values in self.columns.items() if name != "t_s"}
         return {"schema_version": 1, "columns": {"t_ms": times, **rest}, "missing": self.missing}
 
     def between(self, begin_s: float, end_s: float) -> Series:
         """Return the samples of a window."""
-        chosen = [n for n, t in enumerate(self.columns.get("t_s", [])) if begin_s <= t <= end_s]
+        chosen = [n for n, t in enumerate(self.times) if begin_s <= t <= end_s]
         return Series({name: [values[n] for n in chosen] for name, values in self.columns.items()}, self.missing)
 
 
@@ -52,20 +56,14 @@ def parse(text: str) -> Series:
     return found
 
 
-def _spread(values: list[float], scale: float = 1) -> dict[str, float] | None:
-    known = sorted(value * scale for value in values if value >= 0)
-    if not known:
-        return None
-    return {"min": known[0], "median": statistics.median(known), "max": known[-1]}
-
-
 def summary(series: Series) -> Json:
     """Return samples, seconds, {"min", "median", "max"} of each column, and the share of samples by reason."""
-    times = series.columns.get("t_s", [])
+    times = series.times
     found: Json = {"samples": series.n, "seconds": round(times[-1] - times[0], 3) if times else 0.0}
     scales = {"sm_mhz": 1.0, "memory_mhz": 1.0, "power_mw": 1e-3, "temperature_c": 1.0}
     for name, scale in scales.items():
-        if (spread := _spread(series.columns.get(name, []), scale)) is not None:
+        if known := sorted(value * scale for value in series.columns.get(name, []) if value >= 0):
+            spread = {"min": known[0], "median": statistics.median(known), "max": known[-1]}
             found[name.replace("_mw", "_w")] = spread
     masks = [int(mask) for mask in series.columns.get("reasons", []) if mask >= 0]
     if masks:

@@ -65,8 +65,7 @@ class Telemetry:
             self.status = f"ended early, exit code {self._process.returncode}"
         self._process.kill()
         self._process.wait()
-        size = os.fstat(self._file).st_size
-        text = os.pread(self._file, size, 0).decode(errors="replace")
+        text = os.pread(self._file, os.fstat(self._file).st_size, 0).decode(errors="replace")
         os.close(self._file)
         self._process = None
         return series.parse(text)
@@ -89,12 +88,13 @@ class Telemetry:
             windows[name] = {"deltas": gpu.deltas(a, b)}
             if taken.n:
                 windows[name] |= series.summary(taken.between(a.t_s, b.t_s))
-        sampler = {"status": self.status, "period_ms": self.period_ms, "samples": taken.n, "missing": taken.missing}
         found: Json = {
-            "sampler": sampler,
+            "sampler": {
+                "status": self.status, "period_ms": self.period_ms, "samples": taken.n, "missing": taken.missing,
+            },
             "marks": self.marks,
             "windows": windows,
-        }
+        }  # fmt: skip
         if taken.n:
             found["series"] = taken.to_json(self.begin_s)
         dynamic = {name: {field: value.to_json() for field, value in taken.values.items()}

@@ -51,7 +51,10 @@ class Index:
         for table in (*PAGE_FIELDS, *SECTION_FIELDS):
             self._db.execute(f"CREATE VIRTUAL TABLE {table} USING fts5(text, tokenize='{TOKENIZER}')")
         for n, page in enumerate(self.pages.values()):
-            self._insert(n, PAGE_FIELDS, _page_row(page))
+            headings = " ".join(section.heading for section in page.sections)
+            facets = " ".join((*page.ops, *page.archs, *page.dtypes, *page.languages))
+            texts = f"{page.title} {page.id}", page.summary, headings, f"{page.text} {facets}"
+            self._insert(n, PAGE_FIELDS, texts)
         for n, section in enumerate(self._sections):
             self._insert(n, SECTION_FIELDS, (section.heading, section.text))
 
@@ -62,8 +65,11 @@ class Index:
     def search(self, query: str, limit: int = 5, kinds: tuple[str, ...] = ()) -> list[Hit]:
         """Return the best pages for a query, best first, each once. kinds: only pages of these kinds."""
         text = ends(query)
+        quoted, count = [f'"{word}"' for word in terms(text)], "SELECT count(*) FROM body WHERE body MATCH ?"
         with self._lock:
-            words = self._rarest(terms(text))
+            known = sorted((n, word) for word in quoted for (n,) in self._db.execute(count, (word,)) if n)
+            # words that stand in a page, in any form of their stem: the rarest, quoted for FTS5
+            words = [word for _, word in known[:MAX_TERMS]]
             sections, pages = (self._scores(fields, words) for fields in (SECTION_FIELDS, PAGE_FIELDS))
         best: dict[str, tuple[float, Section]] = {}
         for n, score in sections:
@@ -78,13 +84,6 @@ class Index:
                 hits.append(Hit(page, section, score + SECTION_SHARE * more + signed))
         hits.sort(key=lambda hit: (-hit.score, hit.page.id))
         return self._filled(hits, query, limit, kinds) if self.fill else hits[:limit]
-
-    def _rarest(self, words: list[str]) -> list[str]:
-        """Return the words that stand in a page, in any form of their stem: the MAX_TERMS rarest, quoted for FTS5."""
-        quoted = [f'"{word}"' for word in words]
-        count = "SELECT count(*) FROM body WHERE body MATCH ?"
-        known = sorted((n, word) for word in quoted for (n,) in self._db.execute(count, (word,)) if n)
-        return [word for _, word in known[:MAX_TERMS]]
 
     def _scores(self, fields: dict[str, float], words: list[str]) -> list[tuple[int, float]]:
         """Return (row, sum of BM25 over the fields), best first."""
@@ -104,9 +103,3 @@ class Index:
         rest = [page for page in self.pages.values() if page.id not in there and (not kinds or page.kind in kinds)]
         hits += [Hit(page, page.sections[0], 0.0) for page in sorted(rest, key=order)]
         return hits[:limit]
-
-
-def _page_row(page: Page) -> tuple[str, ...]:
-    headings = " ".join(section.heading for section in page.sections)
-    facets = " ".join((*page.ops, *page.archs, *page.dtypes, *page.languages))
-    return f"{page.title} {page.id}", page.summary, headings, f"{page.text} {facets}"

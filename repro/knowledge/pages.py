@@ -71,7 +71,7 @@ class Page:
 
 def _joined(text: str) -> list[str]:
     """Return the items of a list, each on one line; a wrapped line belongs to the item above it."""
-    found: list[str] = []
+    found = []
     for line in text.splitlines():
         if line.startswith("- "):
             found.append(line.strip())

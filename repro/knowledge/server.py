@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
@@ -12,6 +11,7 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent, Tool
 from repro import __version__
 from repro.knowledge import tools
 from repro.knowledge.tools import Answer, ToolSpec, library
+from repro.system.jsonio import Json
 
 # Equal for every kind, so that an agent cannot tell its arm from the name.
 NAME = "knowledge"
@@ -24,7 +24,7 @@ class Server(MCPServer[None]):
     more: further tools, and what answers their calls.
     """
 
-    def __init__(self, kind: str, more: Mapping[ToolSpec, Callable[[dict[str, Any]], Answer]] | None = None) -> None:
+    def __init__(self, kind: str, more: Mapping[ToolSpec, Callable[[Json], Answer]] | None = None) -> None:
         super().__init__(NAME, instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
         self.kind = kind
         self.listed = [*tools.TOOLS, *(more or {})]

@@ -14,6 +14,7 @@ from typing import Any
 from repro.knowledge import pages, vocabulary
 from repro.knowledge.index import Hit, Index
 from repro.knowledge.pages import LINK, Page
+from repro.system.jsonio import Json
 
 FILE = Path(__file__).with_name("tools.toml")
 MAX_ARGUMENT_CHARS = 1_000_000
@@ -30,7 +31,7 @@ class ToolSpec:
 
     name: str
     description: str
-    input_schema: dict[str, Any]
+    input_schema: Json
     kinds: tuple[str, ...]
 
     @property
@@ -59,7 +60,7 @@ class Library:
     index: Index
 
 
-def _spec(entry: dict[str, Any]) -> ToolSpec:
+def _spec(entry: Json) -> ToolSpec:
     arguments = entry["required"] | entry.get("optional", {})
     properties = {name: {"type": "string", "description": words} for name, words in arguments.items()}
     schema = {"type": "object", "properties": properties, "required": list(entry["required"])}
@@ -98,7 +99,7 @@ def refusal(name: str, arguments: Any) -> str:
     return f"{name} takes {', '.join(known)}. {' '.join(faults)}" if faults else ""
 
 
-def call(name: str, arguments: dict[str, Any], kind: str = "local") -> Answer:
+def call(name: str, arguments: Json, kind: str = "local") -> Answer:
     """Answer a call from the pages of `kind` (`local` or `placebo`).
 
     A wrong call gets an answer with `is_error`; nothing that an agent sends raises. Raises UsageError for another kind.

@@ -20,7 +20,7 @@ STOP = frozenset(
 )
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2,})|(?<=[a-z])(?=[123]d\b)")
 _NAN = re.compile(r"\bNaN")
-_SPELLING = re.compile(r"(\w{4,})iz(e|es|ed|er|ers|ing|ation|ations)")
+_SPELLING = re.compile(r"^(\w{4,})iz(e|es|ed|er|ers|ing|ation|ations)$")
 _WORD = re.compile(r"[^\W_]+")
 # Anything longer is not a word but a hash, a number, or text without spaces.
 LONGEST = 40
@@ -42,9 +42,9 @@ def _synonyms() -> tuple[dict[tuple[str, ...], list[str]], int]:
 def fold(text: str) -> str:
     """Return lower-case words separated by single spaces, in canonical names. `BatchNorm2d` becomes `batch norm 2d`."""
     text = _CAMEL.sub(" ", _NAN.sub("nan", text))
-    plain = [_spelled(word) for word in _WORD.findall(text.lower()) if len(word) <= LONGEST]
+    plain = [_SPELLING.sub(r"\1is\2", word) for word in _WORD.findall(text.lower()) if len(word) <= LONGEST]
     names, longest = _synonyms()
-    found: list[str] = []
+    found = []
     n = 0
     while n < len(plain):
         for size in range(longest, 0, -1):
@@ -57,11 +57,6 @@ def fold(text: str) -> str:
             found.append(plain[n])
             n += 1
     return " ".join(found)
-
-
-def _spelled(word: str) -> str:
-    found = _SPELLING.fullmatch(word)
-    return f"{found.group(1)}is{found.group(2)}" if found else word
 
 
 def terms(text: str) -> list[str]:

@@ -5,19 +5,20 @@ The journal keeps every reply. `model.json` in the run's folder holds what was s
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from repro.artifacts.layout import BLOCK
 from repro.studies.agent import prices
 from repro.system import foreign, jsonio
+from repro.system.digest import sha256
+from repro.system.jsonio import Json
 
 if TYPE_CHECKING:
     from inspect_ai.model import Model
@@ -120,7 +121,7 @@ class Calls:
     upstream: str
     script: Path | None = None
     usd: float | None = None
-    lines: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[Json] = field(default_factory=list)
     _opened: Model | None = None
 
     def __post_init__(self) -> None:
@@ -133,7 +134,7 @@ class Calls:
         known: dict[str, float] = json.loads(file.read_text()) if file.exists() else {"usd": 0.0, "tokens": 0.0}
         return known
 
-    def take(self) -> list[dict[str, Any]]:
+    def take(self) -> list[Json]:
         """Return the calls since the last time."""
         found, self.lines = self.lines, []
         return found
@@ -143,7 +144,7 @@ class Calls:
 
         A reply that cannot be read, is empty or was cut off is asked for AGAIN times, with the fault named.
         """
-        messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+        messages = [{"role": "user", "content": prompt}]
         for left in range(AGAIN, -1, -1):
             line, text, stop = self._call(purpose, messages)
             try:
@@ -169,13 +170,13 @@ class Calls:
                              {"role": "user", "content": UNREADABLE.format(why=error)}]  # fmt: skip
         raise AssertionError("unreachable")
 
-    def _call(self, purpose: str, messages: list[dict[str, str]]) -> tuple[dict[str, Any], str, str]:
+    def _call(self, purpose: str, messages: list[dict[str, str]]) -> tuple[Json, str, str]:
         """Make one call; return its line, the text and the stop reason. Raises NoAnswer."""
         from repro.agents import models
         from repro.agents.replay import Script
 
         request = {"model": self.model, "max_tokens": MOST_TOKENS, "messages": messages}
-        line: dict[str, Any] = {"purpose": purpose, "request_sha256": canonical(request), "model": self.model}
+        line: Json = {"purpose": purpose, "request_sha256": canonical(request), "model": self.model}
         self.lines.append(line)
         spent = self.spent
         if self.usd is not None and spent["usd"] >= self.usd:
@@ -197,7 +198,6 @@ class Calls:
         return line, reply.text, reply.stop
 
 
-def canonical(request: dict[str, Any]) -> str:
+def canonical(request: Json) -> str:
     """Return the SHA-256 of a request in one spelling: its keys in order, without white space."""
-    text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256(json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False))

@@ -12,7 +12,6 @@ from repro.artifacts.layout import KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES
 from repro.optimize import calls
 from repro.optimize.state import INPUT, Program, State
 from repro.records.base import Record
-from repro.records.profile import Counters
 from repro.records.search import Confirmation, Profiled
 from repro.system import jsonio
 
@@ -31,15 +30,15 @@ def export(
 
     name: `NN_Name`. counters: what `EngineJudge.profile` said of the input kernel.
     """
-    if state.best == INPUT or not state.programs[state.best].accepted:
+    if state.best == INPUT or not state.winner.accepted:
         return None
     root = folder / name
-    files: dict[str, bytes] = {
+    files = {
         "problem.py": problem.read_bytes(),
         KERNELS["input_kernel"]: state.source(INPUT).encode(),
         KERNELS["optimized"]: state.source(state.best).encode(),
     }
-    rounds: list[dict[str, object]] = []
+    rounds = []
     for number in range(1, state.round + 1):
         chosen = published(state, number)
         if chosen is None:
@@ -51,7 +50,7 @@ def export(
     manifest = {
         "schema_version": MANIFEST_VERSION, "problem": state.options.problem, "options": vars(state.options),
         "measurement": measured, "protocol": PROTOCOL, "input": state.programs[INPUT].facts(),
-        "best": state.programs[state.best].facts(), "lineage": lineage(state, state.best), "rounds": rounds,
+        "best": state.winner.facts(), "lineage": lineage(state, state.best), "rounds": rounds,
         "confirmed": confirmed and confirmed.to_json(), "counters_of_the_input": counters and counters.to_json(),
         "fingerprint": fingerprint and fingerprint.to_json(),
         "journal_sha256": journal_sha256, "spent": state.spent,
@@ -100,19 +99,17 @@ def _round(state: State, chosen: Program, counters: Profiled | None) -> tuple[di
     }  # fmt: skip
     files |= {name: text.encode() for name, text in chosen.transcript.items() if name in ROUND_FILES}
     if counters and counters.state == "profiled":
-        metrics = {"input_kernel": _metrics(counters.totals)}
+        from repro.judge.timing.counters import METRICS
+
+        # by ncu's names, as the published profiles hold them
+        totals = counters.totals.items()
+        known = {METRICS[name]: value for name, value in totals if name in METRICS and value is not None}
+        metrics = {"input_kernel": known}
         files[PROFILES["input"]] = jsonio.render({"metrics": metrics, "metadata": {"dtype": state.options.dtype}})
     why = dict.fromkeys(PROFILES.values(), NO_PROFILE)
     absent = {name: why.get(name, NO_MODEL.format(proposer=chosen.proposer)) for name in ROUND_FILES
               if name not in files}  # fmt: skip
     return files, absent
-
-
-def _metrics(totals: Counters) -> dict[str, float]:
-    """Return counters by ncu's names, as the published profiles hold them."""
-    from repro.judge.timing.counters import METRICS
-
-    return {METRICS[name]: value for name, value in totals.items() if name in METRICS and value is not None}
 
 
 def running_best(state: State) -> dict[int, float]:

@@ -10,7 +10,7 @@ from repro.optimize.kernel_source import Edit, Function, KernelSource, Launch, N
 from repro.optimize.knobs import append_arguments
 
 
-def every_kernel(change: Callable[[KernelSource, str], str]) -> Callable[[KernelSource], str]:
+def every_kernel(change: Callable[[KernelSource, Function], str]) -> Callable[[KernelSource], str]:
     """Return the rewrite that makes a change to every kernel with a launch that it fits.
 
     It raises NotApplicable if the change fits none.
@@ -21,12 +21,24 @@ def every_kernel(change: Callable[[KernelSource, str], str]) -> Callable[[Kernel
         text, why = source.text, "there is no kernel"
         for name in [launch.kernel for launch in source.launches]:
             try:
-                text = change(KernelSource(text), name)
+                now = KernelSource(text)
+                text = change(now, now.kernels[name])
             except NotApplicable as error:
                 why = str(error)
         if text == source.text:
             raise NotApplicable(why)
         return text
+
+    return rewrite
+
+
+def every_launch(change: Callable[[KernelSource, Function, Launch], str]) -> Callable[[KernelSource], str]:
+    """As `every_kernel`, for a change that fits only a kernel with one launch."""
+
+    @every_kernel
+    @functools.wraps(change)
+    def rewrite(source: KernelSource, kernel: Function) -> str:
+        return change(source, *source.only(kernel.name))
 
     return rewrite
 

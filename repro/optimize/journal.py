@@ -13,16 +13,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from repro.errors import BundleError, ReproError, Unreadable
-from repro.optimize.kernel_source import sha256
 from repro.records.base import faults
 from repro.records.search import Line, Start
 from repro.system import foreign, jsonio
+from repro.system.digest import sha256
 
 FILE, KERNELS = "journal.jsonl", "kernels"
 SCHEMA_VERSION = 3
@@ -35,35 +36,39 @@ class ReplayEnded(ReproError):
     """A replay reached the end of its journal: the recorded run had been interrupted there."""
 
 
+@dataclass
 class Journal:
     """The journal of one run folder.
 
-    recorded: the lines of an earlier run to take answers from. live: whether it may ask for real after them.
-    on_disk: how many lines the folder holds already.
+    recorded: the lines of an earlier run to take answers from. live: whether it may ask for real after them; then the
+    folder holds them already.
     """
 
-    def __init__(self, folder: Path, recorded: list[Line], *, live: bool, on_disk: int) -> None:
-        self.folder, self._recorded, self._live = folder, recorded, live
-        self._at, self._lines, self._on_disk = 0, 0, on_disk
-        self.clock: Callable[[], float] = time.monotonic
-        (folder / KERNELS).mkdir(parents=True, exist_ok=True)
+    folder: Path
+    recorded: list[Line]
+    live: bool
+    clock: Callable[[], float] = time.monotonic
+    _at: int = 0
+    _lines: int = 0
+
+    def __post_init__(self) -> None:
+        (self.folder / KERNELS).mkdir(parents=True, exist_ok=True)
 
     @classmethod
     def new(cls, folder: Path) -> Journal:
         """Begin a run in an empty folder."""
-        return cls(folder, [], live=True, on_disk=0)
+        return cls(folder, [], live=True)
 
     @classmethod
     def resume(cls, folder: Path) -> Journal:
         """Continue the run of a folder. A last line that was cut short is removed. Raises BundleError."""
         jsonio.mend(folder / FILE)
-        recorded = read(folder)
-        return cls(folder, recorded, live=True, on_disk=len(recorded))
+        return cls(folder, read(folder), live=True)
 
     @classmethod
     def replay(cls, origin: Path, folder: Path) -> Journal:
         """Repeat the run of `origin` into an empty folder, without asking for anything. Raises BundleError."""
-        journal = cls(folder, read(origin), live=False, on_disk=0)
+        journal = cls(folder, read(origin), live=False)
         for file in (origin / KERNELS).glob("*.py"):
             jsonio.replace(folder / KERNELS / file.name, foreign.read(file, within=origin))
         return journal
@@ -71,12 +76,12 @@ class Journal:
     @property
     def replays(self) -> bool:
         """Return whether the next line comes from a recording."""
-        return self._at < len(self._recorded)
+        return self._at < len(self.recorded)
 
     @property
     def asks(self) -> bool:
         """Return whether the next answer is asked for."""
-        return self._live and not self.replays
+        return self.live and not self.replays
 
     def join(self, branch: Branch) -> None:
         """Write what a branch holds."""
@@ -138,11 +143,11 @@ class Journal:
         return text
 
     def _next(self, kind: str) -> Line | None:
-        if self._at >= len(self._recorded):
-            if not self._live:
+        if self._at >= len(self.recorded):
+            if not self.live:
                 raise ReplayEnded("the journal ends here", "the recorded run was interrupted", "Use --resume on it.")
             return None
-        line = self._recorded[self._at]
+        line = self.recorded[self._at]
         self._at += 1
         if line.kind != kind:
             raise BundleError("the journal is of another run", f"line {self._at} is {line.kind}, not {kind}")
@@ -151,7 +156,7 @@ class Journal:
     def _write(self, line: Line) -> None:
         """Append a line that is not on disk yet. Raises BundleError if it cannot be written."""
         self._lines += 1
-        if self._lines <= self._on_disk:
+        if self.live and self._lines <= len(self.recorded):
             return
         try:
             jsonio.append(self.folder / FILE, line.to_json())
@@ -163,7 +168,7 @@ class Branch(Journal):
     """The lines of work beside other work, until `Journal.join` takes them in their turn."""
 
     def __init__(self, of: Journal) -> None:
-        super().__init__(of.folder, [], live=True, on_disk=0)
+        super().__init__(of.folder, [], live=True)
         self.clock, self.lines = of.clock, list[Line]()
 
     def _write(self, line: Line) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import TypeGuard, TypeVar
 
 from repro.artifacts import layout
 from repro.judge.source.bans import bans
+from repro.system.digest import sha256
 
 Function = ast.FunctionDef
 # What stands at a place of the text.
@@ -63,11 +63,6 @@ def needed(value: T | None, why: str) -> T:
     return value
 
 
-def sha256(text: str) -> str:
-    """Return the address of a source: the SHA-256 of its bytes."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 @functools.lru_cache(1024)
 def ast_hash(text: str) -> str:
     """Return a hash that ignores comments, formatting and docstrings; "" if the text is not Python."""
@@ -76,7 +71,7 @@ def ast_hash(text: str) -> str:
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
-        return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+        return sha256(ast.dump(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # of a tree that is too deep, too
         return ""
 
@@ -211,7 +206,7 @@ class KernelSource:
     @functools.cached_property
     def launches(self) -> list[Launch]:
         """Return the launches of the module's kernels, in order, each with the innermost function around it."""
-        found: dict[int, Launch] = {}
+        found = {}
         for function in parts(self.tree):
             if not isinstance(function, ast.FunctionDef) or function.name in self.kernels:
                 continue
@@ -482,9 +477,9 @@ def assigned(function: ast.AST, name: str) -> list[ast.expr]:
 @functools.lru_cache(256)
 def _values(function: ast.AST) -> dict[str, list[ast.expr]]:
     found: dict[str, list[ast.expr]] = {}
-    read = set[int]()
+    read = set()
     for node in parts(function):
-        pairs = list[tuple[ast.Name, ast.expr]]()
+        pairs = []
         match node:
             case ast.Assign(targets=targets, value=value):
                 pairs = [pair for target in targets for pair in _pairs(target, value)]
@@ -533,9 +528,9 @@ def inlined(function: ast.AST, node: ast.expr, fits: Callable[[ast.expr], object
     return substituted(node, value)
 
 
-def names_in(node: ast.AST) -> set[str]:
-    """Return the names that an expression reads."""
-    return {n.id for n in nodes(node, ast.Name)}
+def names_in(*within: ast.AST) -> set[str]:
+    """Return the names that expressions read."""
+    return {n.id for node in within for n in nodes(node, ast.Name)}
 
 
 def reaches(function: Function, node: ast.AST) -> tuple[set[str], set[str]]:
@@ -547,7 +542,7 @@ def reaches(function: Function, node: ast.AST) -> tuple[set[str], set[str]]:
 
 def reached(function: Function, node: ast.AST, ends: Callable[[ast.AST], bool] | None = None) -> list[ast.AST]:
     """Return all parts of the expressions on which one depends, but what is in those that `ends` names."""
-    seen, found, pending = set[str](), list[ast.AST](), [node]
+    seen, found, pending = set(), [], [node]
     while pending:
         part = pending.pop()
         found.append(part)
@@ -594,9 +589,9 @@ def ranged(loop: ast.For, arguments: int) -> list[str]:
     return []
 
 
-def stored_names(node: ast.AST) -> set[str]:
+def stored_names(*within: ast.AST) -> set[str]:
     """Return the names that something assigns."""
-    return {n.id for n in nodes(node, ast.Name) if isinstance(n.ctx, ast.Store)}
+    return {n.id for node in within for n in nodes(node, ast.Name) if isinstance(n.ctx, ast.Store)}
 
 
 def reads(node: ast.AST, name: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,11 +199,10 @@ def append_arguments(source: KernelSource, launch: Launch, text: str) -> Edit:
     return Edit(last, last, f", {text}")
 
 
-def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> list[Knob]:
+def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> Iterator[Knob]:
     kernel = source.kernels[launch.kernel]
     dots, fixed = calls(kernel, "dot"), _sizes(source, launch)
     least, most = (SMALLEST_DOT, LARGEST_DOT) if dots else (SMALLEST, LARGEST)
-    found = []
     for name in sorted(constexprs(kernel)):
         keyword = launch.keyword(name)
         literal = _literal(source, launch, keyword.value) if keyword is not None else None
@@ -214,8 +214,7 @@ def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> list[Knob]
         now = literal.value
         most_now = now if name in fixed else max(most, now)
         values = tuple(v for e in range(-STEPS, STEPS) if least <= (v := int(now * 2.0**e)) <= most_now)
-        found.append(Knob(f"{launch.kernel}.{name}", values, now, exact=not _adds(source, launch.kernel)))
-    return found
+        yield Knob(f"{launch.kernel}.{name}", values, now, exact=not _adds(source, launch.kernel))
 
 
 def _adds(source: KernelSource, kernel: str) -> bool:
@@ -226,7 +225,7 @@ def _adds(source: KernelSource, kernel: str) -> bool:
 
 def _sizes(source: KernelSource, launch: Launch) -> set[str]:
     """Return the constants at which a store's lanes end, and that neither its mask, the grid nor a loop's step has."""
-    kernel, found = source.kernels[launch.kernel], set[str]()
+    kernel, found = source.kernels[launch.kernel], set()
     try:
         for store in calls(kernel, "store"):
             mask = mask_of(store)
@@ -253,8 +252,7 @@ def _guards(launch: Launch, block: int) -> bool:
     )  # fmt: skip
 
 
-def _options(source: KernelSource, launch: Launch) -> list[Knob]:
-    found = []
+def _options(source: KernelSource, launch: Launch) -> Iterator[Knob]:
     for name, (values, usual) in OPTIONS.items():
         if name == "num_stages" and not calls(source.kernels[launch.kernel], "dot"):
             continue  # which the compiler reads for products alone
@@ -263,8 +261,7 @@ def _options(source: KernelSource, launch: Launch) -> list[Knob]:
         if keyword is not None and isinstance(keyword.value, ast.Constant):
             now = keyword.value.value or 0
         exact = name != "num_warps" or not _adds(source, launch.kernel)
-        found.append(Knob(f"{launch.kernel}.{name}", values, now if now in values else usual, exact))
-    return found
+        yield Knob(f"{launch.kernel}.{name}", values, now if now in values else usual, exact)
 
 
 def _literal(source: KernelSource, launch: Launch, value: ast.expr) -> Any:

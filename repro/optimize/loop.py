@@ -8,23 +8,24 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from repro.optimize import judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Branch, Journal
-from repro.optimize.judging import Judge
-from repro.optimize.kernel_source import KernelSource, ast_hash, refusal, sha256
+from repro.optimize.judging import EngineJudge
+from repro.optimize.kernel_source import KernelSource, ast_hash, refusal
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Program, State
 from repro.problems.catalogue import Work
 from repro.records import search
 from repro.records.profile import Counters
-from repro.records.search import Contest, Diagnosis, Gain, Judged, Options, Proposal, Proposed
+from repro.records.search import Contest, Gain, Judged, Options, Proposal, Proposed
 from repro.records.session import CheckTier, Opened
 from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
+from repro.system.digest import sha256
 
 # How often a folder is looked at while nothing else is left to do.
 POLL_S = 1.0
@@ -37,32 +38,28 @@ OUT_OF_TIME = "the time is used up"
 T = TypeVar("T")
 
 
+@dataclass
 class Search:
-    """One run. judge: called once something must be judged for real, never in a replay."""
+    """One run. source, entry: of the input kernel. judge: called once something must be judged for real, never in a
+    replay."""
 
-    def __init__(
-        self,
-        options: Options,
-        source: str,
-        entry: str,
-        journal: Journal,
-        judge: Callable[[], Judge],
-        proposers: list[Proposer],
-        view: Progress,
-        *,
-        work: Work | None = None,
-        counters: Counters | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.journal, self.proposers, self.view, self._judge = journal, proposers, view, judge
-        self._work, self._counters, self._clock, self._sleep = work, counters, clock, sleep
-        self.state = State(options)
+    options: Options
+    source: str
+    entry: str
+    journal: Journal
+    judge: Callable[[], EngineJudge]
+    proposers: list[Proposer]
+    view: Progress
+    work: Work | None = None
+    counters: Counters | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self.state = State(self.options)
         self.opened = Opened()
         self.baselines_ms: dict[str, float] = {}
-        self.measured = False
-        self._began = clock()
-        self._source, self._entry, self._without_gain = source, entry, 0
+        self.measured, self._without_gain, self._began = False, 0, self.clock()
         self._foreign: set[str] = set()
         # The kernel that gains are over: the input kernel, or its mended copy where that is refused.
         self._base = INPUT
@@ -72,11 +69,10 @@ class Search:
 
     def run(self) -> State:
         """Search until a budget, the floor, or nothing is left; return the state. Raises ReproError."""
-        options = self.state.options
-        self.journal.note("start", {"schema_version": SCHEMA_VERSION} | vars(options) | {"entry": self._entry})
-        self.journal.keep(self._source)
-        self.opened = self.journal.effect("opened", {}, search.OPENED, lambda: self._judge().opened)
-        self._add(Proposal(self._source, self._entry, "", "input kernel", why="the kernel to start from"), "", INPUT)
+        self.journal.note("start", {"schema_version": SCHEMA_VERSION} | vars(self.options) | {"entry": self.entry})
+        self.journal.keep(self.source)
+        self.opened = self.journal.effect("opened", {}, search.OPENED, lambda: self.judge().opened)
+        self._add(Proposal(self.source, self.entry, "", "input kernel", why="the kernel to start from"), "", INPUT)
         self.stopped = self._begin()
         while not self.stopped:
             self.state.round += 1
@@ -91,11 +87,10 @@ class Search:
         """Judge and time the input kernel. Return why the search cannot begin, or ""."""
         self.view.step("judging the input kernel")
         first = self.state.programs[INPUT]
-        told = self._check([first])
-        self._verdict(first, told)
+        self._verdict(first, self._check([first]))
         if not first.correct and not self._mend(first):
             return f"the input kernel is not correct: {first.reason}"
-        base = self.state.programs[self.state.best]
+        base = self.state.winner
         self._settle([([base], self._time([base], "full"))])
         if base.time_ms is None:
             return f"the input kernel could not be timed: {base.reason}"
@@ -104,10 +99,10 @@ class Search:
 
     def _mend(self, first: Program) -> bool:
         """Give an input kernel that writes into its input an output of its own; it becomes the kernel to start from."""
-        text = rewrites.BY_NAME["own_output"].attempt(KernelSource(self._source))
+        text = rewrites.BY_NAME["own_output"].attempt(KernelSource(self.source))
         if text is None:
             return False
-        found = self._add(Proposal(text, self._entry, INPUT, "own_output", why="the input kernel is refused"), "search")
+        found = self._add(Proposal(text, self.entry, INPUT, "own_output", why="the input kernel is refused"), "search")
         self._verdict(found, self._check([found]))
         if found.correct:
             self.state.best = self._base = found.id
@@ -131,7 +126,7 @@ class Search:
             self._final_round(chosen)
         gained = state.best != before
         self._without_gain = 0 if gained else self._without_gain + 1
-        best = state.programs[state.best]
+        best = state.winner
         selected = search.Selected(
             round=state.round, proposed=len(pool), finalists=[p.id for p in chosen], best=best.id, best_ms=best.time_ms,
             gain=best.gain, accepted=[p.id for p in chosen if p.accepted],
@@ -147,7 +142,10 @@ class Search:
         state.beam = state.choose_beam()
         for name in state.beam:
             if name not in state.diagnoses:
-                state.diagnoses[name] = self._diagnose(state.programs[name])
+                program, counters = state.programs[name], self.counters if name == INPUT else None
+                state.diagnoses[name] = roofline.diagnose(
+                    self.work, state.options.dtype, program.time_ms, program.floor_ms, self.opened.ceilings, counters
+                )
         bounds = {name: state.diagnoses[name] for name in state.beam}
         self.journal.note("round", search.Round(round=state.round, beam=state.beam, diagnoses=bounds).to_json())
         for name, diagnosis in bounds.items():
@@ -155,7 +153,7 @@ class Search:
 
     def _stop(self) -> str:
         """Return why the search ends after this round, or ""."""
-        options, best = self.state.options, self.state.programs[self.state.best]
+        options, best = self.options, self.state.winner
         if best.floor_ms and best.time_ms and best.floor_ms / best.time_ms >= roofline.REACHED:
             return f"the floor is reached: {best.floor_ms / best.time_ms:.0%} of it"
         if self._late():
@@ -171,13 +169,13 @@ class Search:
         return ""
 
     def _late(self) -> bool:
-        minutes = self.state.options.minutes
+        minutes = self.options.minutes
         if minutes is None:
             return False
         replays = self.journal.replays
-        elapsed = self.journal.effect("clock", {}, search.CLOCK, lambda: round(self._clock() - self._began, 3))
+        elapsed = self.journal.effect("clock", {}, search.CLOCK, lambda: round(self.clock() - self._began, 3))
         if replays:  # a resumed run goes on from there
-            self._began = self._clock() - elapsed
+            self._began = self.clock() - elapsed
         return elapsed >= 60 * minutes
 
     # -- candidates
@@ -193,7 +191,7 @@ class Search:
                 return found
             self.view.step("waiting for candidates in the inbox")
             if not self.journal.replays:
-                self._sleep(POLL_S)
+                self.sleep(POLL_S)
 
     def _asked(self, proposer: Proposer, count: int) -> list[Program]:
         def perform() -> Proposed:
@@ -241,16 +239,16 @@ class Search:
         request = {"tier": tier, "programs": {p.id: p.address for p in programs}, "keep": list(keep)}
         submissions = [self._submission(p) for p in programs]
         return self.journal.effect(
-            "checked", request, search.CHECKED, lambda: judging.check(self._judge(), submissions, tier, keep),
-            lambda: self._judge().spent_s,
+            "checked", request, search.CHECKED, lambda: judging.check(self.judge(), submissions, tier, keep),
+            lambda: self.judge().spent_s,
         )  # fmt: skip
 
     def _time(self, programs: list[Program], tier: CheckTier) -> Contest:
         request = {"tier": tier, "programs": {p.id: p.address for p in programs}}
         return self.journal.effect(
             "timed", request, search.CONTEST,
-            lambda: judging.time(self._judge(), [self._submission(p) for p in programs], tier),
-            lambda: self._judge().spent_s,
+            lambda: judging.time(self.judge(), [self._submission(p) for p in programs], tier),
+            lambda: self.judge().spent_s,
         )  # fmt: skip
 
     def _verdict(self, program: Program, told: dict[str, Judged], right: str = "correct") -> None:
@@ -280,15 +278,15 @@ class Search:
             if len(some) == 1:
                 found.append(work(self, *some))
             else:
-                for branch, told in self._judge().all([partial(self._aside, work, share) for share in some]):
+                for branch, told in self.judge().all([partial(self._aside, work, share) for share in some]):
                     self.journal.join(branch)
                     found.append(told)
         return found
 
-    def _aside(self, work: Callable[..., T], share: list[Program], judge: Judge) -> tuple[Branch, T]:
+    def _aside(self, work: Callable[..., T], share: list[Program], judge: EngineJudge) -> tuple[Branch, T]:
         """Do a work by one judge, beside others; return also the lines of the journal."""
         aside, branch = copy.copy(self), Branch(self.journal)
-        aside.journal, aside._judge = branch, lambda: judge
+        aside.journal, aside.judge = branch, lambda: judge
         return branch, work(aside, share)
 
     def _share(self, share: list[Program]) -> None:
@@ -334,7 +332,7 @@ class Search:
         def expected(program: Program) -> float:
             return (self.state.programs[program.parent_id].ratio or 1.0) * (program.quick or 0.0)
 
-        return sorted(good, key=expected, reverse=True)[: self.state.options.finalists]
+        return sorted(good, key=expected, reverse=True)[: self.options.finalists]
 
     def _final_round(self, chosen: list[Program]) -> None:
         """Time finalists in full beside their parents and the best, and accept those whose interval excludes 1.
@@ -349,7 +347,7 @@ class Search:
         held = {program.id: contest for programs, contest in contests for program in programs}
         for program in chosen:
             program.accepted = program.id in held and program.correct and _gains(program.better)
-        best, good = state.programs[state.best], chosen
+        best, good = state.winner, chosen
         if not best.correct:  # a contest rejected it, so the best of those that are right takes its place
             good = [p for p in state.programs.values() if p.correct and p.accepted]
             known = (p for p in good if _gains(p.gain))
@@ -398,16 +396,11 @@ class Search:
 
     # -- words
 
-    def _diagnose(self, program: Program) -> Diagnosis:
-        counters = self._counters if program.id == INPUT else None
-        dtype = self.state.options.dtype
-        return roofline.diagnose(self._work, dtype, program.time_ms, program.floor_ms, self.opened.ceilings, counters)
-
     def _stamp(self) -> str:
         return "" if self.measured else STAMP
 
     def _line(self, proposed: int, chosen: list[Program], gained: bool) -> str:
-        state, best = self.state, self.state.programs[self.state.best]
+        state, best = self.state, self.state.winner
         passed = sum(p.passed for p in state.programs.values() if p.round == state.round)
         words = [f"round {state.round}: {proposed} proposed, {passed} right in one trial, {len(chosen)} in full"]
         low, high = best.gain.ci95 if best.gain else (1.0, 1.0)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import ast
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from repro.optimize import rewrites_passes, rewrites_tiles, rewrites_windows
-from repro.optimize.guards import chosen, every_kernel, guarded
+from repro.optimize.guards import chosen, every_kernel, every_launch, guarded
 from repro.optimize.kernel_source import (
     GRID,
     MEMORY,
@@ -108,13 +108,12 @@ def _aliases(value: ast.expr) -> list[ast.Name]:
 # -- T10
 
 
-@every_kernel
-def _no_masks(source: KernelSource, name: str) -> str:
-    kernel, launch = source.only(name)
+@every_launch
+def _no_masks(source: KernelSource, kernel: Function, launch: Launch) -> str:
     compares = [n for n in nodes(kernel, ast.Compare) if [*map(type, n.ops)] == [ast.Lt]]
     # text of a comparison that is always true -> its guard
     bounds = {ast.unparse(n): guard for n in compares if (guard := _covered(source, kernel, launch, n))}
-    edits, guards = list[Edit](), list[str]()
+    edits, guards = [], []
     for call in calls(kernel, *MEMORY):
         keywords = {str(k.arg): k for k in call.keywords}
         mask = keywords.get("mask")
@@ -125,7 +124,7 @@ def _no_masks(source: KernelSource, name: str) -> str:
         elif used:
             edits += [_removed(source, k) for name, k in keywords.items() if name in ("mask", "other")]
     require("no mask is of a size that the grid or a loop covers exactly", edits)
-    return guarded(source, name, "whole", edits, " and ".join(dict.fromkeys(guards)))
+    return guarded(source, kernel.name, "whole", edits, " and ".join(dict.fromkeys(guards)))
 
 
 def _removed(source: KernelSource, keyword: ast.keyword) -> Edit:
@@ -162,15 +161,13 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
     first, block = lanes
     passed = [source.constant(launch, name) for name in (size.id, block)]
     axis = program_axis(kernel, first, block)
-    walked = isinstance(first, ast.Name) and _loops(kernel, first.id, size.id, block)
+    walked = False
+    if isinstance(first, ast.Name):  # whose only meaning may be that of such a loop
+        loops = [ranged(loop, 3) for loop in loops_in(kernel) if ast.unparse(loop.target) == first.id]
+        alike = all(loop == ["0", size.id, block] for loop in loops)
+        walked = alike and len(assigned(kernel, first.id)) == len(loops) > 0
     covered = walked or (axis is not None and rewrites_tiles.grid_covers(source, launch, axis, size.id, block))
     return "({}) % ({}) == 0".format(*passed) if covered and None not in passed else None
-
-
-def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
-    """Return whether a variable's only meaning is that of a loop `for variable in range(0, size, block)`."""
-    loops = [ranged(loop, 3) for loop in loops_in(kernel) if ast.unparse(loop.target) == variable]
-    return len(assigned(kernel, variable)) == len(loops) > 0 and all(loop == ["0", size, block] for loop in loops)
 
 
 # -- T11
@@ -192,7 +189,7 @@ def _constant_sizes(source: KernelSource) -> str:
 
 def _is_size(kernel: Function, name: str) -> bool:
     """Return whether a parameter is used as an integer: as a divisor, a bound of a loop or of an index, or a stride."""
-    sizes, strides = set[str](), set[str]()
+    sizes, strides = set(), set()
     for node in ast.walk(kernel):
         match node:
             case ast.BinOp(op=ast.Mod() | ast.FloorDiv(), right=size):
@@ -210,10 +207,9 @@ def _is_size(kernel: Function, name: str) -> bool:
 # -- T12
 
 
-@every_kernel
-def _small_offsets(source: KernelSource, name: str) -> str:
+@every_launch
+def _small_offsets(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """Integers that become addresses, and no data, have 32 bits."""
-    kernel, launch = source.only(name)
     casts = list(filter(None, (_wide(source, kernel, node) for node in _offsets(kernel))))
     require("no offset is of 64 bits", casts)
     bases, numbers = pointers(kernel), set[str]().union(*(given for _, given in casts))
@@ -222,13 +218,13 @@ def _small_offsets(source: KernelSource, name: str) -> str:
     tensors = "".join(f"{text}, " for p, text in passed.items() if p in bases)
     guard = f"all(t is None or t.numel() <= {SMALL_ELEMENTS} for t in ({tensors.strip()}))"
     guard += "".join(f" and isinstance({text}, int)" for p, text in passed.items() if p in numbers)
-    return guarded(source, name, "int32", [edit for edit, _ in casts], guard)
+    return guarded(source, kernel.name, "int32", [edit for edit, _ in casts], guard)
 
 
 def _offsets(kernel: Function) -> list[ast.AST]:
     """Return the parts of addresses that are no part of what is stored."""
     places = {part for call in calls(kernel, *MEMORY) for part in reached(kernel, address_of(call))}
-    data: list[ast.expr] = [operand(call, 1, "value") for call in calls(kernel, "store")]
+    data = [operand(call, 1, "value") for call in calls(kernel, "store")]
     data += [n for n in nodes(kernel, ast.Call) if "atomic" in ast.unparse(n.func)]
     places -= {part for node in data for part in reached(kernel, node, lambda n: is_tl(n, "load"))}
     return [node for node in ast.walk(kernel) if node in places]
@@ -282,10 +278,6 @@ def _ranges(kernel: Function) -> list[tuple[ast.For, ast.Call]]:
     ]  # fmt: skip
 
 
-def _innermost(loop: ast.For) -> bool:
-    return len(loops_in(loop)) == 1
-
-
 def _unrolled(source: KernelSource) -> str:
     """Loops whose bounds are compile-time constants are unrolled, except those that walk in steps of a block."""
     edits = []
@@ -305,7 +297,7 @@ def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
         edits = []
         for kernel in source.kernels.values():
             for loop, call in _ranges(kernel):
-                if _innermost(loop) and (not needed or calls(loop, *needed)):
+                if loops_in(loop) == [loop] and (not needed or calls(loop, *needed)):
                     edits += [source.replace(call.func, "tl.range"), source.after(call.args[-1], f", {option}")]
         return source.changed(edits, "there is no such loop")
 
@@ -316,9 +308,8 @@ def _innermost_with(option: str, *needed: str) -> Callable[[KernelSource], str]:
 
 
 @every_kernel
-def _vector_accumulator(source: KernelSource, name: str) -> str:
+def _vector_accumulator(source: KernelSource, kernel: Function) -> str:
     """`acc += tl.sum(...)` in a loop becomes a sum of vectors that is reduced once, after the loop."""
-    kernel = source.kernels[name]
     for loop in loops_in(kernel):
         filled, steps = rewrites_tiles.filled_by(kernel, loop), ranged(loop, 3)
         if steps and filled and is_tl(filled.value, "sum"):
@@ -345,10 +336,9 @@ def _widened(
 # -- T16
 
 
-@every_kernel
-def _register_tile(source: KernelSource, name: str) -> str:
+@every_launch
+def _register_tile(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """Two loops over the same rows become one tile of all rows, which is read once and stays in registers."""
-    kernel, launch = source.only(name)
     loops = loops_of(body_of(kernel))
     require("there are not two equal loops", len(loops) == 2, len({ast.unparse(loop.iter) for loop in loops}) == 1)
     first, second = loops
@@ -356,7 +346,7 @@ def _register_tile(source: KernelSource, name: str) -> str:
     start, rows = ranged(first, 2) or ("", "")
     count = needed(source.constant(launch, rows), counted)
     same = ast.unparse(first.target) == ast.unparse(second.target)
-    require(counted, start == "0", same, not chosen(launch), _innermost(first))
+    require(counted, start == "0", same, not chosen(launch), loops_in(first) == [first])
     summed = [(loop, ast.unparse(s.target)) for loop in loops for s in loop.body if isinstance(s, ast.AugAssign)]
     require("a row depends on the one before it", not any(reads(loop, name) for loop, name in summed))
     row, tile = ast.unparse(first.target), source.fresh("TILE")
@@ -373,7 +363,7 @@ def _register_tile(source: KernelSource, name: str) -> str:
     lines += _tiled(source, second, inside, repeated[1])
     more, number = source.parameter(kernel, f"{tile}: tl.constexpr"), f"{tile}=triton.next_power_of_2({count})"
     edits = [Edit(source.line(first), source.end(second), "\n".join(lines)), more]
-    return guarded(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", number, more)
+    return guarded(source, kernel.name, "tile", edits, f"({count}) <= {MOST_ROWS}", number, more)
 
 
 def _holder(loop: ast.For, load: ast.Call) -> tuple[str, ast.Assign] | None:
@@ -391,22 +381,20 @@ def _address(loop: ast.For, load: ast.Call) -> list[str]:
     return sorted(map(ast.unparse, terms(whole, ast.Add)))
 
 
-def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt | None) -> list[str]:
-    """Return a loop's body as statements over a tile of all rows."""
-    lines = []
+def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt | None) -> Iterator[str]:
+    """Yield a loop's body as statements over a tile of all rows."""
     for statement in loop.body:
         if statement is dropped:
             continue
         if isinstance(statement, ast.AugAssign):
             require("the loop does more than add up", isinstance(statement.op, ast.Add))
-            lines.append(f"    {source.of(statement.target)} += tl.sum({source.of(statement.value)}, axis=0)")
+            yield f"    {source.of(statement.target)} += tl.sum({source.of(statement.value)}, axis=0)"
             continue
         edits = []
         for call in calls(statement, *MEMORY):
             mask = needed(keyword_of(call, "mask"), "an access has no mask")
             edits.append(source.replace(mask.value, f"{inside} & ({source.of(mask.value)})"))
-        lines.append("    " + source.between(edits, source.start(statement), source.end(statement)))
-    return lines
+        yield "    " + source.between(edits, source.start(statement), source.end(statement))
 
 
 CATALOGUE: tuple[Rewrite, ...] = (
@@ -436,13 +424,9 @@ CATALOGUE: tuple[Rewrite, ...] = (
 BY_NAME = {rewrite.name: rewrite for rewrite in CATALOGUE}
 
 
-def applicable(source: KernelSource) -> dict[str, str]:
-    """Return name -> rewritten text of every rewrite that fits a source."""
-    return dict(_applicable(source.text))
-
-
 @functools.lru_cache(256)
-def _applicable(text: str) -> dict[str, str]:
+def applicable(text: str) -> dict[str, str]:
+    """Return name -> rewritten text of every rewrite that fits a source."""
     source = KernelSource(text)
     made = {rewrite.name: rewrite.attempt(source) for rewrite in CATALOGUE}
     return {name: rewritten for name, rewritten in made.items() if rewritten is not None}

@@ -9,11 +9,12 @@ import ast
 import copy
 import itertools
 
-from repro.optimize.guards import every_kernel, plain, statement_of
+from repro.optimize.guards import every_kernel, every_launch, plain, statement_of
 from repro.optimize.kernel_source import (
     Edit,
     Function,
     KernelSource,
+    Launch,
     NotApplicable,
     axis_of,
     body_of,
@@ -39,14 +40,13 @@ from repro.optimize.rewrites_tiles import Filled, filled_by, range_of
 # -- T23
 
 
-@every_kernel
-def split_rows(source: KernelSource, name: str) -> str:
+@every_launch
+def split_rows(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """A row is shared by several programs: each pass over it becomes a kernel, which reads the parts of those before.
 
     A pass is a loop over the row in steps of a block. All but the last fill one vector, a sum or a maximum; the last
     one stores. Numbers between them are computed again in each kernel.
     """
-    kernel, launch = source.only(name)
     body = body_of(kernel)
     loops = loops_of(body)
     passes = len(loops) > 1 and loops[-1] is body[-1]
@@ -58,7 +58,7 @@ def split_rows(source: KernelSource, name: str) -> str:
     grid, statement = source.grid_parts(launch), statement_of(launch)
     addresses = pointers(kernel)
     tensor = next((source.argument(launch, p) for p in parameters(kernel) if p in addresses), None)
-    source.own_ids(name)
+    source.own_ids(kernel.name)
     by_row = len(grid) == 1 and {axis_of(call) for call in calls(kernel, "program_id")} == {"0"}
     alone = not calls(kernel, "num_programs") and plain(kernel, launch)
     require("the grid is not one program for each row", by_row, alone)
@@ -85,9 +85,9 @@ def split_rows(source: KernelSource, name: str) -> str:
         if at < len(vectors):
             store = f"\n{' ' * loop.col_offset}tl.store({place(at, mine)}, {vectors[at][0]})"
             edits.append(Edit(source.end(loop), source.end(kernel), store))
-        own = source.fresh(f"{name}_pass_{at}")
+        own = source.fresh(f"{kernel.name}_pass_{at}")
         text += "\n\n\n" + source.between(edits, source.top(kernel), source.end(kernel)).replace(
-            f"def {name}(", f"def {own}(", 1
+            f"def {kernel.name}(", f"def {own}(", 1
         )
         call = [
             source.replace(launch.callee, own),
@@ -133,12 +133,11 @@ def _vector(kernel: Function, loop: ast.For, block: str) -> tuple[str, str]:
 
 
 @every_kernel
-def joined_passes(source: KernelSource, name: str) -> str:
+def joined_passes(source: KernelSource, kernel: Function) -> str:
     """A pass for the maximum and the next one, which adds up exponentials, become one, as in an online softmax.
 
     The sum is kept relative to the maximum so far, and scaled where that grows (Milakov and Gimelshein, 2018).
     """
-    kernel = source.kernels[name]
     body = body_of(kernel)
     loops = [at for at, statement in enumerate(body) if isinstance(statement, ast.For)]
     for first, second in itertools.pairwise(loops):
@@ -161,17 +160,18 @@ def _joined(
     top, total = rises.name, adds.name
     begun = [s for s in between if total in stored_names(s)]
     kept = [s for s in between if s not in begun]
-    largest = _largest(kept, top, names_in(ast.Module(other.body, [])))
+    largest = _largest(kept, top, names_in(*other.body))
     power = _power(adds.value, largest)
     if power is None or not _separate(rises, adds, stored_names(one), begun, kept, largest):
         return None
-    higher, shift = source.fresh("higher"), source.fresh("shift")
+    higher, shift = map(source.fresh, ("higher", "shift"))
+    moved = ast.unparse(substituted(adds.value, {largest: ast.Name(shift)}.get))
     inside = [
         *map(ast.unparse, rises.others),
         f"{higher} = tl.maximum({top}, {ast.unparse(rises.value)})",
         f"{shift} = tl.where({higher} > float('-inf'), {higher}, 0.0)",  # -inf - -inf would be no number
         *map(ast.unparse, adds.others),  # the compiler joins what both loops load
-        f"{total} = {total} * {_raised(power, largest, shift, top)} + {_moved(adds.value, largest, shift)}",
+        f"{total} = {total} * {_raised(power, largest, shift, top)} + {moved}",
         f"{top} = {higher}",
     ]
     lines = [
@@ -192,15 +192,15 @@ def _separate(
 
     begun, kept: what lies between the two loops and begins the sum, or does not.
     """
-    first, second = [*rises.others, ast.Expr(rises.value)], [*adds.others, ast.Expr(adds.value)]
-    made = set[str]().union(*map(stored_names, kept))
-    known = names_in(ast.Module(second, [])) & {rises.name, *made}  # what the second loop knows of the first
-    early = names_in(ast.Module(begun, [])) & {rises.name, *made, *made_by_first}
+    first, second = (*rises.others, rises.value), (*adds.others, adds.value)
+    made = stored_names(*kept)
+    known = names_in(*second) & {rises.name, *made}  # what the second loop knows of the first
+    early = names_in(*begun) & {rises.name, *made, *made_by_first}
     return all((
         (rises.kind, adds.kind, rises.shape) == ("maximum", "sum", adds.shape),
         known == {largest} and not early,
-        rises.name not in made | names_in(ast.Module(first, [])),
-        adds.name not in names_in(ast.Module([*first, *kept, *second], [])),
+        rises.name not in made | names_in(*first),
+        adds.name not in names_in(*first, *kept, *second),
     ))  # fmt: skip
 
 
@@ -236,11 +236,6 @@ def _difference(power: ast.Call, largest: str) -> ast.BinOp | None:
         node = scaled["_difference"]
     fits = any(matched(form, node, _largest=largest) for form in ("_value - _largest", "_value - _largest[_lanes]"))
     return node if fits and isinstance(node, ast.BinOp) else None
-
-
-def _moved(value: ast.expr, largest: str, shift: str) -> str:
-    """Return a value's text with another name in the place of `largest`."""
-    return ast.unparse(substituted(value, {largest: ast.Name(shift)}.get))
 
 
 def _raised(power: ast.Call, largest: str, shift: str, top: str) -> str:

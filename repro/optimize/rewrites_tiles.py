@@ -9,7 +9,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from repro.optimize.guards import chosen, every_kernel, guarded, plain, statement_of
+from repro.optimize.guards import chosen, every_kernel, every_launch, guarded, plain, statement_of
 from repro.optimize.kernel_source import (
     ADDING,
     GRID,
@@ -65,13 +65,12 @@ ROWS, COLUMNS = "[:, None]", "[None, :]"
 # -- T4
 
 
-@every_kernel
-def split_reduction(source: KernelSource, name: str) -> str:
+@every_launch
+def split_reduction(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """The loop that adds up is shared by several programs; a second kernel adds their parts, in a fixed order."""
-    kernel, launch = source.only(name)
     loop, total, block = _sum_loop(kernel)
     stores = calls(kernel, "store")
-    source.own_ids(name)
+    source.own_ids(kernel.name)
     require("the sum is not stored as it is", len(stores) == 1, plain(kernel, launch))
     value = operand(stores[0], 1, "value")
     require("the sum is not stored as it is", ast.unparse(uncast(value_of(kernel, value))) == total)
@@ -83,8 +82,8 @@ def split_reduction(source: KernelSource, name: str) -> str:
     require("the output is not allocated beside the launch", empty)
     parts = source.grid_parts(launch)
     require("the grid has no dimension left", len(parts) < 3)
-    parameter, size, count = source.fresh("SPLIT"), source.fresh("out_elements"), source.fresh("split")
-    partial, adder = source.fresh("partial"), source.fresh("add_parts")
+    wanted = ("SPLIT", "out_elements", "split", "partial", "add_parts")
+    parameter, size, count, partial, adder = map(source.fresh, wanted)
     end, at = source.of(range_of(loop).args[1]), f"tl.program_id({len(parts)})"
     chunk = f"tl.cdiv(tl.cdiv({end}, {parameter}), {block}) * {block}"
     address = address_of(stores[0])
@@ -157,7 +156,7 @@ class Filled:
 def filled_by(kernel: Function, loop: ast.For) -> Filled | None:
     """Return what a loop fills, beginning with zeros or with -inf everywhere; None for any other loop."""
     outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
-    carried = [n for n in stored_names(ast.Module(loop.body, [])) if assigned(outside, n)]
+    carried = [n for n in stored_names(*loop.body) if assigned(outside, n)]
     if len(carried) != 1:
         return None
     (name,) = carried
@@ -166,7 +165,7 @@ def filled_by(kernel: Function, loop: ast.For) -> Filled | None:
         return None
     kind, value = _joins(updates[0], name)
     rest, shape = [s for s in loop.body if s not in updates], _begins(begun[0], kind)
-    if value is None or not shape or name in names_in(ast.Module([*rest, ast.Expr(value)], [])):
+    if value is None or not shape or name in names_in(*rest, value):
         return None
     return Filled(name, kind, shape, value, rest)
 
@@ -204,13 +203,12 @@ def _begins(first: ast.expr, kind: str) -> str:
 Tile = tuple[ast.Call, Pair, list[str]]
 
 
-@every_kernel
-def descriptors(source: KernelSource, name: str) -> str:
+@every_launch
+def descriptors(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """Loads of whole tiles of matrices go through tensor descriptors, where the hardware copies tiles."""
-    kernel, launch = source.only(name)
     require("the launch chooses between kernels", plain(kernel, launch))
     source = _blocks_named(source, launch, {block for *_, names in _tiles(kernel) for block in names[3:5]})
-    kernel, launch = source.only(name)
+    kernel, launch = source.only(kernel.name)
     described = source.fresh("described")
     edits, names, guards, made = list[Edit](), list[str](), list[str](), list[str]()
     for load, starts, given_by in _tiles(kernel):
@@ -229,7 +227,7 @@ def descriptors(source: KernelSource, name: str) -> str:
     top = next(node for node in source.tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     more = source.parameter(kernel, *names)
     return guarded(
-        source, name, "tiles", [*edits, more], described, ", ".join(made), more,
+        source, kernel.name, "tiles", [*edits, more], described, ", ".join(made), more,
         source.before(statement_of(launch), *lines),
         source.before(top, "from triton.tools.tensor_descriptor import TensorDescriptor"),
     )  # fmt: skip
@@ -262,7 +260,7 @@ def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> Ker
 
     So a knob turns it everywhere.
     """
-    statement, edits = statement_of(launch), list[Edit]()
+    statement, edits = statement_of(launch), []
     for block in sorted(blocks):
         passed = source.passed(launch, block)
         if isinstance(passed, ast.Constant):
@@ -326,12 +324,11 @@ def dot_tf32(source: KernelSource) -> str:
 
 
 @every_kernel
-def skipped(source: KernelSource, name: str) -> str:
+def skipped(source: KernelSource, kernel: Function) -> str:
     """Products with a tile that is masked everywhere are skipped: in a transposed convolution most taps are so.
 
     The other matrix must be finite: 0 times inf would be no number.
     """
-    kernel = source.kernels[name]
     innermost = [inner for inner in loops_in(kernel) if len(loops_in(inner)) == 1]
     for loop, mask in [(inner, mask) for inner in innermost for mask in _empty_when(inner)]:
         idle = _idle(kernel, loop, mask)
@@ -350,7 +347,9 @@ def _idle(kernel: Function, loop: ast.For, mask: str) -> list[ast.stmt]:
         return []
     made = next((at for at, s in enumerate(loop.body) if mask in stored_names(s)), len(loop.body))
     idle: list[ast.stmt] = loop.body[made + 1 :] if mask in stored_names(loop) else [loop]
-    live = _live_after(kernel, idle) & stored_names(ast.Module(idle, [])) - _sums(loop)
+    inside = {id(node) for statement in idle for node in ast.walk(statement)}
+    read = {n.id for n in nodes(kernel, ast.Name) if isinstance(n.ctx, ast.Load) and id(n) not in inside}
+    live = read & stored_names(*idle) - _sums(loop)
     return [] if live else idle
 
 
@@ -362,16 +361,15 @@ def _empty_when(loop: ast.For) -> list[str]:
 
 
 def _zero_filled(loop: ast.For, name: str) -> list[ast.Call]:
-    """Return the loads that a name gets in a loop with zeros outside their mask; its other values keep zeros."""
+    """Return the loads that a name gets in a loop with zeros outside their mask, perhaps in another type; its other
+    values keep zeros."""
     values = assigned(loop, name)
-    loads = [(value, load) for value in values if (load := _load(value)) and shown(load, 2, "other") in ("0.0", "0")]
+    loads = [
+        (value, load)
+        for value in values
+        if is_tl(load := uncast(value), "load") and shown(load, 2, "other") in ("0.0", "0")
+    ]
     return [load for value, load in loads if all(v is value or _zeroed(v, name) for v in values)]
-
-
-def _load(value: ast.expr) -> ast.Call | None:
-    """Return the load that a value is, perhaps in another type; None for any other value."""
-    load = uncast(value)
-    return load if is_tl(load, "load") else None
 
 
 def _mask_parts(within: ast.AST, call: ast.Call) -> list[ast.expr]:
@@ -395,20 +393,12 @@ def _sums(loop: ast.For) -> set[str]:
     return {name for name, value in added if matched("tl.dot(_a, _b, _sum)", value, _sum=name)}
 
 
-def _live_after(kernel: Function, idle: list[ast.stmt]) -> set[str]:
-    """Return the names that a kernel reads outside some statements."""
-    inside = {id(node) for statement in idle for node in ast.walk(statement)}
-    return {n.id for n in nodes(kernel, ast.Name)
-            if isinstance(n.ctx, ast.Load) and id(n) not in inside}  # fmt: skip
-
-
 # -- T22
 
 
 @every_kernel
-def residue_order(source: KernelSource, name: str) -> str:
+def residue_order(source: KernelSource, kernel: Function) -> str:
     """Positions that share their residues by the stride come together, so that whole tiles have the same taps."""
-    kernel = source.kernels[name]
     if calls(kernel, *{*ADDING} - {"dot"}):
         raise NotApplicable("lanes are added up")
     for lanes, statement in _lane_statements(kernel):
@@ -505,16 +495,14 @@ def _divisors(kernel: Function, coordinates: list[str]) -> list[str] | None:
 # -- T25
 
 
-@every_kernel
-def row_tiles(source: KernelSource, name: str) -> str:
+@every_launch
+def row_tiles(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """Lanes that a flat index takes apart by the width of a row become tiles of rows and columns.
 
     Then no lane divides, and what depends on the row alone is computed and loaded once a row.
     """
-    kernel, launch = source.only(name)
     lanes, statement, axis, block, total, width, bounds = flat_index(source, kernel, launch)
-    row, column, across = source.fresh("row"), source.fresh("column"), source.fresh("across")
-    rows, columns = source.fresh("ROWS"), source.fresh("COLUMNS")
+    row, column, across, rows, columns = map(source.fresh, ("row", "column", "across", "ROWS", "COLUMNS"))
     edits = [source.replace(n, f"(({column} < {width}) & ({source.of(n)}))") for n in bounds]
     for by, text in (("%", column), ("//", row)):
         edits += [source.replace(n, text) for n in nodes(kernel, ast.BinOp) if _divided(n, lanes, by) == width]

@@ -10,11 +10,12 @@ import re
 import textwrap
 from collections import Counter
 
-from repro.optimize.guards import every_kernel, plain
+from repro.optimize.guards import every_launch, plain
 from repro.optimize.kernel_source import (
     Edit,
     Function,
     KernelSource,
+    Launch,
     NotApplicable,
     assigned,
     body_of,
@@ -52,14 +53,13 @@ AFTER = """
 {indent}    tl.store({places}[{step}], {kept}[{step}], mask={masks}[{step}])"""
 
 
-@every_kernel
-def windows(source: KernelSource, name: str) -> str:
+@every_launch
+def windows(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """A program makes several outputs along the axis of the outermost loop over taps, and all loops are unrolled.
 
     A position in the input is written as that of the first output plus a constant. So the compiler sees which loads
     are the same, and loads each once. Each output is computed as before; the stores come after all loads.
     """
-    kernel, launch = source.only(name)
     index, statement, axis, block, total, _, bounds = flat_index(source, kernel, launch)
     loops, asked = loops_in(kernel), calls(kernel, "program_id")
     alone = [axis, len(source.grid_parts(launch)), len(asked)] == [0, 1, 1]
@@ -106,7 +106,7 @@ def _range(loop: ast.For) -> ast.Call:
 def _constants(source: KernelSource, kernel: Function, names: set[str]) -> list[Edit]:
     """Return the edits by which parameters, and the bounds of loops, become compile-time constants."""
     free = {a.arg: a for a in kernel.args.args if a.annotation is None and not assigned(kernel, a.arg)}
-    needed = names.union(*(names_in(ast.Tuple(_range(loop).args)) for loop in loops_in(kernel))) - constexprs(kernel)
+    needed = names.union(*(names_in(*_range(loop).args) for loop in loops_in(kernel))) - constexprs(kernel)
     require("a size, a stride or a number of taps is not an argument", needed <= free.keys())
     return [source.replace(free[name], f"{name}: tl.constexpr") for name in sorted(needed)]
 
@@ -142,7 +142,7 @@ def _walked(
 
     A position becomes its value for the first output and tap 0, plus a constant.
     """
-    tap, edits, constant, walked = ast.unparse(loop.target), dict[ast.expr, str](), set[str](), list[ast.Assign]()
+    tap, edits, constant, walked = ast.unparse(loop.target), {}, set(), []
     coordinates = {name: s for s, (_, size) in chains.items()
                    if size and assigned(kernel, name := ast.unparse(s.targets[0])) == [s.value]}  # fmt: skip
     require("a loop changes its tap", len(assigned(loop, tap)) == 1)
@@ -184,8 +184,8 @@ def _repeated(
                     source.after(mask, ",")]  # fmt: skip
         case _:
             raise NotApplicable("the kernel does not end with a masked store")
-    before = ast.Module([s for s in kernel.body if s not in part], [])
-    again = stored_names(ast.Module(part, [])) & {*parameters(kernel), *stored_names(before)}
+    before = [s for s in kernel.body if s not in part]
+    again = stored_names(*part) & {*parameters(kernel), *stored_names(*before)}
     require("an output goes on from the one before, or more is stored", len(calls(kernel, "store")) == 1, not again)
     begin, end = source.line(part[0]), source.end(part[-1])
     edits = [*keep, *(source.replace(node, text) for node, text in texts.items())]

@@ -27,20 +27,14 @@ def diagnose(
 ) -> Diagnosis:
     """Return what bounds a program of this time. counters: totals of `counters.measure`, in per cent."""
     fraction = floor_ms / time_ms if floor_ms and time_ms else None
-    shares, why = _counted(counters), "hardware counters"
-    if not shares:
+    known = {name: (counters or {}).get(f"{name}_pct") for name in ("dram", "l1", "l2", "sm", "tensor")}
+    shares, why = {name: value / 100 for name, value in known.items() if value is not None}, "hardware counters"
+    if not {"dram", "sm"} <= shares.keys():  # those of memory and arithmetic
         shares, why = _computed(work, dtype, time_ms, ceilings)
     arithmetic = max(shares.get("sm", 0.0), shares.get("l1", 0.0))
     bound = "unknown" if not shares else "memory" if shares["dram"] >= HELD else (
         "compute" if arithmetic >= HELD else "latency")  # fmt: skip
     return Diagnosis(bound, why, **shares, floor_ms=floor_ms, floor_fraction=fraction)
-
-
-def _counted(counters: Counters | None) -> dict[str, float]:
-    """Return the measured shares of what the hardware can do, 0 to 1; empty without those of memory and arithmetic."""
-    known = {name: (counters or {}).get(f"{name}_pct") for name in ("dram", "l1", "l2", "sm", "tensor")}
-    shares = {name: value / 100 for name, value in known.items() if value is not None}
-    return shares if {"dram", "sm"} <= shares.keys() else {}
 
 
 def _computed(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import io
 import lzma
 import re
@@ -21,9 +20,8 @@ from repro.artifacts import layout
 from repro.bundle import storage
 from repro.engines.base import Engine
 from repro.errors import BundleError, Unreadable, UsageError
-from repro.optimize import bench, export, journal
+from repro.optimize import export, journal, judging
 from repro.optimize.journal import Journal
-from repro.optimize.kernel_source import sha256
 from repro.optimize.loop import Search
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import INPUT, State
@@ -36,6 +34,7 @@ from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
 from repro.system import foreign
+from repro.system.digest import sha256
 
 # Most bytes of a run's archive, and of what is in it.
 _MOST_BYTES = 1 << 28
@@ -82,9 +81,9 @@ def optimize(
     judge = None
     if engine is not None:
         rewritten = options.proposers == ("search",)
-        judge = bench.EngineJudge(problem, results, engine, progress, trust=trust, rewritten=rewritten)
+        judge = judging.EngineJudge(problem, results, engine, progress, trust=trust, rewritten=rewritten)
 
-    def asked() -> bench.EngineJudge:
+    def asked() -> judging.EngineJudge:
         if judge is None:
             raise BundleError("a replay asks for nothing", "the journal lacks an answer")
         return judge
@@ -106,7 +105,7 @@ def optimize(
     finally:
         if judge is not None:
             judge.close()
-    best = state.programs[state.best]
+    best = state.winner
     confirmed = None
     if best.id != INPUT:
         kernels = {"input": kernel, "best": _archived(record.folder, state, kernel)}
@@ -121,7 +120,7 @@ def optimize(
     exported = export.export(
         state, problem.path, name, record.folder, measured=run.measured, counters=counters,
         fingerprint=run.opened.fingerprint, confirmed=confirmed,
-        journal_sha256=hashlib.sha256((record.folder / journal.FILE).read_bytes()).hexdigest(),
+        journal_sha256=sha256((record.folder / journal.FILE).read_bytes()),
     )  # fmt: skip
     return Finished(state, record.folder, run.stopped, run.measured, confirmed, exported, run.baselines_ms)
 
@@ -143,7 +142,7 @@ def _archived(folder: Path, state: State, kernel: Submission) -> Submission:
     file.write_text(state.source(state.best))
     old, new = (state.source(name).splitlines(keepends=True) for name in (INPUT, state.best))
     (folder / DIFFERENCE).write_text("".join(difflib.unified_diff(old, new, "input kernel", BEST)))
-    return replace(kernel, name="best", source=file.read_bytes(), entry=state.programs[state.best].entry)
+    return replace(kernel, name="best", source=file.read_bytes(), entry=state.winner.entry)
 
 
 def export_name(problem: Problem) -> str:

@@ -84,6 +84,11 @@ class State:
     round: int = 0
     spent: dict[str, float] = field(default_factory=lambda: {"usd": 0.0, "tokens": 0.0})  # by a model
 
+    @property
+    def winner(self) -> Program:
+        """Return the best program so far, at first the input kernel."""
+        return self.programs[self.best]
+
     def source(self, program: str) -> str:
         """Return the text of a program."""
         return self.sources[self.programs[program].address]

@@ -368,20 +368,11 @@ def suite(name: str, *, size: str, only: list[str] | None = None) -> list[Proble
     return [load(i, size=size, dtype=entry["dtype"]) for i in chosen]
 
 
-def id_in(name: str) -> str | None:
-    """The shipped problem id at the beginning of a file or folder name, or None."""
-    return _id_in(name, ids())
-
-
-def fetched_in(name: str) -> str | None:
-    """The id of the fetched KernelBench's problem at the beginning of a file or folder name, or None."""
-    return _id_in(name, fetched())
-
-
-def _id_in(name: str, known: Iterable[str]) -> str | None:
+def id_in(name: str, known: Iterable[str] | None = None) -> str | None:
+    """The problem id at the beginning of a file or folder name, or None. known: ids, by default the shipped ones."""
     match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
     problem_id = f"L{match[1]}_{int(match[2]):02d}" if match else ""
-    return problem_id if problem_id in known else None
+    return problem_id if problem_id in (ids() if known is None else known) else None
 
 
 def as_known(problem: Problem, problem_id: str) -> Problem:

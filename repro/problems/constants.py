@@ -59,8 +59,8 @@ def _functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 
 def _reached(tree: ast.Module, start: str) -> list[str]:
     """Functions and assigned names of the module that a function uses, and what those use in turn."""
-    scopes: dict[str, ast.AST] = {**_assignments(tree), **_functions(tree)}
-    reached: list[str] = []
+    scopes = {**_assignments(tree), **_functions(tree)}
+    reached = []
     pending = [start]
     while pending:
         name = pending.pop(0)
@@ -85,20 +85,18 @@ def _numbers(node: ast.AST) -> Iterator[int]:
     yield from dict.fromkeys(filter(_integer, values))
 
 
-def sizes(source: bytes, values: Mapping[str, Any]) -> list[Constant]:
+def sizes(source: bytes, values: Mapping[str, Any]) -> Iterator[Constant]:
     """The numbers that `get_inputs` and `get_init_inputs` use, in the order of the file. values: its namespace."""
     tree = ast.parse(source)
     assigned, functions = _assignments(tree), _functions(tree)
     init = set(_reached(tree, _INIT))
-    constants: list[Constant] = []
     for name in _sources(tree):
         node: ast.AST = functions[name] if name in functions else assigned[name]
         derived = any(isinstance(n, ast.Name) and n.id in assigned for n in ast.walk(node))
         if name in functions or derived:
-            constants += [Constant(f"{name}.{number}", number, None, name in init) for number in _numbers(node)]
+            yield from (Constant(f"{name}.{number}", number, None, name in init) for number in _numbers(node))
         else:
-            constants += _constants(name, values.get(name), init=name in init)
-    return constants
+            yield from _constants(name, values.get(name), init=name in init)
 
 
 def _constants(name: str, value: Any, *, init: bool) -> Iterator[Constant]:
@@ -128,7 +126,7 @@ def holds(source: bytes, name: str) -> bool:
     assigned = _assignments(tree)
     if not dot:
         return name in assigned
-    nodes: dict[str, ast.AST] = {**assigned, **_functions(tree)}
+    nodes = {**assigned, **_functions(tree)}
     return number.isdecimal() and scope in nodes and int(number) in _numbers(nodes[scope])
 
 
@@ -163,7 +161,7 @@ def rewritten(source: bytes, path: str, overrides: Overrides) -> tuple[ast.Modul
         scope, dot, number = name.partition(".")
         if dot and number.isdecimal():
             inside.setdefault(scope, {})[int(number)] = value
-    body: list[ast.stmt] = []
+    body = []
     for node in tree.body:
         body.append(node)
         for name in [node.name] if isinstance(node, ast.FunctionDef) else _stored(node):

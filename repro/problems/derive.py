@@ -57,7 +57,7 @@ class _Reduced:
     def draw(self, seed: int = _SEED, stress: Stress | None = None, run: int = 1) -> list[Any]:
         """Return the inputs in fp64."""
         plan = replace(self.plan, problem=replace(self.problem, stress_run=run))
-        return [_cast(x, torch.float64) for x in plan.make(seed, _CPU, stress=stress)]
+        return [meta.cast(x, torch.float64) for x in plan.make(seed, _CPU, stress=stress)]
 
     def run(self, values: list[Any]) -> Any:
         """Return what the Model returns in fp64, also where it names a precision."""
@@ -74,10 +74,6 @@ class _Reduced:
             what, remedy = f"Model of {self.problem.file_name} fails in fp64", "Let it take inputs of any precision."
             raise self.problem.fault(what, error, remedy) from error
         return [x.double() for x in meta.tensors(value)]
-
-
-def _cast(x: Any, dtype: torch.dtype) -> Any:
-    return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
 
 def relative_change(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
@@ -139,14 +135,12 @@ def _splits(
             return False
         for ours, theirs in zip(outputs, whole, strict=True):
             due = theirs.flatten(0, dims - 1)[part]
-            if ours.numel() != due.numel() or not _equal(ours.reshape(due.shape), due, theirs):
+            if ours.numel() != due.numel():
+                return False
+            error = _ROUNDING * float(theirs.nan_to_num(0.0, 0.0, 0.0).abs().max())
+            if not torch.allclose(ours.reshape(due.shape), due, rtol=0.0, atol=error, equal_nan=True):
                 return False
     return True
-
-
-def _equal(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> bool:
-    largest = float(scale.nan_to_num(0.0, 0.0, 0.0).abs().max())
-    return torch.allclose(a, b, rtol=0.0, atol=_ROUNDING * largest, equal_nan=True)
 
 
 # -- what a Model may not do -------------------------------------------------------------------------------------------
@@ -163,7 +157,7 @@ def _require_function(reduced: _Reduced) -> None:
         first, again, other = (reduced(values, seed) for seed in (_SEED, _SEED, _SEED + 1))
     except JudgeError:  # drawn in float32, they may not go with fp64
         reduced.model.float()
-        single = [_cast(x, torch.float32) for x in values]
+        single = [meta.cast(x, torch.float32) for x in values]
         if not _same(reduced(single), reduced(single, _SEED + 1)):
             raise random from None
         raise

@@ -79,7 +79,7 @@ def problem(path: Path) -> tuple[str, str, bytes]:
 
     Raises UsageError.
     """
-    known, sizes = _read(Definition, path), dict[str, Any]()
+    known, sizes = _read(Definition, path), {}
     if near := workloads(path, known.name):
         with suppress(ValueError):  # of a file that is no workload, which its reader says
             sizes = workload(foreign.document(foreign.text(near).partition("\n")[0])).constants
@@ -138,18 +138,13 @@ def program(file: Path, definition: Path) -> tuple[str, bytes]:
     python = entry.endswith(".py")
     if python and len(sources) > 1:
         raise UsageError(f"not judged: {file} has several sources", ", ".join(sources), "Join them.")
+    if not python and "PYBIND11_MODULE" not in str(sources):
+        raise UsageError(f"not judged: {given.name} cannot be called",
+                         "its sources have no PYBIND11_MODULE, which binding torch needs")  # fmt: skip
     text = _template(
-        "solution", known, source=sources[entry] if python else _built(given, sources),
+        "solution", known, source=sources[entry] if python else _template("built", given, sources=sources),
         run=function if python else f"_built.{function}", destination=given.spec.destination_passing_style,
         axes=", ".join(known.axes),
         computed="\n    ".join(_computed(known).values()), shapes=_shapes(known.outputs),
     )  # fmt: skip
     return given.name, text.encode()
-
-
-def _built(given: Solution, sources: dict[str, str]) -> str:
-    """Return a text that compiles C++ and CUDA sources. Raises UsageError where they have no binding of torch."""
-    if "PYBIND11_MODULE" not in str(sources):
-        raise UsageError(f"not judged: {given.name} cannot be called",
-                         "its sources have no PYBIND11_MODULE, which binding torch needs")  # fmt: skip
-    return _template("built", given, sources=sources)

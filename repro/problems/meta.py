@@ -38,7 +38,7 @@ def _uncompiled() -> Iterator[None]:
     if name in sys.modules:
         yield
         return
-    asked: list[Any] = []
+    asked = []
 
     def disable(function: Any, *_: Any, **__: Any) -> Any:
         asked.append(function)
@@ -60,6 +60,11 @@ def _uncompiled() -> Iterator[None]:
 def tensors(value: Any) -> list[torch.Tensor]:
     """Return the tensors in a nest of lists, tuples and dictionaries."""
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def cast(x: Any, dtype: torch.dtype) -> Any:
+    """Return an input in another precision; integers and what is no tensor stay as they are."""
+    return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
 
 def model(plan: Plan, init: list[Any]) -> torch.nn.Module:

@@ -373,8 +373,8 @@ def plan(problem: Problem) -> Plan:
     def kept(dtype: torch.dtype) -> torch.dtype:
         return torch_dtype(problem.dtype) if dtype.is_floating_point and not declared else dtype
 
-    recipes: list[Recipe | None] = []
-    spec: list[Any] = []
+    recipes = []
+    spec = []
     for value in values:
         entry = served.drawn.get(id(value)) if isinstance(value, torch.Tensor) else None
         recipe = None

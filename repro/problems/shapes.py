@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from repro.errors import UsageError
 from repro.problems import catalogue, constants, formats
@@ -13,9 +12,10 @@ from repro.problems.catalogue import Problem
 from repro.records.base import held
 from repro.records.workload import Workload
 from repro.system import foreign
+from repro.system.jsonio import Json
 
 SUITE, NEIGHBOURS = "suite", "neighbours"
-Given = str | dict[str, Any]
+Given = str | Json
 
 
 def workloads(given: Sequence[Given], problem: Problem) -> list[Workload]:
@@ -66,7 +66,7 @@ def _workload(row: Given, problem: Problem) -> Workload:
     return found
 
 
-def _neighbours(problem: Problem, own: dict[str, Any]) -> list[Workload]:
+def _neighbours(problem: Problem, own: Json) -> list[Workload]:
     """Return shapes near a problem's own that change no weight: one with remainders, a small and a large one.
 
     They are held out. One at which the Model does not run, or that does not fit, is left out later. Raises UsageError

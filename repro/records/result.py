@@ -294,6 +294,17 @@ class JudgeResult(Observed):
     """Seconds of the judging."""
 
     @property
+    def baselines_ms(self) -> dict[str, float]:
+        """Return the median times of the baselines, ms."""
+        return {name: each.time_ms.median for name, each in self.baselines.items()}
+
+    @property
+    def medians_ms(self) -> dict[str, float]:
+        """Return the median times of the solutions and baselines that have one, ms."""
+        solutions = {verdict.solution: verdict.time_ms.median for verdict in self.results if verdict.time_ms}
+        return solutions | self.baselines_ms
+
+    @property
     def parity_ms(self) -> dict[str, float | None]:
         """Return the times by the published protocol, ms; none without `--parity`."""
         return self.parity.times_ms if self.parity else {}

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from repro.errors import printable
 from repro.records import verdict as records
@@ -305,24 +304,16 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.{2 if abs(value) < 0.1 else 3}g}"
 
 
-class Judged(Protocol):
-    """What has a verdict with reasons."""
-
-    @property
-    def verdict(self) -> str:
-        """Return a verdict of the JSON."""
-
-    @property
-    def reasons(self) -> Sequence[records.Reason]:
-        """Return why it is what it is."""
-
-
 @dataclass(frozen=True)
 class Told:
     """What may also have the verdict `not measured`."""
 
     verdict: str
     reasons: list[records.Reason]
+
+
+# What has a verdict with reasons.
+Judged = records.Verdict | records.CaseOutcome | Told
 
 
 def not_judged(entry: Judged) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from repro.analysis.records import Source, medians
-from repro.records.row import Row
+from repro.analysis.records import Source
 from repro.report import elements
 from repro.report.elements import Head, Item, Section
 from repro.studies import artifact_study
@@ -22,11 +21,6 @@ _VARIANTS = {"eager": "eager", "compile": "compile", "input_kernel": "input", "o
 # Shares that a profile shows, by their columns.
 SHARES = {"dram_pct": "DRAM", "sm_pct": "SM", "compute_memory_pct": "compute-memory", "tensor_pct": "tensor",
           "warps_pct": "occupancy", "l1_hit_pct": "L1 hit"}  # fmt: skip
-
-
-def _kernels(source: Source) -> list[Row]:
-    """The rows of a benchmark with an artifact's own kernels."""
-    return [row for row in source.done if row.judged and artifact_study.own(row)] if source.verb == "benchmark" else []
 
 
 def published_speedup(times_ms: Mapping[str, float | None]) -> float | None:
@@ -49,9 +43,10 @@ def parity(sources: list[Source]) -> Section:
     """The published protocol's times beside ours, where `--parity` took them: one line an artifact."""
     rows, text = [], list[str]()
     for source in sources:
-        for row in _kernels(source):
-            assert row.judged is not None
-            theirs, ours = row.judged.parity, medians(row.judged)
+        for row in source.done if source.verb == "benchmark" else []:
+            if row.judged is None or not artifact_study.own(row):  # not an artifact's own kernels
+                continue
+            theirs, ours = row.judged.parity, row.judged.medians_ms
             if theirs is None or row.judged.no_measurement or not theirs.measurement:
                 text = [_UNMEASURED] if theirs else text
                 continue

@@ -49,23 +49,23 @@ def _row(name: str, row: Row | None) -> Audited:
     if row is None or not isinstance(fixture, FixtureRecord):
         problem, why = (row.problem, row.error) if row else (name, "not run")
         return Audited(problem=problem, verdict="not measured", why=why)
+    classes = [klass for klass in fixture.margins if klass not in fixture.refused_classes]
     trial = next((fixture.trials[kind] for kind in PUBLISHED if kind in fixture.trials), None)
     return Audited(
         **{name: getattr(fixture, name) for name in _COPIED},
         verdict="unjudgeable" if fixture.refused else "judged",
-        classes=[klass for klass in fixture.margins if klass not in fixture.refused_classes],
+        classes=classes,
         signal=trial.sensitivity if trial else None,
         zeros_allclose=trial.cheats.get("zeros", {}).get("legacy", {}) if trial else {},
         outputs=[leaf["dtype"] for leaf in fixture.outputs()],
-        weakest=_weakest(fixture),
+        weakest=_weakest(fixture, classes[-1:]),
         kind=fixture.degenerate.get("kind", ""),
         why="; ".join(_reasons(fixture)),
     )
 
 
-def _weakest(fixture: FixtureRecord) -> str:
+def _weakest(fixture: FixtureRecord, klass: list[str]) -> str:
     """The kind of inputs on which the loosest class has its widest relative limit, and those on which it has none."""
-    klass = [klass for klass in fixture.margins if klass not in fixture.refused_classes][-1:]
     limits = {kind: trial.limits.get(klass[0], {}) for kind, trial in fixture.trials.items() if klass and trial.limits}
     widest = {
         kind: max([own[name] for name in own if name.startswith("rel_l2")], default=0.0 if own else math.inf)

@@ -24,6 +24,7 @@ _COLUMNS = ("problem", "solution", "bundle", ("verdict", "verdict"), ("class", "
             ("not finite", "integer"), ("margin", "quantity", 4), "allclose 1e-2", "allclose 1e-4", "KernelBench",
             "labels", "why")  # fmt: skip
 
+_CASES = ("case", "bundle", "problem", "verdict", ("judged", "verdict"), "outcome", "reason")
 _DTYPES = {"bf16": {"dtype": "bfloat16"}, "fp16": {"dtype": "float16"}}
 _YES = {None: "", True: "yes", False: "no"}
 
@@ -31,8 +32,13 @@ _YES = {None: "", True: "yes", False: "no"}
 def section(of: list[Source]) -> Section:
     """One line a solution; controls among them, and named so."""
     rows = [_line(each) for source in of for each in sources.solutions(source)]
+    judged = [
+        [case.case, letter, case.problem, wording.word(case), "; ".join(case.complaints) or "as expected",
+         case.outcome, "; ".join(map(wording.reason, case.reasons[:1]))]
+        for case, letter in cases(of)
+    ]  # fmt: skip
     tables = [elements.table("correctness", "Verdicts, distances to the fp64 reference and margins", _COLUMNS, rows),
-              _cases(of)]  # fmt: skip
+              elements.table("cases", "What the judge said of every case", _CASES, judged)]  # fmt: skip
     text = (
         "Distances are the worst over all trials: relative L2, largest element and largest row, each over the "
         "reference's root mean square. The margin is the best cheat's error over the worst honest kernel's, each as a "
@@ -135,16 +141,6 @@ def fixtures(of: list[Source]) -> Table:
     columns = ["problem", "bundle", ("verdict", "verdict"), ("margin", "quantity", 0), ("best cheat", "text", 1),
                ("seconds", "seconds", 2), ("input cases", "integer", 4)]  # fmt: skip
     return elements.table("fixtures", "Fixtures: what separates honest kernels from cheats", columns, rows)
-
-
-def _cases(of: list[Source]) -> Table:
-    rows = [
-        [case.case, letter, case.problem, wording.word(case), "; ".join(case.complaints) or "as expected",
-         case.outcome, "; ".join(map(wording.reason, case.reasons[:1]))]
-        for case, letter in cases(of)
-    ]  # fmt: skip
-    columns = ["case", "bundle", "problem", "verdict", ("judged", "verdict"), "outcome", "reason"]
-    return elements.table("cases", "What the judge said of every case", columns, rows)
 
 
 # -- KernelBench's own protocol beside the judge's

@@ -21,23 +21,18 @@ def bundles(sources: list[Source]) -> Section:
                "isolation", "trust", ("command", "code", 1), ("bundle id", "code")]  # fmt: skip
     rows = []
     for source in sources:
-        manifest = source.bundle.manifest
+        manifest, judged = source.bundle.manifest, (each.judgement for each in source.solutions)
+        # how far the judge was from the solutions: every trust level and separation
+        trust = sorted({f"{each.trust}, separation {each.separation}" for each in judged if each.separation})
         engine = manifest.get("engine", {})
         stacks = "; ".join(map(fingerprint.headline, source.fingerprints.values())) or "not recorded"
         rows.append([source.letter, source.name, source.verb, source.status, source.started,
                      f"{len(source.done)} of {len(source.plan)}", source.machine, stacks,
-                     f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}", _trust(source),
+                     f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}", "; ".join(trust),
                      shlex.join(["repro", *manifest["argv"]]) if manifest.get("argv") else "",
                      str(manifest.get("bundle_id") or "")])  # fmt: skip
     table = elements.table("bundles", "What was read", columns, rows)
     return elements.section("bundles", "Bundles", tables=[table], paper=False)
-
-
-def _trust(source: Source) -> str:
-    """How far the judge was from the solutions: every trust level and separation of a bundle."""
-    verdicts = (each.judgement for each in source.solutions)
-    levels = {f"{verdict.trust}, separation {verdict.separation}" for verdict in verdicts if verdict.separation}
-    return "; ".join(sorted(levels))
 
 
 def run(sources: list[Source]) -> Section:

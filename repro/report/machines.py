@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
+from repro import fingerprint
 from repro.analysis import records
 from repro.analysis.compare import OTHER_GPU
 from repro.analysis.records import Fingerprint, Source
-from repro.fingerprint import classes, series
+from repro.fingerprint import classes, difference, series
 from repro.judge.timing import intervals
 from repro.records.result import Window
-from repro.records.verdict import Ratio
 from repro.report import elements
 from repro.report.elements import Cell, Section
 from repro.system.jsonio import Json
@@ -29,7 +28,7 @@ def comparability(sources: list[Source]) -> Section:
     text = _other_texts(sources)
     if len({source.machine for source in sources}) > 1:
         text.insert(0, "The machines differ: absolute times of different machines are shown and not compared.")
-    units = {records.value(found, "gpu_uuid_hash") for source in sources for found in source.fingerprints.values()}
+    units = {fingerprint.value(found, "gpu_uuid_hash") for source in sources for found in source.fingerprints.values()}
     if len(sources) > 1 and (len(units) > 1 or None in units):
         text.append(f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %.")
     return elements.section("comparability", "What may be compared", text=text)
@@ -50,14 +49,10 @@ def _other_texts(sources: list[Source]) -> list[str]:
     ]
 
 
-def _text(value: Any) -> str:
-    return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
-
-
 def fingerprints(sources: list[Source]) -> Section:
     """Every recorded field of every machine, side by side, by class; the state at that moment left out."""
     named = records.grouped((name, (s.letter, value)) for s in sources for name, value in s.fingerprints.items())
-    values: dict[str, Fingerprint] = {name: of[0][1]["values"] for name, of in named.items()}
+    values = {name: of[0][1]["values"] for name, of in named.items()}
     fields: dict[str, str] = {}
     for value in reversed(values.values()):
         fields |= {name: classes.of(name, entry) for name, entry in value.items()}
@@ -80,9 +75,8 @@ def fingerprints(sources: list[Source]) -> Section:
 
 
 def _field(entry: Fingerprint | None) -> str:
-    if entry is None:
-        return "not recorded"
-    return str(entry["status"]) if entry["value"] is None else _text(entry["value"])
+    value = difference.told(entry)
+    return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
 
 
 # -- the GPUs of a run
@@ -92,7 +86,10 @@ def gpus(sources: list[Source]) -> Section:
     """One line a GPU that timed something: its A/A controls, eager against eager."""
     rows = []
     for source in sources:
-        for (node, unit), controls in _controls(source).items():
+        timed = ((row, row.judged and row.judged.timing.aa) for row in source.done if source.timed)
+        # node and GPU, both as hashes
+        of_gpu = records.grouped(((row.node or "", row.gpu_uuid_hash or "not recorded"), aa) for row, aa in timed if aa)
+        for (node, unit), controls in sorted(of_gpu.items()):
             cover, widest, furthest = intervals.controls(controls)
             rows.append([unit, source.letter, source.machine, node, str(len(controls)), str(cover), widest, furthest,
                          disturbed(cover, len(controls))])  # fmt: skip
@@ -104,13 +101,6 @@ def gpus(sources: list[Source]) -> Section:
     )
     table = elements.table("gpus", "A/A control of every GPU", columns, rows)
     return elements.section("gpus", "GPUs", note=text, tables=[table])
-
-
-def _controls(source: Source) -> dict[tuple[str, str], list[Ratio]]:
-    """Return (node, GPU), both as hashes -> its A/A controls."""
-    rows = ((row, row.judged and row.judged.timing.aa) for row in source.done if source.timed)
-    controls = (((row.node or "", row.gpu_uuid_hash or "not recorded"), aa) for row, aa in rows if aa)
-    return dict(sorted(records.grouped(controls).items()))
 
 
 def disturbed(cover: int, count: int) -> str:

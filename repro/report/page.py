@@ -37,5 +37,4 @@ def _contents(section: Section) -> str:
     """What a closed section holds: `1 figure, 12 rows`."""
     figures, rows = len(section.figures), sum(len(table.rows) for table in section.tables)
     counts = ((figures, "figure"), (rows, "row"), (len(section.codes), "source"))
-    held = [elements.count(n, word) for n, word in counts if n]
-    return ", ".join(held)
+    return ", ".join(elements.count(n, word) for n, word in counts if n)

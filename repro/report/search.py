@@ -23,7 +23,7 @@ _LONGEST_DIFF = 1200
 def document(finished: Finished) -> Document:
     """Return the document of a search."""
     state = finished.state
-    best = state.programs[state.best]
+    best = state.winner
     gain = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
     gain = gain if finished.measured else NO_WINNER
     title = f"Search from the input kernel of {state.options.problem}"

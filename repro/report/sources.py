@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -214,16 +215,14 @@ def groups(source: Source) -> list[Group]:
     ]  # fmt: skip
 
 
-def _together(source: Source) -> list[Implementation]:
-    """Return the solutions of a bundle. One at several shapes is one, with the verdict at all of them."""
+def _together(source: Source) -> Iterator[Implementation]:
+    """Yield the solutions of a bundle. One at several shapes is one, with the verdict at all of them."""
     verdicts = gate.by_solution(source.recorded if source.verb == "evaluate" else [])
-    found = []
     for key, of in records.grouped(((each.row.group, each.file), each) for each in source.solutions).items():
         first = max(of, key=lambda one: bool(one.result.no_measurement))  # one without a time leaves no mean
         verdict = verdicts.get(key)
         several = verdict and verdict.workloads
-        found.append(replace(first, verdict=verdict, time_ms=None, shapes=of) if several else first)
-    return found
+        yield replace(first, verdict=verdict, time_ms=None, shapes=of) if several else first
 
 
 def _judges(row: str) -> bool:

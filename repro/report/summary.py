@@ -241,47 +241,41 @@ def _all_or(right: int, of: int, otherwise: Tone = "bad") -> Tone:
     return "good" if right == of else otherwise
 
 
-def _correct(of: list[Source]) -> list[Card]:
+def _correct(of: list[Source]) -> Iterator[Card]:
     """Correct solutions of all that were planned, and negative controls that were refused."""
     groups = _groups(of)
     mine = [group for group in groups if group.studied]
     words = Counter(wording.word(verdict) for group in mine for verdict in group.verdicts)
     controls = _control_verdicts(groups)
     what = "Kernels correct" if all(source.verb == "benchmark" for source in of) else "Correct"
-    cards = [_correct_card(what, words, sum(group.unstarted for group in mine))] if words else []
+    if words:
+        correct = words.pop("correct", 0)
+        tone: Tone = "bad" if words else "open"
+        if unstarted := sum(group.unstarted for group in mine):
+            words["not run"] += unstarted
+        planned = correct + words.total()
+        tone = _all_or(correct, planned, tone)
+        yield elements.card(what, f"{correct} of {planned}", wording.counts(words), tone)
     if controls:
         refused, count = _refused(controls), controls.total()
-        card = elements.card("Negative controls refused", f"{refused} of {count}", "", _all_or(refused, count))
-        cards.append(card)
-    return cards
+        yield elements.card("Negative controls refused", f"{refused} of {count}", "", _all_or(refused, count))
 
 
-def _correct_card(what: str, words: Counter[str], unstarted: int) -> Card:
-    """words: how many solutions have which verdict."""
-    correct = words.pop("correct", 0)
-    tone: Tone = "bad" if words else "open"
-    if unstarted:
-        words["not run"] += unstarted
-    planned = correct + words.total()
-    return elements.card(what, f"{correct} of {planned}", wording.counts(words), _all_or(correct, planned, tone))
-
-
-def _means(of: list[Source]) -> list[Card]:
+def _means(of: list[Source]) -> Iterator[Card]:
     """Geometric means: a card a baseline, or a card an arm or bundle where there are several."""
     means = [(_group_title(group, several=len(of) > 1), group.means if not group.torch_control else
               {over: mean for over, mean in group.means.items() if over == "eager"})
              for group in _groups(of) if group.source.timed]  # fmt: skip
     means = [(name, mean) for name, mean in means if mean]
     if len(means) == 1:
-        return [elements.card(f"Speedup over {_BASELINES[over]}", f"{mean.ratio:.2f}x", _covered(mean), _tone(mean))
-                for over, mean in means[0][1].items()]  # fmt: skip
-    cards = []
+        for over, mean in means[0][1].items():
+            yield elements.card(f"Speedup over {_BASELINES[over]}", f"{mean.ratio:.2f}x", _covered(mean), _tone(mean))
+        return
     for name, by_baseline in means:
         over, mean = list(by_baseline.items())[-1]
         rest = [f"{each.ratio:.2f}x over {_BASELINES[other]}" for other, each in by_baseline.items() if other != over]
         detail = "; ".join([_covered(mean), *rest])
-        cards.append(elements.card(f"{name}: over {_BASELINES[over]}", f"{mean.ratio:.2f}x", detail, _tone(mean)))
-    return cards
+        yield elements.card(f"{name}: over {_BASELINES[over]}", f"{mean.ratio:.2f}x", detail, _tone(mean))
 
 
 def _group_title(group: Group, *, several: bool) -> str:
@@ -301,8 +295,7 @@ def _tone(mean: Mean) -> Tone:
     return "good" if low > 1 else "bad" if high < 1 else "open"
 
 
-def _claims(claimed: JudgedClaims) -> list[Card]:
-    cards = []
+def _claims(claimed: JudgedClaims) -> Iterator[Card]:
     titles = ("Claims reproduced as published", "Claims that hold as judged")
     for side, title in zip(claims.SIDES, titles, strict=True):
         counts = claimed.counts[side]
@@ -311,8 +304,7 @@ def _claims(claimed: JudgedClaims) -> list[Card]:
         detail = [f"{wording.CLAIM[side][verdict]} {counts[verdict]}" for verdict in others if counts[verdict]]
         tone = _all_or(right, tried, "bad" if counts["DIFFERS"] else "open")
         if tried:
-            cards.append(elements.card(title, f"{right} of {tried}", ", ".join(detail), tone))
-    return cards
+            yield elements.card(title, f"{right} of {tried}", ", ".join(detail), tone)
 
 
 def _machines(of: list[Source]) -> list[Card]:
@@ -500,7 +492,7 @@ def _claimed(source: Source, claimed: JudgedClaims, problem: str) -> tuple[tuple
     for outcome in outcomes:
         for trial in outcome.trials:
             if trial.bundle == source.name:
-                verdicts = {"as_published": trial.as_published.verdict, "as_judged": trial.as_judged.verdict}
+                verdicts = {side: getattr(trial, side).verdict for side in claims.SIDES}
                 published, judged = (wording.CLAIM[side][verdict] if verdict in claims.TRIED else ""
                                      for side, verdict in verdicts.items())  # fmt: skip
                 return (published, judged), outcome.difference if published or judged else ""

@@ -25,7 +25,7 @@ def bundles(paths: list[Path]) -> list[Path]:
 
     Raises UsageError where a folder holds none.
     """
-    found: list[Path] = []
+    found = []
     for path in paths:
         if (path / journal.FILE).exists():
             advice = f"`repro optimize --replay {path}` makes its decisions again."

@@ -173,7 +173,7 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
 
 
 def _named_after(file: Path) -> str | None:
-    return catalogue.id_in(file.name) or catalogue.fetched_in(file.name)
+    return catalogue.id_in(file.name) or catalogue.id_in(file.name, catalogue.fetched())
 
 
 def _in_folder(folder: Path, only: list[str]) -> list[tuple[Path, str]]:
@@ -220,7 +220,7 @@ def line(entry: Verdict) -> str:
 
 def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
     """The flat list of verdicts; a row that did not run gives an `error` entry with its reason."""
-    flat: list[Verdict] = []
+    flat = []
     for row in rows:
         if row.judged is not None:
             more: dict[str, Any] = {"sizes": row.judged.sizes.stamp} if row.judged.sizes else {}
@@ -232,12 +232,6 @@ def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
             flat.append(Verdict(problem=row.problem, solution=name, verdict="error", reasons=reasons,
                                 workload=row.at))  # fmt: skip
     return flat
-
-
-def _identity(problem: Problem) -> Submission:
-    """The problem's own Model as a solution: its text, with the class under the name ModelNew."""
-    text = re.sub(rb"\bModel\b", b"ModelNew", problem.source)
-    return Submission("identity", text, _ENTRIES[0])
 
 
 def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundle, list[Verdict]]:
@@ -253,11 +247,11 @@ def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundl
     fixtures.ensure(run, problems)
     for problem in problems:
         row = f"{problem.key}/_identity"
-        build = partial(job, run, row, problem, [_identity(problem)])
+        own = Submission("identity", re.sub(rb"\bModel\b", b"ModelNew", problem.source), _ENTRIES[0])
+        build = partial(job, run, row, problem, [own])
         planned = row_for(record.Planned(row=row, problem=problem.key, file="identity"), build)
         timed = run.options.timing or run.options.kernelbench
-        own = planned.job and replace(planned.job, shares=not timed)
-        rows.append(replace(planned, job=own))
+        rows.append(replace(planned, job=planned.job and replace(planned.job, shares=not timed)))
     bundle = run.open("evaluate", rows, run.parameters(suite=suite))
     judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS)
     return bundle, results_of(judged)
@@ -347,15 +341,13 @@ def _job(run: Run, row: str, asked: _Asked, workload: Workload) -> Job:
     )
 
 
-def _alone(found: list[_Found]) -> list[_Asked]:
-    """Return a row for each solution."""
-    asked: list[_Asked] = []
+def _alone(found: list[_Found]) -> Iterator[_Asked]:
+    """Yield a row for each solution."""
     for key in dict.fromkeys(each.problem.key for each in found):
         of = [each for each in found if each.problem.key == key]
         for name, (submission, file, problem) in zip(_names([each.file for each in of]), of, strict=True):
             plan = record.Planned(row=f"{key}/{name}", problem=key, file=file.name if name == file.stem else name)
-            asked.append(_Asked(plan, problem, [submission]))
-    return asked
+            yield _Asked(plan, problem, [submission])
 
 
 def _beside(old: _Found, found: list[_Found]) -> _Asked:

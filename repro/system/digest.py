@@ -1,9 +1,14 @@
-"""One hash over the files of a folder."""
+"""Hashes of texts and of folders."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+
+
+def sha256(content: bytes | str) -> str:
+    """Return the SHA-256 of bytes, or of a text in UTF-8: 64 hexadecimal digits."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 def tree_digest(folder: Path) -> str:
@@ -13,5 +18,5 @@ def tree_digest(folder: Path) -> str:
     """
     found = (f for f in folder.rglob("*") if f.is_file() and f.parent.name != "__pycache__")
     files = sorted((str(f.relative_to(folder.parent)), f) for f in found)
-    lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {name}\n" for name, file in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    lines = (f"{sha256(file.read_bytes())}  {name}\n" for name, file in files)
+    return sha256("".join(lines))

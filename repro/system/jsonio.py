@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,11 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
 def render(value: Any) -> bytes:
     """Return a JSON file's bytes, equal for equal values. Raises TypeError for a value that JSON does not know."""
     return (dumps(value, indent=1) + "\n").encode()
+
+
+def lines(values: Iterable[Any]) -> bytes:
+    """Return values as lines of JSON. Raises TypeError as `render`."""
+    return "".join(dumps(value) + "\n" for value in values).encode()
 
 
 def write(path: Path, value: Any) -> None:
@@ -80,10 +86,10 @@ def mend(path: Path) -> None:
             stream.write(b"\n")
 
 
-def lines_of(text: str) -> list[dict[str, Any]]:
+def lines_of(text: str) -> list[Json]:
     """Return the objects of lines, without an incomplete last line. Raises ValueError for another invalid line."""
-    *lines, last = text.split("\n")
-    objects: list[dict[str, Any]] = [foreign.document(line) for line in lines if line]
+    *whole, last = text.split("\n")
+    objects = [foreign.document(line) for line in whole if line]
     with contextlib.suppress(ValueError):
         objects.append(foreign.document(last))
     return objects

@@ -72,7 +72,7 @@ def children(pid: int) -> list[int]:
 
     The list is empty if the kernel does not tell (CONFIG_PROC_CHILDREN).
     """
-    pids = list[int]()
+    pids = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             pids += [int(child) for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
@@ -95,7 +95,7 @@ def of_user_but(uid: int, strangers: set[tuple[int, int]]) -> list[int] | None:
     strangers: (pid, inode) pairs of other users' processes, which are skipped; the inode tells a reused pid apart. It
     is updated: newly seen ones are added, ended ones removed. Raises JudgeError if /proc hides other users' processes.
     """
-    pids, there = [], set[tuple[int, int]]()
+    pids, there = [], set()
     with os.scandir("/proc") as entries:
         for identity in [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdigit()]:
             if identity not in strangers:

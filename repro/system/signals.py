@@ -25,7 +25,7 @@ def held() -> Iterator[Callable[[], int]]:
     Yields a function that returns how many came. If the block fails, its error is raised instead. Ignored signals stay
     ignored. Threads other than the main one receive no signals anyway.
     """
-    heard: list[int] = []
+    heard = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: 0
         return

@@ -21,41 +21,40 @@ from repro.runs.progress import Progress
 from repro.studies.agent import design
 from repro.studies.agent.design import Budgets, Design, Pace
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 IDS = ["L1_36", "L1_82"]
 MODEL = "claude-opus-4-5-20251101"
 RATES = {"input": 5.0, "output": 25.0, "cache_read": 0.5, "cache_write": 6.25}
 PRICES = {"as_of": "2026-01-01", "models": {MODEL: RATES}}
-DONE: dict[str, Any] = {"content": "Scripted reply: done.", "usage": {"input_tokens": 100, "output_tokens": 10}}
+DONE = {"content": "Scripted reply: done.", "usage": {"input_tokens": 100, "output_tokens": 10}}
 
 
-def bash(command: str, **more: Any) -> dict[str, Any]:
+def bash(command: str, **more: Any) -> Json:
     """A reply that calls the agent's shell."""
     block = {"type": "tool_use", "name": "bash", "input": {"command": command}}
     return {"content": [block], "usage": {"input_tokens": 100, "output_tokens": 10}} | more
 
 
-def consult(query: str) -> dict[str, Any]:
+def consult(query: str) -> Json:
     """A reply that asks the knowledge base."""
     return bash("") | {"content": [{"type": "tool_use", "name": "search_knowledge", "input": {"query": query}}]}
 
 
-def solve(problem: str) -> dict[str, Any]:
+def solve(problem: str) -> Json:
     """A reply that writes a solution."""
     name = catalogue.load(problem).path.name
     return bash(f"printf '# mine\\nclass ModelNew: ...\\n' > solutions/{name}")
 
 
-def script(*lines: dict[str, Any]) -> bytes:
+def script(*lines: Json) -> bytes:
     """A script of these replies."""
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
-def plan(
-    lines: Callable[[design.Unit], list[dict[str, Any]]] | None = None, ids: list[str] = IDS, **changes: Any
-) -> Design:
+def plan(lines: Callable[[design.Unit], list[Json]] | None = None, ids: list[str] = IDS, **changes: Any) -> Design:
     """A scripted study of both arms. lines: of a unit; by default it writes a solution of every problem."""
-    told: dict[str, Any] = {"agent": "sdk", "model": MODEL, "upstream": "replay", "prices": PRICES} | changes
+    told = {"agent": "sdk", "model": MODEL, "upstream": "replay", "prices": PRICES} | changes
     told.setdefault("budgets", Budgets())
     lines = lines or (lambda unit: [*map(solve, unit.problems), DONE])
     return Design(**told, scripts={unit.id: script(*lines(unit)) for unit in design.units(Design(**told), ids)})
@@ -68,8 +67,8 @@ class Stub(Engine):
 
     def __init__(self) -> None:
         self.gpus = []
-        self.judged: list[str] = []
-        self.judging: Callable[[str], None] = lambda row: None
+        self.judged = []
+        self.judging = lambda row: None
         self.halted = threading.Event()
 
     def close(self, *, now: bool = False) -> None:

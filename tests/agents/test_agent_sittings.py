@@ -24,6 +24,7 @@ from repro.report import markdown, study
 from repro.runs.schedule import Interrupted
 from repro.studies.agent import controls, design
 from repro.studies.agent.design import Budgets
+from repro.system.jsonio import Json
 
 # Inspect leaves streams to the garbage collector.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
@@ -36,7 +37,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fixtures(tmp_path_factory.mktemp("stub"))
 
 
-def record(bundle: Bundle, name: str) -> dict[str, Any]:
+def record(bundle: Bundle, name: str) -> Json:
     return dict(json.loads((bundle.path / "agents" / name / "job.json").read_text()))
 
 
@@ -79,7 +80,7 @@ def test_three_arms_are_sat_judged_logged_and_reported(results):
 
 
 SPENT = {"usage": {"input_tokens": 400_000, "output_tokens": 0}}  # 2 USD
-ENDINGS: dict[str, tuple[list[dict[str, Any]], Budgets, str, str]] = {
+ENDINGS = {
     "ends without a solution": ([DONE], Budgets(), "gave_up", "agent"),
     "refuses": ([DONE | {"stop_reason": "refusal"}], Budgets(), "refused", "agent"),
     "turns": ([bash("true")] * 9, Budgets(turns=3), "budget", "agent"),
@@ -133,7 +134,7 @@ def test_interrupted_at_any_stage_and_resumed_the_verdicts_are_the_same(stage, t
     results, third = fixtures(tmp_path), design.units(plan(), IDS)[2]
     kill = f"kill -INT {os.getpid()}; sleep 20"
 
-    def lines(unit: design.Unit) -> list[dict[str, Any]]:
+    def lines(unit: design.Unit) -> list[Json]:
         stop = [bash(kill)] if stage == "agent" and unit == third else []
         return [*stop, solve(*unit.problems), DONE]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Done, Tool, shipped_benchmark, strict_json
+from conftest import Done, Tool, shipped_benchmark
 from test_compare import H200, folder_of, on
 from test_report import bundle_of, result
 from test_terminal import line_with
@@ -26,6 +26,7 @@ from repro.fingerprint import classes
 from repro.problems import catalogue
 from repro.records.claim import Claim
 from repro.studies import artifact_study
+from repro.system.jsonio import Json
 
 H100 = {"gpu_name": "NVIDIA H100", "bandwidth_signature_gb_s": 2446.848, "mig_mode": 0}
 # The published times of 36, with which its published speedup follows.
@@ -35,22 +36,22 @@ SPEEDUP = "artifact-speedup/36_RMSNorm"
 TIME = "artifact-optimized-time/36_RMSNorm"
 
 
-def judged(tool: Tool, *args: object) -> tuple[Done, dict[str, Any], dict[str, list[dict[str, Any]]]]:
+def judged(tool: Tool, *args: object) -> tuple[Done, Json, dict[str, list[Json]]]:
     """Claims against bundles: what was printed, the JSON, and the outcomes by claim with the verdict as judged."""
     done = tool.within("compare", "--claims", "-v", *args, "--json", tool.folder / "out.json", COLUMNS="800")
     assert done.code in (0, 3), done.err
-    found = strict_json((tool.folder / "out.json").read_text())
+    found = tool.json()
     return done, found, {claim["id"]: [o | o["as_judged"] for o in claim["outcomes"]] for claim in found["claims"]}
 
 
-def outcome(tool: Tool, claim: str, *args: object) -> dict[str, Any]:
+def outcome(tool: Tool, claim: str, *args: object) -> Json:
     """The one outcome of a claim."""
     _, _, found = judged(tool, *args)
     (only,) = found[claim]
     return only
 
 
-def theirs(folder: Path, times: dict[str, Any] = THEIRS, **options: Any) -> Path:
+def theirs(folder: Path, times: Json = THEIRS, **options: Any) -> Path:
     """A bundle of 36 of a folder that is not the shipped one."""
     return folder_of(folder, {"36_RMSNorm": times}, **options)
 
@@ -241,7 +242,7 @@ def test_bundles_of_one_stack_that_disagree_leave_it_open(tool):
     assert outcome(tool, SPEEDUP, a, cpu_like)["verdict"] == "REPRODUCED", "what was not tried does not count"
 
 
-def no_kernel(verdict: str, detail: str) -> dict[str, Any]:
+def no_kernel(verdict: str, detail: str) -> Json:
     found = result("L1_36@bf16", {"eager": 12.879, "compile": 8.135}, bad={"optimized": detail},
                    baseline_classes=BF16)  # fmt: skip
     found["results"][0]["verdict"] = verdict
@@ -249,7 +250,7 @@ def no_kernel(verdict: str, detail: str) -> dict[str, Any]:
     return found
 
 
-def unconfirmed() -> dict[str, Any]:
+def unconfirmed() -> Json:
     found = result("L1_36@bf16", THEIRS, baseline_classes=BF16)
     for entry in found["results"]:
         entry["speedup"]["compile"]["word"] = "UNCONFIRMED"
@@ -287,7 +288,7 @@ def test_unconverged_times_and_the_published_protocol_are_noted(tool):
 # Both ways of measuring, rounds, profiles
 
 
-def both_ways(published: dict[str, float], judged: dict[str, float] = THEIRS, *, grad: bool = True) -> dict[str, Any]:
+def both_ways(published: dict[str, float], judged: dict[str, float] = THEIRS, *, grad: bool = True) -> Json:
     """A result with times (ms) by the judge and by the published protocol."""
     found = result("L1_36@bf16", judged, baseline_classes=BF16)
     return found | {"parity": {"times_ms": published, "reasons": {}, "grad": grad}}
@@ -330,7 +331,7 @@ def test_both_ways_may_agree_on_another_figure_than_the_published_one(tool):
 ROUNDS_MS = {1: 3.563, 2: 3.6, 3: 3.525, 4: 3.525, 5: 3.525, 6: 3.525, 7: 3.525, 8: 3.525}
 
 
-def beside(folder: Path, more: dict[str, tuple[dict[str, Any], dict[str, Any]]], **options: Any) -> Path:
+def beside(folder: Path, more: dict[str, tuple[Json, Json]], **options: Any) -> Path:
     """A bundle of 36 with more rows. more: ending of the row's id -> its result and columns."""
     name = "36_RMSNorm"
     script = {name: both_ways(THEIRS)} | {f"{name}/{end}": found for end, (found, _) in more.items()}
@@ -342,7 +343,7 @@ def beside(folder: Path, more: dict[str, tuple[dict[str, Any], dict[str, Any]]],
     return bundle_of(folder, "benchmark", script, columns, parameters=given, machine=hard).path
 
 
-def rounds(times_ms: dict[int, float], wrong: tuple[int, ...] = ()) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+def rounds(times_ms: dict[int, float], wrong: tuple[int, ...] = ()) -> dict[str, tuple[Json, Json]]:
     """A row of rounds: the same times (ms) both ways. wrong: rounds (0: the input kernel) that are incorrect."""
     named = {("input_kernel" if n == 0 else f"round_{n}"): (n, ms) for n, ms in times_ms.items()}
     right = {"eager": 12.879} | {name: ms for name, (n, ms) in named.items() if n not in wrong}
@@ -353,7 +354,7 @@ def rounds(times_ms: dict[int, float], wrong: tuple[int, ...] = ()) -> dict[str,
     return {"rounds": (found | {"parity": {"times_ms": published, "reasons": {}}}, columns)}
 
 
-def running_best(tool: Tool, path: Path, number: int) -> dict[str, Any]:
+def running_best(tool: Tool, path: Path, number: int) -> Json:
     return outcome(tool, f"artifact-running-best/36_RMSNorm/round-{number}", path)
 
 
@@ -394,9 +395,7 @@ def test_running_bests_of_a_bundle_without_rounds_say_so(tool):
     assert found["verdict"] == "NOT-COMPARABLE" and found["reason"] == "not measured: --rounds was not given"
 
 
-def profile(
-    values: dict[tuple[str, str], float], state: str = "profiled"
-) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+def profile(values: dict[tuple[str, str], float], state: str = "profiled") -> dict[str, tuple[Json, Json]]:
     """A row of profiles. values: kernel and dtype -> share of the peak bandwidth, and rate in GB/s ten times it."""
     entries = [
         {"kernel": kernel, "dtype": dtype, "state": state, "why": "" if state == "profiled" else "because", "ncu": "",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Done, Tool, strict_json
+from conftest import Done, Tool
 from pydantic import ValidationError
 from test_report import artifacts, bundle_of, result, study
 from test_terminal import line_with
@@ -19,6 +19,7 @@ from repro.analysis.records import Interval
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError
 from repro.records.verdict import Ratio
+from repro.system.jsonio import Json
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 H200 = {"gpu_name": "NVIDIA H200", "bandwidth_signature_gb_s": 4814.304, "mig_mode": 0, "gpu_uuid_hash": "aa"}
@@ -37,11 +38,11 @@ def on(bundle: Bundle, **values: Any) -> Bundle:
 
 
 def folder_of(
-    folder: Path, times: dict[str, Any], *, device: str = "cuda", versions: dict[str, str] | None = None,
-    machine: dict[str, Any] | None = None, parameters: dict[str, Any] | None = None, **timing: Any,
+    folder: Path, times: Json, *, device: str = "cuda", versions: dict[str, str] | None = None,
+    machine: Json | None = None, parameters: Json | None = None, **timing: Any,
 ) -> Path:  # fmt: skip
     """A bundle of `benchmark`. times: artifact -> times (ms) of its variants, a whole result, or why it has none."""
-    script: dict[str, Any] = {}
+    script = {}
     columns = {}
     for name, ms in times.items():
         script[name] = ms
@@ -55,10 +56,10 @@ def folder_of(
                      **(versions or {})).path  # fmt: skip
 
 
-def rows_of(tool: Tool, *args: object) -> tuple[Done, dict[str, Any], dict[tuple[str, str], dict[str, Any]]]:
+def rows_of(tool: Tool, *args: object) -> tuple[Done, Json, dict[tuple[str, str], Json]]:
     """A comparison: what was printed, the whole JSON, and its rows by artifact and variant."""
     done = tool.within("compare", "-v", *args, "--json", tool.folder / "out.json", COLUMNS="600")
-    found = strict_json((tool.folder / "out.json").read_text())
+    found = tool.json()
     return done, found, {(row["row"], row["variant"]): row for row in found["rows"]}
 
 
@@ -66,7 +67,7 @@ TIMES = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
 MINE = "36_RMSNorm", "optimized"
 
 
-def beside(tool: Tool, times: dict[str, Any] = TIMES, **options: Any) -> tuple[Done, dict[str, Any], dict[str, Any]]:
+def beside(tool: Tool, times: Json = TIMES, **options: Any) -> tuple[Done, Json, Json]:
     """What is printed, the JSON, and the kernel's row, where another bundle is compared with the usual one."""
     number = len(list(tool.folder.iterdir()))
     usual, other = folder_of(tool.folder / f"a{number}", TIMES), folder_of(tool.folder / f"b{number}", times, **options)

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from conftest import CPU, strict_json
+from conftest import CPU
 from conftest import series as samples
 from test_report import bundle_of, result
 
@@ -68,11 +68,11 @@ def test_a_kernel_that_is_two_percent_slower_is_called_slower(ms):
 class Simulated:
     """A session whose loads scatter. steps: the first solution of each load, and "" where workers ended."""
 
-    options, candidates = Options(reloads=True), dict[str, Any]()
+    options, candidates = Options(reloads=True), {}
 
     def __init__(self, slower: float, scatter: float) -> None:
         self.random, self.slower, self.scatter = np.random.default_rng(7), slower, scatter
-        self.steps: list[str] = []
+        self.steps = []
         self.evaluation = Mock()
         self.evaluation.workers.end = lambda *_: self.steps.append("")
 
@@ -92,14 +92,14 @@ class Simulated:
     ],
 )
 def test_a_word_holds_across_loads(scatter, slower, due):
-    simulated: Any = Simulated(slower, scatter)
+    simulated = Simulated(slower, scatter)
     results = [session.over_loads(simulated, ["old", "new"]) for _ in range(20)]
     assert {gate._against(of, *of.results).word for of in results} <= due
 
 
 @pytest.mark.parametrize(("slower", "steps"), [(0.0, "old"), (0.05, "old  new  old  new  old")])
 def test_solutions_are_loaded_anew_unless_the_first_load_shows_them_the_same(slower, steps):
-    simulated: Any = Simulated(slower, 0.0005)
+    simulated = Simulated(slower, 0.0005)
     found = session.over_loads(simulated, ["old", "new"])
     assert " ".join(simulated.steps) == steps and len(found.loads) == simulated.steps.count("")
 
@@ -217,9 +217,7 @@ def test_the_command_judges_both_and_times_need_a_gpu(judge_tool):
     assert done.code == 3, done.err
     head, _, *lines = done.out.splitlines()
     assert head.startswith("| problem") and [line.split("|")[2].strip() for line in lines] == ["a/k", "b/k", "b/bad"]
-    found = [
-        Verdict.model_validate(one) for one in strict_json((judge_tool.folder / "out.json").read_text())["results"]
-    ]
+    found = [Verdict.model_validate(one) for one in judge_tool.json()["results"]]
     assert [one.against and one.against.why for one in found] == [None, gate.NEEDS_GPU, "b/bad is wrong"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, strict_json
+from conftest import CPU, smoke_problem
 from test_report import bundle_of, result
 
 from repro.analysis import gate
@@ -17,6 +17,7 @@ from repro.records.verdict import Verdict
 from repro.records.workload import Workload
 from repro.report import against, document
 from repro.studies import self_test
+from repro.system.jsonio import Json
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_rows_of_a_file_are_workloads(name, text, tmp_path):
                        "batch_size=9 (held out)"])],
 )  # fmt: skip
 def test_shapes_are_named_on_the_command_line(given, due):
-    assert [each.name for each in shapes.workloads(given, catalogue.load("L1_36", size="smoke"))] == due
+    assert [each.name for each in shapes.workloads(given, smoke_problem())] == due
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_every_shape_of_the_suites_is_one_of_its_problem():
         assert len(shapes.workloads(["suite", "neighbours"], catalogue.load(name))) == 9
 
 
-def bundle(folder: Path, made: list[dict[str, Any]], name: str = "mine", **more: Any) -> Bundle:
+def bundle(folder: Path, made: list[Json], name: str = "mine", **more: Any) -> Bundle:
     """A bundle with a row for each shape: batches 1, 2 and 3, the first of weight 3 and the last held out."""
     shape = [{"constants": {"batch_size": size}, "weight": 3.0 if size == 1 else 1.0, "held_out": size == 3}
              for size in (1, 2, 3)]  # fmt: skip
@@ -66,7 +67,7 @@ def bundle(folder: Path, made: list[dict[str, Any]], name: str = "mine", **more:
     return bundle_of(folder, "evaluate", rows, columns, **more)
 
 
-def timed(ms: float, **more: Any) -> dict[str, Any]:
+def timed(ms: float, **more: Any) -> Json:
     return result("L1_36", {"eager": 16.0, "mine": ms}, **more)
 
 
@@ -113,5 +114,5 @@ def test_the_command_says_at_which_shapes_a_kernel_is_wrong(judge_tool):
     assert done.code == 3, done.err
     told = "right at 1 of 3 shapes: wrong at batch_size=1 dim1=16, batch_size=3 dim1=7 dim2=11"
     assert told in " ".join(done.out.split())
-    (found,) = strict_json((judge_tool.folder / "out.json").read_text())["results"]
+    (found,) = judge_tool.json()["results"]
     assert [Verdict.model_validate(one).verdict for one in found["workloads"]] == ["correct", *["incorrect"] * 2]

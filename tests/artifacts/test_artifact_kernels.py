@@ -83,8 +83,8 @@ def case(number: str, dtype: str, *shapes: tuple[int, ...], nan: int = 0, **give
     return {"number": number, "dtype": dtype, "shapes": shapes, "given": given, "nan": nan}
 
 
-POOL: dict[str, Any] = {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 3}
-UP: dict[str, Any] = {"stride": 2, "padding": 1, "dilation": 2}
+POOL = {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 3}
+UP = {"stride": 2, "padding": 1, "dilation": 2}
 CASES = [
     case("04", "bfloat16", (8, 8192), (8192, 1)),
     case("04", "bfloat16", (5, 4099), (4099, 1)),

@@ -15,6 +15,7 @@ from conftest import strict_json
 from repro import config
 from repro.artifacts import layout
 from repro.cli import main
+from repro.system.jsonio import Json
 
 SHIPPED = config.ARTIFACTS_DIR
 NAME = "36_RMSNorm"
@@ -36,7 +37,7 @@ def kernel_function(x, num_features=64, eps=1e-5):
 RESULTS, OPTIMIZED_NCU, PROMPT = "benchmark_results.json", "optimized_ncu_metrics.json", "opt_prompt.txt"
 
 
-def profile(dtype_bytes: int, ms: float) -> dict[str, Any]:
+def profile(dtype_bytes: int, ms: float) -> Json:
     """A profile of a kernel that moves what it must, in a number of milliseconds."""
     rate = 2 * ELEMENTS * dtype_bytes / ms * 1e3
     values = {
@@ -87,7 +88,7 @@ def edit(path: Path, change: Callable[[Any], Any]):
     write(path, value)
 
 
-def linted(root: Path, tmp_path: Path) -> tuple[int, dict[str, Any]]:
+def linted(root: Path, tmp_path: Path) -> tuple[int, Json]:
     """`repro verify` of a folder of kernels: exit code and findings."""
     out = tmp_path / "lint.json"
     code = main.main(["verify", str(root), "--json", str(out)])

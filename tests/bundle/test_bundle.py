@@ -20,6 +20,7 @@ from repro.errors import BundleError, PrerequisiteError, UsageError
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 PLAN = ["a", "b", "c"]
 PARAMETERS = {"size": "smoke"}
@@ -34,7 +35,7 @@ def resume(results: Path, plan: list[str] = PLAN) -> Bundle | None:
     return Bundle.resume(results, "run", plan, PARAMETERS)
 
 
-def row(name: str, **values: Any) -> dict[str, Any]:
+def row(name: str, **values: Any) -> Json:
     return {"row": name, "status": "done", "error": "", "result": values}
 
 

@@ -25,6 +25,7 @@ from repro.records.job import Outcome
 from repro.runs.rows import _result
 from repro.system import jsonio
 from repro.system.digest import tree_digest
+from repro.system.jsonio import Json
 
 STATEMENTS = (PROVENANCE, TEST_RESULT)
 
@@ -37,7 +38,7 @@ def failed(path: Path) -> list[str]:
     return list(verify.verify(path).failed)
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Json:
     """A small fingerprint with the ids of its values."""
     values = {"gpu_name": {"value": "NVIDIA H200", "source": "nvml", "status": "ok", "class": "H"}}
     ids = {"sku_id": digest(values, "H"), "fingerprint_id": digest(values, "HCV")}
@@ -101,7 +102,7 @@ def test_statements_name_files_inputs_code_and_verdicts(tmp_path):
 # -- what is changed is found
 
 
-def close_anew(path: Path, change: Callable[[dict[str, Any]], None] = lambda told: None) -> None:
+def close_anew(path: Path, change: Callable[[Json], None] = lambda told: None) -> None:
     """What a careless forger does: all hashes made anew, statement and bundle id too."""
     told = manifest(path)
     change(told)
@@ -112,21 +113,21 @@ def close_anew(path: Path, change: Callable[[dict[str, Any]], None] = lambda tol
     jsonio.write(path / "manifest.json", told)
 
 
-def edit_row(path: Path, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+def edit_row(path: Path, name: str, change: Callable[[Json], None]) -> None:
     found = rows(path)
     change(found[name])
-    (path / "rows.jsonl").write_text("".join(jsonio.dumps(row) + "\n" for row in found.values()))
+    (path / "rows.jsonl").write_bytes(jsonio.lines(found.values()))
 
 
-def first(row: dict[str, Any]) -> Any:
+def first(row: Json) -> Any:
     return row["result"]["results"][0]
 
 
-def windows(row: dict[str, Any]) -> Any:
+def windows(row: Json) -> Any:
     return row["result"]["telemetry"]["windows"]
 
 
-FORGED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
+FORGED = {
     "better time": ("a", lambda row: first(row)["time_ms"].update(median=1.95), "times and samples"),
     "fewer samples": ("a", lambda row: first(row)["time_ms"].update(n=2), "times and samples"),
     "ratio out of its interval": ("a", lambda r: first(r)["speedup"]["eager"].update(ratio=3.0), "times and samples"),
@@ -248,7 +249,7 @@ def ended(process: subprocess.Popen[str]) -> int:
     return process.returncode
 
 
-def without_time(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def without_time(found: dict[str, Json]) -> dict[str, Json]:
     return {name: {k: v for k, v in row.items() if k != "ended"} for name, row in found.items()}
 
 

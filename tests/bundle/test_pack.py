@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import lzma
 import os
 import shutil
@@ -115,7 +114,7 @@ def test_a_folder_an_archive_and_its_folder_are_read_alike(packed, tool):
             for found in map(storage.find, (folder, packed, packed / ARCHIVE))]  # fmt: skip
     assert read[0] == read[1] == read[2]
     done = tool.within("verify", folder, packed, packed / ARCHIVE, "--json", "out.json")
-    bundles = json.loads((tool.folder / "out.json").read_text())["bundles"]
+    bundles = tool.json()["bundles"]
     assert done.code == 0 and len({bundle["bundle_id"] for bundle in bundles}) == 1 < len(bundles), done.err
     done = tool.within("compare", "--claims", packed / ARCHIVE, "--json", "out.json")
     assert done.code == 0 and tool.within("share", packed / ARCHIVE, "-o", "shared").code == 0, done.err
@@ -181,7 +180,7 @@ def archive(*members: Callable[[tarfile.TarFile], object]) -> bytes:
 
 
 FIRST, PLACE, KIND = member("run/manifest.json"), "not a name below one folder", "not a plain file"
-HARMFUL: dict[str, tuple[bytes, str]] = {
+HARMFUL = {
     "parent folder": (archive(FIRST, member("run/../../etc/x")), PLACE),
     "absolute path": (archive(FIRST, member("/etc/x")), PLACE),
     "top folder of dots": (archive(member("../x")), PLACE),
@@ -236,7 +235,7 @@ def test_an_interrupted_bundle_passes_until_it_is_changed(tool):
     bundle.add(FAILED_ROW)
     bundle.finish("interrupted")
     done = tool.within("verify", bundle.path, "--json", "out.json")
-    (found,) = json.loads((tool.folder / "out.json").read_text())["bundles"]
+    (found,) = tool.json()["bundles"]
     assert done.code == 0 and found["state"] == "interrupted" and found["passed"]
     (path,) = tool.bundles()
     (path / "rows.jsonl").write_text("")

@@ -67,7 +67,7 @@ def figures(bundle: Bundle) -> list[dict[str, str]]:
 
 def line(name: str, problem: str, result: JudgeResult, entry: Verdict) -> dict[str, str]:
     time, speedup, control = entry.time_ms, entry.speedup, result.timing.aa
-    baselines = {base: told.time_ms.median for base, told in result.baselines.items()}
+    baselines = result.baselines_ms
     values = {
         "time_ms": time and time.median,
         "time_low_ms": time and time.ci95[0],

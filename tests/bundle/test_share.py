@@ -24,6 +24,7 @@ from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 HOST, USER, SERIAL = "gpu-box-17", "mallory", "1654922003817"
 UUID = "6f1c2a34-9b7d-4e11-8c55-0a9d3f2b7e60"
@@ -68,7 +69,7 @@ ERROR = (
 )
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Json:
     """A fingerprint that tells too much."""
     told = {
         "gpu_name": ("NVIDIA H200", "H"), "driver": ("580.1", "V"), "torch": ("2.9.1+cu128", "V"),

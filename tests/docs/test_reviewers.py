@@ -1,6 +1,5 @@
 """docs/reviewers.md: every claim is in it, and its commands show what it says. test_docs.py checks the rest."""
 
-import json
 import re
 
 import pytest
@@ -24,7 +23,7 @@ def test_published_bundles_say_what_is_promised(tool):
     published = config.ARTIFACTS_DIR / "results"
     one_h100 = published / "h100-pinned/20261124T055615Z-benchmark"
     assert tool.within("compare", "--claims", one_h100, "--json", "out.json").code == 0
-    assert f"`claims: {claims.told(json.loads((tool.folder / 'out.json').read_text())['counts'])}`" in TEXT
+    assert f"`claims: {claims.told(tool.json()['counts'])}`" in TEXT
     verified = tool.within("verify", published)
     assert verified.code == 0 and re.search(r"`(\d+ bundles: [^`]+)`", TEXT).group(1) in verified.out
     assert tool.within("verify", config.ARTIFACTS_DIR).out.rstrip().split("\n")[-1].startswith("0 errors")

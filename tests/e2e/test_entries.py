@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from repro.judge import session
 from repro.judge.implementation import Options
 from repro.problems import catalogue
 from repro.studies import evaluation
+from repro.system.jsonio import Json
 
 VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
 FUNCTION = """import functools
@@ -68,7 +68,7 @@ def kernel_function(x, rstd):
 """
 
 
-def judged(source: str, tmp_path: Path, fixture: dict[str, Any]):
+def judged(source: str, tmp_path: Path, fixture: Json):
     """The verdict on this text at smoke size, its entry found as the command line finds it."""
     file = tmp_path / "solution.py"
     file.write_text(source)

@@ -24,19 +24,32 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import CPU, Done, Tool, ask_docker, attempt, fresh, manifest, rows, small_disk, strict_json, wait_for
+from conftest import (
+    CPU,
+    Done,
+    Tool,
+    ask_docker,
+    attempt,
+    fresh,
+    manifest,
+    rows,
+    small_disk,
+    smoke_problem,
+    strict_json,
+    wait_for,
+)
 
 from repro import config as settings
 from repro.engines import local
 from repro.errors import EngineGone, PrerequisiteError
 from repro.fixtures import store as fixtures
 from repro.fixtures.store import SCHEMA_VERSION
-from repro.problems import catalogue
 from repro.records.options import Options
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -239,7 +252,7 @@ def lines(tool: Tool) -> int:
 
 DEAD_SOCKET = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
 # name: (command, what its one line must say); verbs that judge do so on the CPU where no engine is named
-USAGE: dict[str, tuple[str, tuple[str, ...]]] = {
+USAGE = {
     "run-unknown-problem": ("run --problem L9_99", ("no problem L9_99", "L1_36, L1_82")),
     "fixtures-unknown-problem": ("fixtures --problem L9_99", ("no problem 'L9_99'", "shipped are")),
     "evaluate-unknown-problem": ("evaluate mine.py --problem L9_99", ("no problem 'L9_99'", "file's path")),
@@ -329,12 +342,12 @@ def test_an_engine_that_does_not_answer_leaves_no_socket_open(monkeypatch, tmp_p
 FEW = ("zeros", "exits", "surrogate", "wrong_state_dict")
 # What one job judges, with what it allows a solution.
 REST = {name: bad for name, bad in BAD.items() if name not in FEW}
-TOGETHER: dict[str, tuple[dict[str, Bad], Options]] = {
+TOGETHER = {
     "rest": (REST, Options(timing=False)), "bounded": (BOUNDED, Options(timing=False, timeout_s=BOUND_S))
 }  # fmt: skip
 
 
-def _check(name: str, bad: Bad, entry: dict[str, Any]):
+def _check(name: str, bad: Bad, entry: Json):
     assert entry["verdict"] == bad.verdict, (name, entry["reasons"])
     if bad.code:
         reason = entry["reasons"][0]
@@ -351,7 +364,7 @@ def test_bad_solutions_get_their_verdicts_and_touch_no_other(judge_tool):
     folder = write(judge_tool.folder / "solutions", {name: BAD[name] for name in FEW})
     done = judge_tool("evaluate", folder, *JUDGE, "--json", "out.json", "--strict", ignoring="CHLD")
     assert done.code == 3, done.err
-    results = strict_json((judge_tool.folder / "out.json").read_text())["results"]
+    results = judge_tool.json()["results"]
     verdicts = {entry["solution"].removesuffix(".py"): entry for entry in results}
     for name in FEW:
         _check(name, BAD[name], verdicts[f"{BAD[name].problem}_{name}"])
@@ -500,7 +513,7 @@ def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixt
     ],
 )
 def test_an_unusable_fixture_says_what_is_wrong_and_what_to_do(text, words, tmp_path, smoke_fixture):
-    file, problem = tmp_path / "fixture.json", catalogue.load("L1_36", size="smoke")
+    file, problem = tmp_path / "fixture.json", smoke_problem()
     if isinstance(text, dict):
         text = jsonio.dumps(smoke_fixture("L1_36").to_json() | text)
     if text is not None:
@@ -527,7 +540,7 @@ def test_incomplete_artifacts_are_reported(tool):
     (artifacts / "82_kernel_is_a_folder" / "input_kernel.py").unlink()
     (artifacts / "82_kernel_is_a_folder" / "input_kernel.py").mkdir()
     done = tool.within("benchmark", "--artifacts", artifacts, *JUDGE, "--json", "out.json")
-    entries = {entry["problem"]: entry for entry in strict_json((tool.folder / "out.json").read_text())}
+    entries = {entry["problem"]: entry for entry in tool.json()}
     assert "problem.py" in entries["4_no_problem"]["reasons"][0]
     assert "holds no kernel" in entries["43_no_kernel"]["reasons"][-1]
     assert "is not Python" in entries["77_not_python"]["reasons"][0]
@@ -652,7 +665,7 @@ def test_killed_tool_takes_its_job_and_worker_with_it(judge_tool):
 
 def _job(results: Path, engine, sources: dict[str, str], options: Options):
     """The job of L1_36 that judges solutions of these texts."""
-    problem = catalogue.load("L1_36", size="smoke")
+    problem = smoke_problem()
     submissions = [evaluation.Submission(name, source.encode(), "ModelNew") for name, source in sources.items()]
     return evaluation.job(Run(engine, results, Progress(), options), "job", problem, submissions)
 
@@ -699,7 +712,7 @@ def docker_run(tool: Tool) -> SimpleNamespace:
     first, *_ = wait_for("a container", lambda: containers(process), process)  # two begin together where two jobs fit
     inspected = json.loads(ask_docker("inspect", first))[0]
     done = tool.finish(process)
-    results = strict_json((tool.folder / "out.json").read_text())["results"]
+    results = tool.json()["results"]
     verdicts = {entry["solution"].removesuffix(".py"): entry for entry in results}
     left = garbage(process, "--all")
     engine = manifest(tool.bundles()[0])["engine"]
@@ -741,7 +754,7 @@ def test_container_of_a_solution_is_hardened(docker_run):
 def test_container_reports_facts_from_its_engine(image, tool):
     done = tool("doctor", "--engine", "docker", "--device", "cpu", "--json", "out.json")
     assert done.code == 0, done.err
-    values = strict_json((tool.folder / "out.json").read_text())["fingerprint"]["values"]
+    values = tool.json()["fingerprint"]["values"]
     told = {name: value["value"] for name, value in values.items()}
     assert told["engine"] == "docker"
     assert told["image_id"] == ask_docker("image", "inspect", "--format", "{{.Id}}", settings.image()).strip()

@@ -23,7 +23,7 @@ class Nodes:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.address, self.raylets, self.pid = "", list[int](), process.pid
+        self.address, self.raylets, self.pid = "", [], process.pid
         self._read()
 
     def _read(self) -> None:
@@ -63,7 +63,7 @@ def main(nodes: int) -> None:
     from ray.cluster_utils import Cluster
 
     started = Cluster()
-    options: dict[str, Any] = {"object_store_memory": MEMORY, "include_dashboard": False}
+    options = {"object_store_memory": MEMORY, "include_dashboard": False}
     started.add_node(num_cpus=0, **options)
 
     def add() -> None:

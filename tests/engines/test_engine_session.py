@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLEAN_ENV, ROOT, Tool, until
+from conftest import CLEAN_ENV, ROOT, Tool, smoke_problem, until
 
 from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
 from repro.errors import EngineError, PrerequisiteError
-from repro.problems import catalogue
 from repro.records.job import Job
 from repro.records.options import Options
 from repro.studies.evaluation import Submission
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
-PROBLEM = catalogue.load("L1_36", size="smoke")
-Measured = Callable[[str], dict[str, Any]]
+PROBLEM = smoke_problem()
+Measured = Callable[[str], Json]
 
 
 def session_job(fixture: Any, *, trust: str = "audited", timeout_s: float = 60.0) -> Job:
@@ -56,9 +56,9 @@ def gone(tool: Tool) -> None:
     until(lambda: not tool.processes() and not [f for f in tool.tmp.glob("repro-*") if "repro-state" not in f.name])
 
 
-def answers(engine: Engine, fixture: dict[str, Any], timeout_s: float) -> None:
+def answers(engine: Engine, fixture: Json, timeout_s: float) -> None:
     """Ask a session of an engine for all that it can do, and for what ends a solution alone."""
-    lines: list[str] = []
+    lines = []
     with engine.session(session_job(fixture, timeout_s=timeout_s), lines.append) as session:
         assert session.opened.fingerprint and session.opened.ceilings is None
         good, latin = submission("good"), submission("latin", top=b"# -*- coding: latin-1 -*-\n# \xe9\n")

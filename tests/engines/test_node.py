@@ -9,17 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from conftest import CLEAN_ENV, ROOT, until
 
 from repro.engines import docker, node, registry
-from repro.engines.base import Slots
+from repro.engines.base import Engine, Slots
 from repro.engines.local import LocalEngine
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
@@ -105,7 +103,7 @@ def test_a_gpu_of_another_kind_and_one_that_is_missing_are_refused(gpu, kinds, w
 def test_without_ray_the_engine_says_what_to_install(monkeypatch):
     import importlib.util
 
-    found: Callable[..., Any] = importlib.util.find_spec
+    found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "ray" else found(name, *a))
     with pytest.raises(
         PrerequisiteError, match=r"ray is not installed. Run `make setup ENGINE=ray`.*requirements/ray.txt"
@@ -145,7 +143,7 @@ def test_a_zombie_owns_nothing():
 def test_gpus_of_different_kinds_are_refused_for_times_alone(line, refused, monkeypatch):
     from repro.cli import arguments, main
 
-    class Mixed:
+    class Mixed(Engine):
         device = "cuda"
 
         def capacity(self) -> Slots:

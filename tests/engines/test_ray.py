@@ -17,13 +17,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import CLEAN_ENV, CPU, ROOT, WHOLE, Tool, ask_docker, manifest, rows, until
 from ray_cluster import Nodes, cluster
 
 from repro.bundle.write import Bundle
+from repro.system.jsonio import Json
 from repro.system.procfs import alive, descendants
 
 pytestmark = [
@@ -84,7 +84,7 @@ def suite(folder: Path, problems: int = SUITE) -> list[object]:
     """The arguments that evaluate one solution of made-up problems, in one process a problem without a sandbox."""
     folder.mkdir(exist_ok=True)
     (folder / "solution.py").write_text(SOLUTION)
-    found: list[object] = ["evaluate", folder / "solution.py", "--no-timing", "--trust", "dev"]
+    found = ["evaluate", folder / "solution.py", "--no-timing", "--trust", "dev"]
     for number in range(problems):
         file = folder / f"p{number:03}.py"
         file.write_text(PROBLEM.format(rows=4 + number % 5, columns=32 + number, scale=0.5 + number % 4))
@@ -97,10 +97,10 @@ def on(nodes: Nodes) -> tuple[object, ...]:
     return ("--engine", f"ray:{nodes.address}", *RAY[2:])
 
 
-def told(bundle: Path) -> dict[str, Any]:
+def told(bundle: Path) -> Json:
     """What rows say that must not depend on the engine."""
 
-    def verdict(entry: dict[str, Any]) -> dict[str, Any]:
+    def verdict(entry: Json) -> Json:
         return {name: entry.get(name) for name in EQUAL} | {"codes": [reason["code"] for reason in entry["reasons"]]}
 
     return {

@@ -58,7 +58,7 @@ def of_fake(fake_gpu, tmp_path_factory):
     tool = Tool(tmp_path_factory.mktemp("fake"))
     done = tool("doctor", "--engine", "local", "--device", "cuda", "--json", "out.json", **fake_gpu)
     assert "NVIDIA Fake, driver 570.00.1 · torch" in done.out, done.err
-    found = json.loads((tool.folder / "out.json").read_text())
+    found = tool.json()
     return found["fingerprint"] | {"observed": found["observed"]}
 
 

@@ -26,7 +26,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from conftest import Tool
+from conftest import Tool, smoke_problem
 
 from repro import config
 from repro.fixtures import calibration
@@ -68,7 +68,7 @@ def wrapped(problem: Problem, body: str) -> bytes:
 
 # -- the generator
 
-KINDS: dict[str, tuple[str, dict[str, float]]] = {
+KINDS = {
     "uniform": ("uniform", {}),
     "normal": ("normal", {}),
     "normal, std 4": ("normal", {"std": 4.0}),
@@ -140,7 +140,7 @@ def test_fixtures_on_the_gpu_are_not_refused(key):
     fixture = fixture_of(key, "smoke")
     assert fixture.refused == "" and fixture.margin >= 1.5
     assert fixture.worst_honest_score <= 1 < fixture.best_cheat_score
-    problem = catalogue.load(key, size="smoke")
+    problem = smoke_problem(key)
     plan = inputs.plan(problem)
     assert fixture.inputs == calibration._input_facts(plan, input_cases.PUBLIC_SEED, CPU)
     assert fixture.weights_sha256 == inputs.weights(problem, plan.module).sha256
@@ -149,7 +149,7 @@ def test_fixtures_on_the_gpu_are_not_refused(key):
 @pytest.mark.parametrize("problem_id", ["L1_36", "L2_84", "L3_44"])
 def test_the_reference_is_the_same_on_both_devices(problem_id):
     """fp64 of the same inputs and weights."""
-    problem = catalogue.load(problem_id, size="smoke")
+    problem = smoke_problem(problem_id)
     plan = inputs.plan(problem)
     state = inputs.weights(problem, plan.module)
     found = Distance()
@@ -197,7 +197,7 @@ FAULTS = {
 
 def test_faults_end_their_worker_and_not_the_judge(alone, tmp_path):
     """A segmentation fault, a solution that takes all memory, a store far out of bounds; then a good one is judged."""
-    problem = catalogue.load("L1_36", size="smoke")
+    problem = smoke_problem()
     sources = {name: wrapped(problem, body) for name, body in FAULTS.items()} | {"illegal": ILLEGAL.encode()}
     sources["good"] = (config.ORACLE_DIR / problem.path.name).read_bytes()
     for name, source in sources.items():
@@ -316,7 +316,7 @@ def on_the_gpu() -> set[int]:
 
 def test_a_kernel_that_never_ends_is_a_timeout_and_leaves_no_process(alone, tmp_path):
     """Within its limit; the GPU is free for the next solution, which is judged in the same evaluation."""
-    problem = catalogue.load("L1_36", size="smoke")
+    problem = smoke_problem()
     (tmp_path / "hangs.py").write_text(HANGS)
     (tmp_path / "good.py").write_bytes((config.ORACLE_DIR / problem.path.name).read_bytes())
     fixture = fixture_of("L1_36", "smoke")
@@ -408,7 +408,7 @@ def test_the_gate_holds_its_stream_for_its_time_and_hides_the_launch(alone):
 
 def test_the_launches_of_a_deep_network_are_hidden(alone, tmp_path):
     """L3_20's eager model launches some 150 kernels, which takes the host far longer than they take the GPU."""
-    problem = catalogue.load("L3_20", size="smoke")
+    problem = smoke_problem("L3_20")
     file = config.ORACLE_DIR / problem.path.name
     options = Options(device=GPU.type, modes=("eager",), timing_budget_s=5, passes=("control",))
     found = session.evaluate(problem, fixture_of("L3_20", "smoke"), [("oracle", file, "ModelNew")], options)
@@ -552,7 +552,7 @@ for _ in sys.stdin:
 
 def test_inputs_are_made_again_while_the_gpu_is_busy(alone):
     """What runs when they are there may have computed from them; what ended before did not. It sleeps for 30 ms."""
-    idle, filled = Idle(GPU, watched=True), list[float]()
+    idle, filled = Idle(GPU, watched=True), []
     idle.settle()
 
     def fill() -> None:
@@ -579,7 +579,7 @@ def test_inputs_are_made_again_while_the_gpu_is_busy(alone):
 
 # Nothing that a block size divides, so that the tail of every dimension is a piece. Our L2_34 takes rows of a power of
 # two, our L2_37 groups that fill tiles of 128 and rows of a multiple of 8.
-ODD: dict[str, dict[str, Any]] = {
+ODD = {
     "L1_04": {"M": 37, "K": 5003},
     "L1_36": {"batch_size": 3, "features": 33, "dim1": 7, "dim2": 83},
     "L1_43": {"batch_size": 1, "channels": 3, "dim1": 11, "dim2": 13, "dim3": 37},

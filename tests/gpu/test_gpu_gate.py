@@ -37,7 +37,7 @@ def words(tool: Tool, place: list[str], gpus: list[str], pairs: list[Pair]) -> l
     """The word of every pair. place: the arguments that name device and size."""
     done = tool("fixtures", *place, *(word for problem in PROBLEMS for word in ("--problem", problem)))
     assert done.code == 0, done.err
-    free: queue.SimpleQueue[str] = queue.SimpleQueue()
+    free = queue.SimpleQueue()
     for gpu in gpus:
         free.put(gpu)
 
@@ -64,8 +64,8 @@ def words(tool: Tool, place: list[str], gpus: list[str], pairs: list[Pair]) -> l
 
 
 def test_twenty_pairs_of_one_kernel_have_no_false_word_and_a_slower_one_is_named(tool):
-    same: list[Pair] = [(n, problem, "") for n in range(4) for problem in PROBLEMS]
-    slower: list[Pair] = [(n, "L1_36", SLOWER) for n in range(10, 20)]
+    same = [(n, problem, "") for n in range(4) for problem in PROBLEMS]
+    slower = [(n, "L1_36", SLOWER) for n in range(10, 20)]
     found = words(tool, ["--engine", "local", "--device", "cuda"], resources.visible(), same + slower)
     assert not {"FASTER", "SLOWER"} & set(found[: len(same)])
     assert found[len(same) :].count("SLOWER") >= 9, found

@@ -76,7 +76,7 @@ def test_further_solutions_of_a_session_take_seconds(key, tmp_path):
     """Ten different sources, a crash and a hang among them; verdicts are those of a cold judge."""
     problem = catalogue.load(key)
     fixture = fixture_of(problem)
-    checks, boths, found = list[float](), list[float](), []
+    checks, boths, found = [], [], []
     with JudgeSession(problem, fixture, OPTIONS) as judge:
         for number in range(SOLUTIONS):
             if number == SOLUTIONS // 2:

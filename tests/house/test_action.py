@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import CLEAN_ENV, CPU, ROOT
@@ -50,7 +49,7 @@ def ran(folder: Path, **given: str) -> tuple[int, str]:
         env[name] = str(folder / name)
     code = 0
     for step in action["runs"]["steps"]:
-        told: dict[str, Any] = step["env"]
+        told = step["env"]
         values = {name: re.sub(r"\$\{\{ (\S+) \}\}", lambda m: known.get(m[1], ""), v) for name, v in told.items()}
         done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", step["run"]], cwd=folder / "repository",
                               env=env | values, check=False)  # fmt: skip

@@ -64,7 +64,7 @@ def test_every_requirement_is_locked_by_version_and_hash(file):
 
 
 def test_requirement_files_agree_with_each_other_and_with_the_pins():
-    versions: dict[str, set[str]] = {}
+    versions = {}
     for file in REQUIREMENTS:
         for name, (version, _) in locked(file).items():
             versions.setdefault(name, set()).add(version)

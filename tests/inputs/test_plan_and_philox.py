@@ -34,7 +34,7 @@ CPU = torch.device("cpu")
 STARTS = (0, 4095, 2**33 + 7)
 SEED = 0x299F31D0A4093822
 # name -> arguments of philox.fill: kind, then keywords
-DRAWS: dict[str, tuple[str, dict[str, float]]] = {
+DRAWS = {
     "uniform": ("uniform", {}),
     "normal": ("normal", {}),
     "normal, std 4": ("normal", {"std": 4.0}),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from conftest import WHOLE
+from conftest import WHOLE, smoke_problem
 
 from repro.errors import JudgeError, UsageError
 from repro.judge import session
@@ -22,10 +22,9 @@ from repro.judge.correctness.trials import Trials
 from repro.judge.implementation import Options
 from repro.judge.processes import launcher as launch
 from repro.judge.session import JudgeSession
-from repro.problems import catalogue
 
 OPTIONS = Options(device="cpu", timeout_s=5, timing_budget_s=0.3, max_blocks=12, modes=("eager",))
-PROBLEM = catalogue.load("L1_36", size="smoke")
+PROBLEM = smoke_problem()
 HONEST = "return super().forward(*inputs)"
 # name -> (forward, text above the class)
 STREAM = {
@@ -96,7 +95,7 @@ def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(judge, tmp_path, sm
 
 @pytest.mark.slow
 def test_baselines_are_classed_once_and_timed_beside_every_solution(judge, tmp_path, monkeypatch):
-    classed, class_of_call = list[str](), Comparison.class_of_call
+    classed, class_of_call = [], Comparison.class_of_call
 
     def counted(self, implementation, variant, *rest):
         classed.append(variant)
@@ -123,9 +122,7 @@ FLAT = "return super().forward(torch.as_strided(inputs[0], inputs[0].shape, torc
 def test_problems_in_16_bits_and_inputs_that_are_not_contiguous(klass, strict, tmp_path, smoke_fixture):
     key = f"L1_36@{klass}"
     bodies = {"right": HONEST, "of a part": PART, "flat": FLAT}
-    with JudgeSession(
-        catalogue.load(key, size="smoke"), smoke_fixture(key), OPTIONS.but(checks=["strides"] * strict)
-    ) as judge:
+    with JudgeSession(smoke_problem(key), smoke_fixture(key), OPTIONS.but(checks=["strides"] * strict)) as judge:
         right, part, flat = judge.check(solution(tmp_path, name, body) for name, body in bodies.items())
     assert outcome(right) == ("correct", "", klass) and "needs_contiguous" not in right.labels
     assert part.verdict == "incorrect"
@@ -156,7 +153,7 @@ CLOSE = (117, 254)
 
 def test_a_draw_whose_result_rounding_decides_is_drawn_again(tmp_path, smoke_fixture, monkeypatch):
     """A right solution keeps its class, and one that rounding does not explain is wrong."""
-    problem, make = catalogue.load("L2_99", size="smoke"), input_cases.make
+    problem, make = smoke_problem("L2_99"), input_cases.make
 
     def planned(*args: Any, **kwargs: Any) -> list[input_cases.Trial]:
         trials, close = make(*args, **kwargs), iter(CLOSE)
@@ -327,7 +324,7 @@ def test_a_first_call_beside_others_decides_no_verdict(smoke_fixture, tmp_path):
 
 @pytest.mark.slow
 def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(judge, tmp_path, monkeypatch):
-    tried, run = list[str](), Trials.run
+    tried, run = [], Trials.run
 
     def counted(self, solution, trial):
         tried.append(solution.name)

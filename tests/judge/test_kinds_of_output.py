@@ -139,7 +139,7 @@ def beside(codes: torch.Tensor, scale: torch.Tensor) -> list[torch.Tensor]:
 
 
 # Name -> inputs, and those of the call before -> outputs.
-INT8: dict[str, Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]]] = {
+INT8 = {
     "honest, by a quotient": lambda x, _: rounded(x.float() / (s := int8_rows(x)[1]), s),
     "honest, by a reciprocal": lambda x, _: rounded(*int8_rows(x)),
     "scaled by 128": lambda x, _: rounded(*int8_rows(x, codes=128.0)),
@@ -169,7 +169,7 @@ def drawn(file: str, dtype: str = "float32", **constants: int) -> Callable[[Call
             patched.setattr(input_cases, "secret_seed", lambda: chance.getrandbits(63))
             patched.setattr(input_cases.secrets, "choice", chance.choice)
             trials = input_cases.make(plan, fixture=fixture)
-        found: dict[str, list[dict[str, float]]] = {}
+        found = {}
         for trial in (trial for trial in trials if trial.judged):
             inputs, edited = plan.make(trial.seed, device, stress=trial.stress), stresses.edits(trial.stress)
             before = plan.make(trial.seed, device, stress=stresses.base(problem.stress)) if edited else inputs

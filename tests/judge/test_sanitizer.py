@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from conftest import smoke_problem
 
 from repro.errors import PrerequisiteError, SolutionError
 from repro.judge import sanitizer
@@ -73,7 +74,7 @@ def test_without_the_program_nothing_is_judged(smoke_fixture, monkeypatch, tmp_p
     monkeypatch.setenv("PATH", str(tmp_path))
     options = Options(device="cpu", checks=["sanitizer"])
     with pytest.raises(PrerequisiteError, match="compute-sanitizer is not on the PATH"):
-        JudgeSession(catalogue.load("L1_36", size="smoke"), smoke_fixture("L1_36"), options)
+        JudgeSession(smoke_problem(), smoke_fixture("L1_36"), options)
 
 
 @pytest.mark.slow
@@ -94,7 +95,7 @@ def test_a_finding_makes_a_right_solution_wrong(smoke_fixture, monkeypatch, tmp_
         (tmp_path / f"{name}.py").write_text(text)
     options = Options(device="cpu", timing=False, checks=["sanitizer"])
     try:
-        with JudgeSession(catalogue.load("L1_36", size="smoke"), smoke_fixture("L1_36"), options) as judge:
+        with JudgeSession(smoke_problem(), smoke_fixture("L1_36"), options) as judge:
             right, outside = judge.check((name, tmp_path / f"{name}.py", "kernel_function") for name in texts)
     finally:
         shutil.rmtree(folder)

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from conftest import smoke_problem
 from test_verdict import ONCE
 
 from repro.errors import SolutionRejected
@@ -78,7 +79,7 @@ def judged(tmp_path, smoke_fixture):
     class."""
 
     def judge(bodies, options=VERDICTS, key="L1_36", **more):
-        problem = catalogue.load(key, size="smoke")
+        problem = smoke_problem(key)
         forward_and_top = {n: (body, "") if isinstance(body, str) else body for n, body in bodies.items()}
         solutions = [(n, wrapped(tmp_path, problem, n, *both), "ModelNew") for n, both in forward_and_top.items()]
         found = session.evaluate(problem, smoke_fixture(key), solutions, options, **more)
@@ -118,7 +119,7 @@ def test_each_further_load_has_new_workers_in_the_opposite_order(judged, monkeyp
 @pytest.mark.parametrize("key", [key if key == "L1_36" else pytest.param(key, marks=pytest.mark.slow) for key in ONCE])
 def test_answers_without_work_are_incorrect_on_every_problem(key, tmp_path, smoke_fixture):
     """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
-    problem = catalogue.load(key, size="smoke")
+    problem = smoke_problem(key)
     names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
     solutions = [(name, wrapped(tmp_path, problem, name, CHEATS[name]), "ModelNew") for name in names]
     found = session.evaluate(problem, smoke_fixture(key), solutions, VERDICTS)
@@ -151,7 +152,7 @@ def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(key, smok
     """At full size nothing fits at once; cheats agree closely, honest kernels as far as torch sums in another order."""
     whole = smoke_fixture(key)
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
-    chunked = calibration.build(catalogue.load(key, size="smoke"), CPU)
+    chunked = calibration.build(smoke_problem(key), CPU)
     assert chunked.output == whole.output and chunked.trials.keys() == whole.trials.keys()
     for kind, trial in whole.trials.items():
         again = chunked.trials[kind]
@@ -327,7 +328,7 @@ LAZY = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 73
 
 
 def test_outputs_are_compared_whole_at_a_secret_call_of_every_turn():
-    places: dict[int, set[int]] = {}
+    places = {}
     for _ in range(200):
         turns = sampling.Turns()
         whole = [number for number in range(68) if turns.now(20)]
@@ -358,7 +359,7 @@ type.__setattr__(Worker, "se" + "al", made_up)
 def test_a_call_is_launched_while_there_is_nothing_to_compute_from(judged, monkeypatch):
     """Its inputs come when its worker is at rest again, and the gate opens when they are there. Where the latency is
     measured nothing is launched ahead."""
-    seen: list[str] = []
+    seen = []
 
     def noted(kind, name, tell):
         method = getattr(kind, name)
@@ -479,7 +480,7 @@ def launched(
                              collect=lambda *_: {}, ask=lambda *_: {},
                              collected=lambda *_: {} if next(told, True) else None)  # fmt: skip
     gate = SimpleNamespace(next=lambda: 1, open=lambda: None)
-    implementation: Any = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
+    implementation = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
     launching = timed_call.Launching(idle, cast(Any, SimpleNamespace(described=list, spoiled=True)), 1.0, held=True)
     calls = [launching.ready(implementation, variant, lambda: None, 0.0, gated=True)[0] for _ in range(times)]
     return [(each.held, each.gate_us) for each in calls]
@@ -515,7 +516,7 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(judged, 
     without a gate, those of baselines took 0.15 ms longer on the device than the control's: no row of theirs had been
     fetched."""
     compare_rows_alone(monkeypatch)
-    asked: dict[str, list[str]] = {}
+    asked = {}
     post = client.WorkerProcess.post
 
     def noted(worker, message, timeout_s):
@@ -642,7 +643,7 @@ class ModelNew(nn.Module):
 
 def test_baselines_are_classed_on_inputs_that_no_solution_has_seen(tmp_path, smoke_fixture):
     """One that damages those that lie there when it loads its weights leaves no baseline out, and makes none rough."""
-    problem, file = catalogue.load("L1_82", size="smoke"), tmp_path / "damages.py"
+    problem, file = smoke_problem("L1_82"), tmp_path / "damages.py"
     file.write_text(DAMAGES)
     found = session.evaluate(problem, smoke_fixture("L1_82"), [("damages", file, "ModelNew")], BRIEF)
     assert found.timing.left_out == {}
@@ -723,7 +724,7 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(judged, monke
     rest, run = client.WorkerProcess.rest, Experiment.run
     phase, left = ["trials"], {("unlucky", "trials"): 1, ("unlucky", "timing"): 1, ("liar", "trials"): 99,
                                ("restless", "timing"): 99}  # fmt: skip
-    pids: dict[str, set[int]] = {}
+    pids = {}
 
     def held(worker):
         pids.setdefault(worker.name, set()).add(worker.started.pid)
@@ -753,7 +754,7 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(judged, monke
 @pytest.mark.slow
 def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(judged, monkeypatch):
     """As where the driver waits for an idle GPU. A worker that is not at rest without such a launch is rejected."""
-    rest, ready, inside = client.WorkerProcess.rest, timed_call.Launching.ready, list[str]()
+    rest, ready, inside = client.WorkerProcess.rest, timed_call.Launching.ready, []
 
     def launching(self, implementation, variant, *values, **how):
         inside.append(implementation.name if how["gated"] and variant not in self.late else "")
@@ -842,9 +843,9 @@ def test_delaying_baselines_only_beside_others_gains_nothing(judged, delayed):
 @pytest.mark.slow
 def test_slightly_disagreeing_clocks_are_measured_in_another_process(judged, monkeypatch):
     """Once, and all at once: the second measurement knows of the first. The others' processes go on."""
-    run, pids = Experiment.run, list[dict[str, int]]()
+    run, pids = Experiment.run, []
     little = {"seal": sampling.Excess(0.2, 0.15, "{:.3g} ms")}
-    seen: list[dict[str, Any]] = []
+    seen = []
 
     def off(experiment):
         found = run(experiment)
@@ -881,10 +882,10 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(judged, mon
 def test_solutions_whose_clocks_disagree_slightly_are_found_together():
     """One after another each would cost a whole measurement. One that is far off is rejected first."""
     calm, little, far = ([Sample(2.0, 2.0, 2.1 + ms, 0.0)] * 20 for ms in (0.0, 0.2, 2.0))
-    experiment: Any = object.__new__(Experiment)
+    experiment = object.__new__(Experiment)
     experiment.before, experiment.launching = {}, SimpleNamespace(late=set())
-    experiment.idle, experiment.baselines = SimpleNamespace(held_up=lambda *_: ""), list[Implementation]()
-    experiment.classes = dict[str, str]()
+    experiment.idle, experiment.baselines = SimpleNamespace(held_up=lambda *_: ""), []
+    experiment.classes = {}
 
     def blamed(**gated):
         experiment.solutions = [Implementation(name, Path("s.py"), "M", [name]) for name in gated]
@@ -905,7 +906,7 @@ def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixtu
     told = verdict.Judged("correct", [], "fp32", 0.0)
     times = {name: Series(gated=[Sample(ms, ms, ms + 1, 0.5)] * 20) for name, ms in (("eager", 13.0), ("s", 10.0))}
     facts = {"baseline_classes": {"eager": "fp32"}, "status": "converged"}
-    problem = catalogue.load("L1_36", size="smoke")
+    problem = smoke_problem()
     words = [
         verdict.result(problem, solution, told, times, Timing(**facts, alone={"eager": ratio}), None, "audited")
         for ratio in (1.01, 1.6)
@@ -919,7 +920,7 @@ class Alone:
     solution and alone."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **variants: tuple[tuple[float, bool], tuple[float, bool]]):
-        experiment: Any = object.__new__(Experiment)
+        experiment = object.__new__(Experiment)
         experiment.cuda, experiment.control, experiment.clock = True, None, Clock()
         experiment.evaluation = SimpleNamespace(workers=SimpleNamespace(end=lambda *_: None))
         experiment.options = Options()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import series
+from conftest import series, smoke_problem
 from torch import nn
 
 from repro.errors import (
@@ -54,6 +54,7 @@ from repro.records.fixture import Fixture, FixtureRecord, Limited, TrialLimits
 from repro.records.result import Ceilings, Timing
 from repro.records.verdict import Ratio
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 CPU = torch.device("cpu")
 KEYS = [p.key for suite in catalogue.suites() for p in catalogue.suite(suite, size="smoke")]
@@ -347,7 +348,7 @@ def test_limits_follow_the_honest_error(honest, klass, sensitivity, expected):
     assert found["max"] == found["row"] == pytest.approx(8 * max(honest, expected))
 
 
-DRAWN: Any = {"seed": 0, "stress": None, "weights_sha256": "0" * 64}
+DRAWN = {"seed": 0, "stress": None, "weights_sha256": "0" * 64}
 
 
 def trial_of(honest: float, cheats: dict[str, float]) -> TrialLimits:
@@ -552,13 +553,13 @@ class Untouchable(list[Any]):
 
 def nested(count: int):
     """A tensor in that number of sequences."""
-    value: Any = torch.ones(1)
+    value = torch.ones(1)
     for at in range(count):
         value = [value] if at % 2 else (value,)
     return value
 
 
-CIRCLE: list[Any] = []
+CIRCLE = []
 CIRCLE.append(CIRCLE)
 MANY = "a structure of more than 1024 values"
 DEEP = f"a structure of more than {outputs.MOST_LEVELS} levels"
@@ -679,9 +680,9 @@ def test_garbage_is_named_so(pipe, data):
     writer.join()
 
 
-def levels(count: int) -> dict[str, Any]:
+def levels(count: int) -> Json:
     """Objects and lists in each other, to that depth."""
-    value: dict[str, Any] | list[Any] = {} if count % 2 else []
+    value = {} if count % 2 else []
     for at in range(count - 1, 0, -1):
         value = {"a": value} if at % 2 else [value]
     assert isinstance(value, dict)
@@ -959,7 +960,7 @@ def test_a_possible_time_stays_correct_with_its_floor():
 
 def test_the_memory_of_a_call_is_what_the_gpu_lacks_after_it_less_its_output(monkeypatch):
     """The worker gave back before it what it held for later."""
-    worker, asked = types.SimpleNamespace(stop=lambda: asked.append("stop")), list[str]()
+    worker, asked = types.SimpleNamespace(stop=lambda: asked.append("stop")), []
     solution = types.SimpleNamespace(worker=worker)
     experiment = Experiment.__new__(Experiment)
     experiment.baselines, experiment.control, experiment.solutions = [], None, [solution]
@@ -988,8 +989,8 @@ def test_the_floor_is_the_larger_of_traffic_and_arithmetic_of_the_class():
     assert roofline.floor_ms(gemm, "bf16", CEILINGS) == pytest.approx(gemm.work.flop / 690.0 / 1e9)
     half = catalogue.load("L1_36@bf16")
     assert roofline.floor_ms(half, "bf16", CEILINGS) == pytest.approx(FLOOR_MS / 2)
-    assert roofline.floor_ms(catalogue.load("L1_36", size="smoke"), "fp32", CEILINGS) is None
-    assert roofline.impossible_ms(catalogue.load("L1_36", size="smoke"), "fp32", CEILINGS) is None
+    assert roofline.floor_ms(smoke_problem(), "fp32", CEILINGS) is None
+    assert roofline.impossible_ms(smoke_problem(), "fp32", CEILINGS) is None
 
 
 def test_the_bytes_of_a_floor_move_at_the_rate_of_their_mix():
@@ -1116,11 +1117,11 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(key, smoke_
     fixture = smoke_fixture(key)
     assert fixture.refused == "" and fixture.margin >= 1.5
     assert fixture.worst_honest_score <= 1 < fixture.best_cheat_score
-    plan = inputs.plan(catalogue.load(key, size="smoke"))
+    plan = inputs.plan(smoke_problem(key))
     assert len(fixture.trials) >= 3 and len(fixture.trials) + len(fixture.trials_left_out) == 6 + len(
         input_cases.PROBES
     )
-    own: set[str] = set()
+    own = set()
     for kind, trial in fixture.trials.items():
         if kind.endswith("spiked") or kind in input_cases.PROBES:
             assert trial.cheats == {}, "other trials measure them"
@@ -1145,7 +1146,7 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(key, smoke_
     whole = json.loads(jsonio.dumps(fixture.to_json()))
     assert len(jsonio.render(whole)) < 24 << 10, "as `repro fixtures` writes it"
 
-    again = json.loads(jsonio.dumps(calibration.build(catalogue.load(key, size="smoke"), CPU).to_json()))
+    again = json.loads(jsonio.dumps(calibration.build(smoke_problem(key), CPU).to_json()))
     assert whole.pop("build_s") and again.pop("build_s")
     assert whole == again
 
@@ -1157,7 +1158,7 @@ def test_spiked_inputs_reveal_kernels_that_assume_a_range(key, smoke_fixture):
 
     Not of a sum over a whole row (L1_04), in which one element is lost, nor of a maximum (L1_43) of so few windows.
     """
-    fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
+    fixture, problem = smoke_fixture(key), smoke_problem(key)
     kind = "spiked" if problem.native_signal else "perturbed_spiked"
     (plan, native, reference), trial = reference_of(problem), fixture.trials[kind]
     if not problem.native_signal:
@@ -1169,7 +1170,7 @@ def test_spiked_inputs_reveal_kernels_that_assume_a_range(key, smoke_fixture):
 
 def test_spikes_of_each_input_have_the_height_that_the_problem_names():
     """L1_97: queries and keys that overflow an exponential without its maximum; values that no clamp leaves alone."""
-    problem = catalogue.load("L1_97", size="smoke")
+    problem = smoke_problem("L1_97")
     values = inputs.plan(problem).make(input_cases.PUBLIC_SEED, CPU, stress="spike")
     deviation = 12**-0.5
     assert [float(x.abs().max()) for x in values] == pytest.approx([2700 * deviation, 2700 * deviation, 64 * deviation])
@@ -1178,9 +1179,9 @@ def test_spikes_of_each_input_have_the_height_that_the_problem_names():
 
 
 def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkeypatch):
-    plan, published, reference = reference_of(catalogue.load("L2_37", size="smoke"))
+    plan, published, reference = reference_of(smoke_problem("L2_37"))
     perturbed = input_cases.perturbed_weights(plan, published, CPU)
-    loads, load = list[bool](), torch.nn.Module.load_state_dict
+    loads, load = [], torch.nn.Module.load_state_dict
 
     def counted(self, *given, **more):
         loads.append(True)
@@ -1200,7 +1201,7 @@ def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkey
 
 
 def test_attention_that_clamps_its_values_fails_on_their_spikes(smoke_fixture):
-    plan, _, reference = reference_of(catalogue.load("L1_97", size="smoke"))
+    plan, _, reference = reference_of(smoke_problem("L1_97"))
     trial = smoke_fixture("L1_97").trials["spiked"]
     found = 0
     for seed in range(8):  # which of them attention looks at, the draw decides
@@ -1212,7 +1213,7 @@ def test_attention_that_clamps_its_values_fails_on_their_spikes(smoke_fixture):
 
 
 def test_an_honest_kernel_of_16_bits_may_round_its_weights_once_more():
-    plan, published, exact = reference_of(catalogue.load("L1_82@fp16", size="smoke"))
+    plan, published, exact = reference_of(smoke_problem("L1_82@fp16"))
     again = reference_module.Reference(plan, published, CPU, "fp16").model.state_dict()
     for name, value in exact.model.state_dict().items():
         moved = (again[name] / value - 1).abs()
@@ -1228,7 +1229,7 @@ FURTHER = {"L1_97": 60, "L3_20": 20, "L2_84": 60}
 @pytest.mark.parametrize("key", [slow_key(key) for key in FURTHER])
 def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(key, smoke_fixture):
     """In every class, except one draw at most: of limits that came from one draw, up to one in four was outside."""
-    fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
+    fixture, problem = smoke_fixture(key), smoke_problem(key)
     plan = inputs.plan(problem)
     published = inputs.weights(problem, plan.module)
     perturbed = input_cases.perturbed_weights(plan, published, CPU)
@@ -1284,7 +1285,7 @@ def test_sums_of_slices_are_those_of_the_whole(monkeypatch):
 
 def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch):
     """At full size of a large problem each measurement takes a good part of a second."""
-    seen = list[tuple[str, Any]]()
+    seen = []
     measure = calibration._measure
 
     def counted(shape, trial, *given, **more):
@@ -1293,7 +1294,7 @@ def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch):
 
     monkeypatch.setattr(calibration, "_measure", counted)
     monkeypatch.setattr(calibration, "draws", lambda shape: 1)
-    fixture = calibration.build(catalogue.load("L1_36", size="smoke"), CPU)
+    fixture = calibration.build(smoke_problem(), CPU)
     probes = [each for each in seen if each[0] in input_cases.PROBES]
     assert {kind for kind, _ in probes} >= {"tiny", "edited"} and len(set(probes)) == len(probes)
     every = len(tolerances.CLASSES["float32"])
@@ -1308,7 +1309,7 @@ def test_a_chunk_has_as_many_rows_as_fit_beside_what_every_chunk_needs(whole_gib
     problem = catalogue.load("L2_84")
     plan = inputs.plan(problem)
     spec = meta.output_spec(plan, inputs.weights(problem, plan.module))
-    gpu: Any = types.SimpleNamespace(device=torch.device("cuda"))
+    gpu = types.SimpleNamespace(device=torch.device("cuda"))
     monkeypatch.setattr(reference_module, "_peak_bytes", lambda plan, reference, rows: (whole_gib << 30) + (rows << 20))
     row = reference_module._row_bytes(plan, spec)
     assert row is not None and plan.batch is not None
@@ -1321,7 +1322,7 @@ def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(smoke_f
     fixture = smoke_fixture("L1_77@bf16")
     trial = fixture.trials["native"]
     assert trial.zero_share > 0.5 and trial.limits["bf16"]["zero"] == 1e-6
-    plan, _, reference = reference_of(catalogue.load("L1_77@bf16", size="smoke"))
+    plan, _, reference = reference_of(smoke_problem("L1_77@bf16"))
     expected = reference(plan.make(trial.seed, CPU))[0]
     rms = expected[expected != 0].square().mean().sqrt()
     filled = torch.where(expected == 0, 0.002 * rms, expected)
@@ -1427,6 +1428,6 @@ def test_recurrent_layers_and_attention_compute_with_rounded_operands_too():
 
 def test_a_file_with_the_id_of_a_shipped_problem_is_not_refused_for_a_cheat_that_is_right_there():
     """L2_34 from elsewhere keeps its scale of 1 in every trial, and leaving that out is no cheat."""
-    known = catalogue.load("L2_34", size="smoke")
+    known = smoke_problem("L2_34")
     fixture = calibration.build(dataclasses.replace(known, perturbed_init={}), CPU)
     assert fixture.refused == "" and "scale_ignored" not in fixture.trials["perturbed"].cheats

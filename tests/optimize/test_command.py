@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -12,9 +11,8 @@ from conftest import CPU, WHOLE
 
 from repro import config
 from repro.engines import choose
-from repro.optimize import bench, journal
+from repro.optimize import journal, judging
 from repro.optimize.journal import Journal
-from repro.optimize.kernel_source import sha256
 from repro.optimize.loop import Search
 from repro.optimize.proposers.inbox import Inbox
 from repro.optimize.state import INPUT, NO_WINNER, NOT_JUDGED
@@ -22,6 +20,7 @@ from repro.problems import catalogue
 from repro.records.search import Options
 from repro.runs.progress import Progress
 from repro.studies import self_test
+from repro.system.digest import sha256
 
 ORACLE = {"_".join(path.stem.split("_")[:2]): path for path in sorted(config.ORACLE_DIR.glob("*.py"))}
 
@@ -29,7 +28,7 @@ ORACLE = {"_".join(path.stem.split("_")[:2]): path for path in sorted(config.ORA
 @pytest.mark.slow
 def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
     """Of sizes that the interpreter is quick at; in test-all of the shipped problem."""
-    words: list[object] = ["L1_36"]
+    words = ["L1_36"]
     if not WHOLE:
         text = config.PROBLEMS_DIR.joinpath("L1_36_RMSNorm.py").read_text()
         for name, size in (("batch_size", 2), ("features", 16), ("dim1", 6), ("dim2", 10)):
@@ -40,7 +39,7 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
     assert done.code == 0, done.err
     assert done.out.splitlines()[-1].startswith(NO_WINNER) and "◀ best" not in done.out
     assert all("x the input" not in line or "(not a measurement)" in line for line in done.out.splitlines())
-    told = json.loads((judge_tool.folder / "out.json").read_text())
+    told = judge_tool.json()
     assert told["programs"][0]["verdict"] == "correct" and told["measurement"] is False
     assert any(p["verdict"] == "correct" for p in told["programs"][1:])
     run = Path(told["folder"])
@@ -56,7 +55,7 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
 
 def attacks() -> dict[str, list[Path]]:
     """By problem, the files of the adversarial suite that a CPU finds wrong without timing."""
-    found: dict[str, list[Path]] = {}
+    found = {}
     for case in self_test.cases(["adversarial"], []):
         header = case.header
         wrong = "correct" not in header.expect.verdict and not header.timing and header.problem in ORACLE
@@ -78,7 +77,7 @@ def test_no_attack_in_the_inbox_becomes_a_parent(problem, judge_tool):
     chosen = catalogue.resolve(problem, size="smoke", dtype="float32")
     source = ORACLE[problem].read_text()
     engine = choose("local", gpus="none", device="cpu", say=lambda _: None)
-    judge = bench.EngineJudge(chosen, judge_tool.results, engine, Progress(quiet=True), trust="audited")
+    judge = judging.EngineJudge(chosen, judge_tool.results, engine, Progress(quiet=True), trust="audited")
     judge.ensure_fixture()
     options = Options(problem, "smoke", "float32", "cpu", sha256(source), ("inbox",), rounds=1, screen=len(files),
                       finalists=len(files), minutes=None)  # fmt: skip

@@ -9,6 +9,7 @@ import socket
 import documents
 import pytest
 import searches
+from conftest import smoke_problem
 from test_loop import options
 
 from repro import config
@@ -61,9 +62,9 @@ def test_a_shipped_run_ends_with_its_speedups(tool, tmp_path):
     [("63_Gemm_ReLU_Divide.py", "63_Gemm_ReLU_Divide"), ("7_Sum.py", "07_Sum"), ("mine.py", "00_mine")],
 )
 def test_a_run_of_a_file_is_exported_with_the_files_number(file, name, tmp_path):
-    shutil.copy(catalogue.load("L1_36", size="smoke").path, tmp_path / file)
+    shutil.copy(smoke_problem().path, tmp_path / file)
     assert runner.export_name(catalogue.load_file(tmp_path / file, size="smoke")) == name
-    assert runner.export_name(catalogue.load("L1_36", size="smoke")) == "36_RMSNorm"
+    assert runner.export_name(smoke_problem()) == "36_RMSNorm"
 
 
 def test_packing_the_same_run_gives_the_same_bytes(tmp_path):

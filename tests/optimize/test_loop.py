@@ -13,12 +13,12 @@ from typing import Any, cast
 import pytest
 
 from repro import config
-from repro.artifacts import layout, lint, trace
+from repro.artifacts import layout, lint
 from repro.errors import BundleError, EngineError, UsageError
 from repro.judge.timing import sampling
-from repro.optimize import bench, export, journal, runner
+from repro.optimize import export, journal, judging, runner
 from repro.optimize.journal import Journal
-from repro.optimize.kernel_source import ast_hash, sha256
+from repro.optimize.kernel_source import ast_hash
 from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.proposers.inbox import Inbox
@@ -32,6 +32,8 @@ from repro.records.session import Checked, Opened, PackedMachine
 from repro.records.verdict import Distances, Reason, Summary, Verdict
 from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
+from repro.system.digest import sha256
+from repro.system.jsonio import Json
 
 FOLDER = next(config.ARTIFACTS_DIR.glob("82_*"))
 KERNEL = (FOLDER / "input_kernel.py").read_text()
@@ -114,7 +116,7 @@ def unasked() -> Any:
 
 def test_keeps_what_is_faster_and_records_every_program(tmp_path):
     state, loop = ended(tmp_path / "run")
-    best = state.programs[state.best]
+    best = state.winner
     assert best.accepted and best.gain is not None and best.gain.ci95[0] > 1.5
     assert loop.stopped == "3 rounds are done"
     timed = [p for p in state.programs.values() if p.gain and p.id != INPUT]
@@ -150,7 +152,7 @@ def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_t
     whole, _ = ended(tmp_path / "whole", rounds=2, seed=3)  # which finds its best in the second round
     judge = Contests(lambda contest, name: contest == 3 and name == INPUT)
     state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=2, seed=3)).run()
-    best, usual = state.programs[state.best], whole.programs[whole.best]
+    best, usual = state.winner, whole.winner
     assert judge.contests == 3 and best.round == 2 and best.id == usual.id
     assert best.gain is not None and usual.gain is not None
     assert best.gain.ratio == pytest.approx(usual.gain.ratio, rel=1e-3)
@@ -162,7 +164,7 @@ def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_t
 def test_a_best_that_a_contest_rejects_is_the_best_no_more(tmp_path):
     """Then the best of the others is found, also without the input."""
     whole, _ = ended(tmp_path / "whole", rounds=1)
-    best = whole.programs[whole.best]
+    best = whole.winner
     others = {p.id for p in whole.programs.values() if p.accepted and p is not best}
     assert best.accepted and others
 
@@ -178,15 +180,15 @@ def test_a_best_that_a_contest_rejects_is_the_best_no_more(tmp_path):
 
     rejected = run(lambda contest, name: contest > 2 and name in (best.id, INPUT))
     assert rejected.programs[best.id].verdict == "rejected"
-    assert rejected.best not in (best.id, INPUT) and rejected.programs[rejected.best].correct
+    assert rejected.best not in (best.id, INPUT) and rejected.winner.correct
     alone = run(lambda contest, name: contest > 2 and name not in others)
-    assert alone.best in others and alone.programs[alone.best].ratio > 1
+    assert alone.best in others and alone.winner.ratio > 1
 
 
 def test_two_programs_of_the_beam_differ_and_directions_are_taken_once(tmp_path):
     state, _ = ended(tmp_path / "run", rounds=4)
     assert len({state.programs[name].ast for name in state.beam}) == len(state.beam) == 2
-    rounds: dict[tuple[str | None, str], set[int]] = {}
+    rounds = {}
     for program in state.programs.values():
         if program.id != INPUT:
             rounds.setdefault((program.parent, program.strategy), set()).add(program.round)
@@ -245,8 +247,8 @@ def test_the_exported_folder_has_no_error_of_lint(tmp_path):
     assert root is not None
     report = lint.lint(root)
     assert report.errors == 0, report.findings
-    best = trace.running_best(trace.times(layout.Artifact(root)))
-    assert [*best] == [1, 2, 3] and best[3] == state.programs[state.best].time_ms
+    best = lint.running_best(lint.times(layout.Artifact(root)))
+    assert [*best] == [1, 2, 3] and best[3] == state.winner.time_ms
 
 
 def test_without_a_gain_nothing_is_exported(tmp_path):
@@ -272,7 +274,7 @@ def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tm
     clock = iter([0.0] * 8 + [1e6] * 100)
     judge = ToldJudge()
     board = Progress(quiet=True)
-    said: list[str] = []
+    said = []
     monkeypatch.setattr(board, "say", said.append)
     loop = Loop(options(proposers=("inbox",)), KERNEL, "kernel_function", Journal.new(tmp_path / "run"),
                 lambda: judge, [Inbox(folder)], board, clock=lambda: next(clock),
@@ -333,15 +335,17 @@ def test_nothing_left_to_expand_ends_the_search(tmp_path):
 
 
 def test_a_contest_gets_no_second_budget_of_sampling(tmp_path):
-    judge = bench.EngineJudge(catalogue.load("L1_36"), tmp_path, cast(Any, None), Progress(quiet=True), trust="audited")
+    judge = judging.EngineJudge(
+        catalogue.load("L1_36"), tmp_path, cast(Any, None), Progress(quiet=True), trust="audited"
+    )
     assert judge._run.options.on("cuda").max_blocks < sampling._MAX_BLOCKS
 
 
 @pytest.mark.parametrize("full", ["", "verdict", "job"])
 def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(full, tmp_path, monkeypatch):
-    asked: list[list[str]] = []
+    asked = []
 
-    def judged(judge: bench.EngineJudge, kernels: dict[str, Any]) -> Confirmation:
+    def judged(judge: judging.EngineJudge, kernels: Json) -> Confirmation:
         roles = list(kernels)
         asked.append(roles)
         if full == "job" and len(roles) == 2:
@@ -353,10 +357,10 @@ def test_kernels_that_memory_cannot_hold_together_are_confirmed_alone(full, tmp_
         }
         return Confirmation.model_validate(dict.fromkeys(roles, fields) | {"baselines_ms": {"eager": 2.0}})
 
-    monkeypatch.setattr(bench.EngineJudge, "_confirmed", judged)
-    kernels: Any = {"input": None, "best": None}
-    nothing: Any = None
-    found = bench.EngineJudge(nothing, tmp_path, nothing, Progress(quiet=True), trust="audited").confirm(kernels)
+    monkeypatch.setattr(judging.EngineJudge, "_confirmed", judged)
+    kernels = {"input": None, "best": None}
+    nothing = None
+    found = judging.EngineJudge(nothing, tmp_path, nothing, Progress(quiet=True), trust="audited").confirm(kernels)
     assert found.best and found.input and found.best.verdict == found.input.verdict == "correct"
     assert not found.error and found.baselines_ms == {"eager": 2.0}
     assert asked == [["input", "best"]] + ([["input"], ["best"]] if full else [])

@@ -20,6 +20,7 @@ from repro.optimize.proposers.search import Search
 from repro.optimize.state import INPUT
 from repro.problems import catalogue
 from repro.records.search import PROPOSED
+from repro.system.jsonio import Json
 
 # Inspect uses a deprecated option of another package.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -28,12 +29,12 @@ PROBLEM = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
 REFLECTED = {"was_diagnosis_correct": True, "was_fix_effective": False, "lessons": ["blocks of 64 are too small"]}
 
 
-def direction(summary: str) -> dict[str, Any]:
+def direction(summary: str) -> Json:
     return {"category": "memory", "summary": summary, "reasoning": "loads repeat", "root_causes": [{"cause": "reuse"}],
             "recommended_fixes": [{"fix": f"do {summary}", "rationale": "fewer bytes"}]}  # fmt: skip
 
 
-def line(contains: str, text: str, turn: int = 0, stop: str = "end_turn", **more: Any) -> dict[str, Any]:
+def line(contains: str, text: str, turn: int = 0, stop: str = "end_turn", **more: Any) -> Json:
     return {"match": {"turn": turn, "contains": contains}, "content": [{"type": "text", "text": text}],
             "stop_reason": stop, **more}  # fmt: skip
 
@@ -42,7 +43,7 @@ def code(text: str) -> str:
     return f"I changed the block.\n```python\n{text}```\n"
 
 
-def calls(folder: Path, lines: list[dict[str, Any]], **more: Any) -> Calls:
+def calls(folder: Path, lines: list[Json], **more: Any) -> Calls:
     script = folder / "script.jsonl"
     script.write_text("".join(json.dumps(each) + "\n" for each in lines))
     (folder / "run").mkdir(exist_ok=True)
@@ -85,7 +86,7 @@ def variant(block: int) -> str:
     return KERNEL.replace("block = 256", f"block = {block}")
 
 
-def script(*, rounds: int = 3) -> list[dict[str, Any]]:
+def script(*, rounds: int = 3) -> list[Json]:
     """Two directions for each program: the first candidate is wrong and is mended."""
     wrong = variant(64) + "\nwrong = 1\n"
     return [

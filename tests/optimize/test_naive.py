@@ -83,7 +83,7 @@ def test_a_block_size_that_the_grid_repeats_gets_one_name(grid, turned):
     source = KernelSource(text)
     other = knobs.apply(source, {"product_kernel.BLOCK_N": 64})
     assert "        block_n = 64\n" in other and knobs.turned(text, other) == ["BLOCK_N 32 → 64"]
-    for rewritten in rewrites.applicable(source).values():
+    for rewritten in rewrites.applicable(source.text).values():
         assert "w.shape[0], 32" not in rewritten, "a rewrite copies the grid"
 
 
@@ -125,7 +125,7 @@ def test_naive_kernels_are_right(tmp_path):
     """As they are; those of rows where several programs share each; and a softmax of two passes."""
     texts = dict(KERNELS)
     for rewrite in ("split_rows", "joined_passes"):
-        made = {name: rewrites.applicable(KernelSource(text)).get(rewrite) for name, text in KERNELS.items()}
+        made = {name: rewrites.applicable(text).get(rewrite) for name, text in KERNELS.items()}
         texts |= {f"{name}.{rewrite}": text for name, text in made.items() if text}
     changed = {"23_Softmax.split_rows", "40_LayerNorm.split_rows", "23_Softmax.joined_passes"}
     assert texts.keys() - KERNELS.keys() == changed and len(KERNELS) == 10
@@ -144,7 +144,7 @@ def test_naive_kernels_are_right(tmp_path):
 def test_naive_kernels_have_rewrites_that_may_be_judged():
     for kernel, text in KERNELS.items():
         assert refusal(text) == ""
-        found = rewrites.applicable(KernelSource(text))
+        found = rewrites.applicable(text)
         assert len(found) >= 3, (kernel, sorted(found))
         assert not [name for name, rewritten in found.items() if refusal(rewritten)]
 

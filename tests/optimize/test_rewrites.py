@@ -18,11 +18,12 @@ from repro import config
 from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal
 from repro.optimize.proposers.search import directions
+from repro.system.jsonio import Json
 
 INPUTS = {path.parent.name[:2]: path.read_text() for path in sorted(config.ARTIFACTS_DIR.glob("*/input_kernel.py"))}
 ORACLE = {path.stem: path.read_text() for path in sorted(config.ORACLE_DIR.glob("*.py"))}
 # Of each kernel: shapes that blocks divide, and shapes that they do not.
-SHAPES: dict[str, list[tuple[list[list[int]], dict[str, Any]]]] = {
+SHAPES = {
     "04": [([[32, 512], [512, 1]], {}), ([[19, 300], [300, 1]], {})],
     "36": [([[2, 8, 16, 32], ], {}), ([[2, 7, 9, 31]], {})],
     "43": [
@@ -105,7 +106,7 @@ for case in json.load(sys.stdin):
 """
 
 
-def run(cases: list[dict[str, Any]]) -> list[str]:
+def run(cases: list[Json]) -> list[str]:
     """What each case says: `equal`, a difference, or a traceback."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(config.ROOT)}
     done = subprocess.run(
@@ -115,12 +116,12 @@ def run(cases: list[dict[str, Any]]) -> list[str]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float32") -> list[dict[str, Any]]:
+def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float32") -> list[Json]:
     """Cases of one input kernel: each text beside the original, on each of its shapes."""
     return beside(folder, {number: INPUTS[number], **texts}, SHAPES[number], dtype)
 
 
-def beside(folder: Path, texts: dict[str, str], shapes: Any, dtype: str = "float32") -> list[dict[str, Any]]:
+def beside(folder: Path, texts: dict[str, str], shapes: Any, dtype: str = "float32") -> list[Json]:
     """Cases of each text beside the first one, on each of the shapes."""
     original, *files = (folder / f"kernel_{re.sub(r'[.=]', '_', name)}.py" for name in texts)
     for file, text in zip((original, *files), texts.values(), strict=True):
@@ -131,11 +132,11 @@ def beside(folder: Path, texts: dict[str, str], shapes: Any, dtype: str = "float
     ]  # fmt: skip
 
 
-def different(cases: list[dict[str, Any]], within: float = 0.0) -> dict[str, str]:
+def different(cases: list[Json], within: float = 0.0) -> dict[str, str]:
     """By name, what is said of cases that are not equal, nor as near as that, or as their own `within`."""
     near = "relative difference "
 
-    def differs(case: dict[str, Any], said: str) -> bool:
+    def differs(case: Json, said: str) -> bool:
         least = case.get("within", within)
         return said != "equal" and not (said.startswith(near) and float(said.removeprefix(near)) < least)
 
@@ -147,7 +148,7 @@ def different(cases: list[dict[str, Any]], within: float = 0.0) -> dict[str, str
 @pytest.mark.parametrize("number", SHAPES)
 def test_exact_rewrites_keep_every_bit(number, tmp_path):
     source = KernelSource(INPUTS[number])
-    texts = {name: text for name, text in rewrites.applicable(source).items()
+    texts = {name: text for name, text in rewrites.applicable(source.text).items()
              if rewrites.BY_NAME[name].kind == rewrites.EXACT}  # fmt: skip
     assert len(texts) >= 5
     assert different(pairs(tmp_path, number, texts)) == {}
@@ -159,7 +160,7 @@ def test_exact_rewrites_keep_every_bit(number, tmp_path):
 def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number, tmp_path):
     text, applied = INPUTS[number], []
     for name in ("constant_sizes", "unrolled", "pipelined", "small_offsets", "no_masks"):
-        found = rewrites.applicable(KernelSource(text))
+        found = rewrites.applicable(text)
         if name in found:
             text, applied = found[name], [*applied, name]
     assert len(applied) >= 4, applied
@@ -170,7 +171,7 @@ def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number, tmp_path):
 def test_reassociating_rewrites_stay_near(tmp_path):
     cases = []
     for number, name in (("04", "vector_accumulator"), ("04", "split_reduction"), ("36", "register_tile")):
-        cases += pairs(tmp_path, number, {name: rewrites.applicable(KernelSource(INPUTS[number]))[name]})
+        cases += pairs(tmp_path, number, {name: rewrites.applicable(INPUTS[number])[name]})
     assert different(cases, 1e-6) == {}
 
 
@@ -193,7 +194,7 @@ def test_exact_knobs_keep_every_bit(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", ORACLE)
 def test_exact_rewrites_of_the_oracle_keep_every_bit(stem, tmp_path):
-    texts = {name: text for name, text in rewrites.applicable(KernelSource(ORACLE[stem])).items()
+    texts = {name: text for name, text in rewrites.applicable(ORACLE[stem]).items()
              if rewrites.BY_NAME[name].kind == rewrites.EXACT}  # fmt: skip
     assert texts
     problem = "_".join(stem.split("_")[:2])
@@ -204,7 +205,7 @@ def test_exact_rewrites_of_the_oracle_keep_every_bit(stem, tmp_path):
 
 def test_every_rewrite_changes_the_program_and_passes_the_ban_list():
     for text in INPUTS.values():
-        for name, rewritten in rewrites.applicable(KernelSource(text)).items():
+        for name, rewritten in rewrites.applicable(text).items():
             assert ast_hash(rewritten) not in ("", ast_hash(text)), name
             assert refusal(rewritten) == "", name
 
@@ -234,7 +235,7 @@ def kernel_function(x, out=None):
     double[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
     return y
 """
-    assert "y = torch.empty_like(x) if out is None else out" in rewrites.applicable(KernelSource(text))["own_output"]
+    assert "y = torch.empty_like(x) if out is None else out" in rewrites.applicable(text)["own_output"]
 
 
 def test_a_flat_index_becomes_tiles_of_rows_and_columns():
@@ -295,7 +296,7 @@ def kernel_function(x):
 """
 
 
-ROWS_OF_TWO_SIZES: list[Any] = [([[8, 32]], {}), ([[7, 50]], {})]
+ROWS_OF_TWO_SIZES = [([[8, 32]], {}), ([[7, 50]], {})]
 
 
 @pytest.mark.slow
@@ -304,7 +305,7 @@ def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(tmp_path):
     cases = []
     for form, text in (("function", GRID_FUNCTION), ("lambda", f"{head}    grid = lambda meta: {tail}")):
         (tmp_path / form).mkdir()
-        found = rewrites.applicable(KernelSource(text))
+        found = rewrites.applicable(text)
         assert {"no_masks", "unroll_factor", "split_reduction"} <= found.keys()
         for name, changed in found.items():
             within = 0.0 if rewrites.BY_NAME[name].kind == rewrites.EXACT else 1e-6
@@ -412,8 +413,8 @@ def test_a_softmax_of_two_passes_is_that_of_three(tmp_path):
 )  # fmt: skip
 def test_passes_that_are_no_softmax_stay_apart(old, new):
     changed = SOFTMAX_ROWS.replace(old, new, 1)
-    assert changed != SOFTMAX_ROWS and "joined_passes" in rewrites.applicable(KernelSource(SOFTMAX_ROWS))
-    assert "joined_passes" not in rewrites.applicable(KernelSource(changed))
+    assert changed != SOFTMAX_ROWS and "joined_passes" in rewrites.applicable(SOFTMAX_ROWS)
+    assert "joined_passes" not in rewrites.applicable(changed)
 
 
 @pytest.mark.alike
@@ -425,7 +426,7 @@ def test_every_rewrite_compiles_for_every_architecture(number, arch, tmp_path):
     (problem,) = config.ARTIFACTS_DIR.glob(f"{number}_*/problem.py")
     shutil.copy(problem, tmp_path)
     files = []
-    for name, text in {"original": INPUTS[number], **rewrites.applicable(KernelSource(INPUTS[number]))}.items():
+    for name, text in {"original": INPUTS[number], **rewrites.applicable(INPUTS[number])}.items():
         files.append(tmp_path / f"{name}.py")
         files[-1].write_text(text)
     env = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")} | {"TRITON_CACHE_DIR": str(tmp_path)}
@@ -455,7 +456,7 @@ def run(x, b):
 
 
 def fitting(text: str) -> set[str]:
-    return {*rewrites.applicable(KernelSource(text))}
+    return {*rewrites.applicable(text)}
 
 
 COLS = "    cols = k + tl.arange(0, BLOCK_K)\n"

@@ -10,22 +10,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from conftest import WHOLE
+from conftest import WHOLE, smoke_problem
 from test_loop import KERNEL, ToldJudge, options, search, unasked
 
 from repro.engines import resources
 from repro.engines.base import Engine, Slots
 from repro.errors import EngineError
-from repro.optimize import bench, journal, runner
+from repro.optimize import journal, judging, runner
 from repro.optimize.journal import Journal, ReplayEnded
 from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search
-from repro.problems import catalogue
 from repro.records.search import Confirmation
 from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
 
-PROBLEM = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
+PROBLEM = smoke_problem("L1_82", dtype="bfloat16")
 CHOSEN = options(rounds=1)
 
 
@@ -73,14 +72,14 @@ class TwoGpus(Engine):
 @pytest.fixture(autouse=True)
 def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions need no fixture, and further ones are waited for."""
-    monkeypatch.setattr(bench.evaluation, "session_job", lambda *_: None)
-    monkeypatch.setattr(bench.EngineJudge, "ensure_fixture", lambda _: None)
-    ready: Any = bench._Further.ready
-    monkeypatch.setattr(bench._Further, "ready", property(lambda each: each._opening.result() or ready.fget(each)))
+    monkeypatch.setattr(judging.evaluation, "session_job", lambda *_: None)
+    monkeypatch.setattr(judging.EngineJudge, "ensure_fixture", lambda _: None)
+    ready = judging._Further.ready
+    monkeypatch.setattr(judging._Further, "ready", property(lambda each: each._opening.result() or ready.fget(each)))
 
 
 def run(record: Journal, engine: TwoGpus) -> bytes:
-    judge = bench.EngineJudge(PROBLEM, record.folder, engine, Progress(quiet=True), trust="audited")
+    judge = judging.EngineJudge(PROBLEM, record.folder, engine, Progress(quiet=True), trust="audited")
     search(record, lambda: judge, Search(), chosen=CHOSEN).run()
     judge.close()
     assert engine.open == 0
@@ -139,10 +138,10 @@ def test_ctrl_c_ends_every_session_and_a_search_resumes(tmp_path, monkeypatch):
         assert engine.open == 0, "every session ended before, which frees its GPU"
         return Confirmation()
 
-    monkeypatch.setattr(bench.EngineJudge, "confirm", confirm)
+    monkeypatch.setattr(judging.EngineJudge, "confirm", confirm)
     kernel = Submission("input", KERNEL.encode(), "kernel_function")
     view, made = Progress(quiet=True), [Search()]
-    engine: TwoGpus = Interrupted()
+    engine = Interrupted()
     with contextlib.suppress(KeyboardInterrupt):
         runner.optimize(PROBLEM, kernel, CHOSEN, lambda _: made, tmp_path, engine, view)
     (file,) = tmp_path.glob(f"*/{journal.FILE}")

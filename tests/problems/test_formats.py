@@ -24,6 +24,7 @@ from repro.problems import catalogue, derive, formats, meta, shapes
 from repro.problems import plan as plans
 from repro.problems.catalogue import Problem
 from repro.report import traces as exported
+from repro.system.jsonio import Json
 
 REFERENCE = """import torch
 
@@ -31,7 +32,7 @@ def run(x, gain, shift, scale):
     y = x.to(torch.float32) * gain * scale
     return {"y": torch.cat((y, y + shift), 1).to(torch.bfloat16)}
 """
-DEFINITION: dict[str, Any] = {
+DEFINITION = {
     "name": "twice",
     "axes": {"M": {"type": "var"}, "N": {"type": "var"}, "K": {"type": "const", "value": 48},
              "K2": {"type": "expr", "expression": "2 * K"}},
@@ -41,14 +42,14 @@ DEFINITION: dict[str, Any] = {
     "reference": REFERENCE,
 }  # fmt: skip
 HALF = {"scale": {"type": "scalar", "value": 0.5}}
-WORKLOAD: dict[str, Any] = {"uuid": "ab12", "axes": {"M": 16, "N": 16}, "inputs": HALF}
+WORKLOAD = {"uuid": "ab12", "axes": {"M": 16, "N": 16}, "inputs": HALF}
 FILL = "def run(x, gain, shift, scale, y):\n    half = x.float() * gain * scale\n    y[:, :48] = half\n"
 BINDING = (
     '#include "k.h"\n#include <torch/extension.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }\n'
 )
 
 
-def files(folder: Path, sources: dict[str, str], workload: dict[str, Any] | None = None, **changed: Any) -> Path:
+def files(folder: Path, sources: dict[str, str], workload: Json | None = None, **changed: Any) -> Path:
     """Write a definition, its workload and a solution as SOL-ExecBench places them; return the solution."""
     folder.mkdir(parents=True, exist_ok=True)
     spec = {"entry_point": f"{list(sources)[-1]}::run", **changed.pop("spec", {})}
@@ -61,7 +62,7 @@ def files(folder: Path, sources: dict[str, str], workload: dict[str, Any] | None
 
 
 RETURNS = {"destination_passing_style": False}
-JUDGED: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
+JUDGED = {
     "fills its output": ({"main.py": FILL + "    y[:, 48:] = half + shift\n"}, {}, "correct"),
     "leaves a part of its output unwritten": (
         {"main.py": FILL + "    y[:, 48:-1] = (half + shift)[:, :-1]\n"}, {}, "not_finite"),
@@ -127,7 +128,7 @@ def test_cuda_sources_become_one_call_of_load_inline(tmp_path, monkeypatch):
         "main.cpp": BINDING,
     }
     solution = files(tmp_path, sources, spec={"compile_options": {"cuda_cflags": ["-O3"]}})
-    called: list[Any] = []
+    called = []
     module = SimpleNamespace(
         load_inline=lambda *texts, **flags: called.append((texts, flags)) or SimpleNamespace(run=0)
     )
@@ -138,7 +139,7 @@ def test_cuda_sources_become_one_call_of_load_inline(tmp_path, monkeypatch):
     assert host.count("void run();") == 1 and flags == {"extra_cuda_cflags": ["-O3"]}
 
 
-NOT_JUDGED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+NOT_JUDGED = {
     "fp8": ({"outputs": {"y": {"shape": ["M", "K2"], "dtype": "float8_e5m2"}}}, {}, "limits are known for float8_e5m2"),
     "no scalar": ({"inputs": {"n": {"shape": None, "dtype": "int32"}}}, {}, "no value of scalar n"),
     "no file": ({}, {"inputs": {"scale": {"type": "scalar", "value": 1}, "x": {
@@ -158,7 +159,7 @@ def test_a_workload_that_cannot_be_judged_is_named_with_its_reason(name, tmp_pat
         meta.output_spec(plans.plan(problem), plans.Weights([], {}))
 
 
-REFUSED: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
+REFUSED = {
     "no reference": ({"main.py": ""}, {"reference": 3}, "is no definition: reference"),
     "a name that is code": ({"main.py": ""}, {"axes": {"M): pass": {"type": "var"}}}, "is no definition: axes"),
     "code that is none": ({"main.py": ""}, {"reference": "def run(:"}, "is not Python"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from repro.errors import BundleError
@@ -17,7 +15,7 @@ ATTEMPT = {
     "attempt": 1, "started": "2026-11-21T12:00:00Z", "wall_s": 3.0, "waited_s": 0.0, "status": "completed",
     "class": "agent", "detail": "", "turns": 3, "usd": None, "tokens": {"input": 5},
 }  # fmt: skip
-SITTING: dict[str, Any] = {
+SITTING = {
     "schema_version": 1, "job": "L1_36/baseline/0", "arm": "baseline", "problems": ["L1_36"], "repeat": 0,
     "agent": "sdk", "model": "m", "knowledge": "none", "scripted": False, "finished": True, "status": "completed",
     "class": "agent", "detail": "", "attempts": [ATTEMPT], "folder": "agents/L1_36/baseline/0/attempt-1",

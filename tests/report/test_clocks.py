@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sampled import seen
@@ -21,26 +20,26 @@ from repro.records.comparison import Comparison
 from repro.records.result import Observed
 from repro.report import document as documents
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 TIMES = {"eager": 8.0, "compile": 7.0, "input_kernel": 5.0, "optimized": 3.525}
 CLASSES = {"eager": "bf16", "compile": "bf16"}
 DURING, OUTSIDE = (4.0, 4.2), (0.5, 1.5)
 
 
-def observed(reasons: dict[str, Any] | None) -> dict[str, Any]:
+def observed(reasons: Json | None) -> Json:
     """A result of 36 whose GPU gave these reasons; None: nothing was sampled."""
     found = result("L1_36@bf16", TIMES, baseline_classes=CLASSES)
     return found if reasons is None else found | seen(reasons)
 
 
-def theirs(folder: Path, reasons: dict[str, Any] | None) -> Path:
+def theirs(folder: Path, reasons: Json | None) -> Path:
     return folder_of(folder, {"36_RMSNorm": observed(reasons)})
 
 
-def built(*bundles: Bundle) -> dict[str, Any]:
+def built(*bundles: Bundle) -> Json:
     """A document as its JSON holds it."""
-    found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles)).to_json()))
-    return found
+    return json.loads(jsonio.dumps(documents.build(list(bundles)).to_json()))
 
 
 def test_a_window_of_an_older_release_is_read_under_its_present_name():

@@ -27,6 +27,7 @@ from repro.problems import catalogue
 from repro.report import elements, latex, markdown, page
 from repro.report.document import Document
 from repro.report.elements import Quantity
+from repro.system.jsonio import Json
 
 CHECKS = Path(__file__).parents[1] / "page_checks.js"
 NEWER = {"torch": "2.11.0+cu130", "triton": "3.6.0"}
@@ -45,17 +46,15 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tool.folder / "out"
 
 
-def document(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = strict_json((folder / "report.json").read_text())
-    return found
+def document(folder: Path) -> Json:
+    return strict_json((folder / "report.json").read_text())
 
 
-def section(whole: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(s for s in whole["sections"] if s["id"] == name)
-    return found
+def section(whole: Json, name: str) -> Json:
+    return next(s for s in whole["sections"] if s["id"] == name)
 
 
-def rows_of(whole: dict[str, Any], name: str, table: str) -> list[dict[str, Any]]:
+def rows_of(whole: Json, name: str, table: str) -> list[Json]:
     """A table's rows by column title."""
     found = next(t for t in section(whole, name)["tables"] if t["id"] == table)
     return [dict(zip((c["title"] for c in found["columns"]), row, strict=True)) for row in found["rows"]]
@@ -107,7 +106,7 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.tags = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

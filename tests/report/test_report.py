@@ -36,12 +36,13 @@ from repro.studies import artifact_study
 from repro.studies.agent import controls
 from repro.studies.agent.agent import Oracle
 from repro.system import jsonio
+from repro.system.jsonio import Json
 
 CEILINGS = {"copy_tb_s": 4.3, "read_tb_s": 4.4, "write_tb_s": 4.2, "fp32_tflop_s": 52.0, "tf32_tflop_s": 390.0,
             "fp16_tflop_s": 700.0, "bf16_tflop_s": 700.0}  # fmt: skip
 
 
-def fingerprint(device: str, machine: dict[str, Any] | None = None, **off_pin: str) -> dict[str, Any]:
+def fingerprint(device: str, machine: Json | None = None, **off_pin: str) -> Json:
     """As `repro.fingerprint.collect` makes it, with the values that the headline shows. machine: hard fields."""
     names = {"torch": "2.9.1+cu128", "triton": "3.5.1", "python": "3.12.3"} | off_pin
     names |= {"gpu_name": "NVIDIA H200", "driver": "580.1"} if device == "cuda" else {"cpu_model": "a CPU"}
@@ -61,7 +62,7 @@ def series(ms: float) -> Series:
 
 def result(
     key: str, ms: dict[str, float], *, device: str = "cuda", bad: dict[str, str] | None = None, **timing: Any
-) -> dict[str, Any]:
+) -> Json:
     """What a job returns. ms: solution or baseline -> time; bad: solution -> why it is wrong (untimed)."""
     problem = catalogue.load(key)
     baselines = {"eager": "fp32", "eager_tf32": "tf32", "compile": "fp32", "compile_tf32": "tf32"}
@@ -99,9 +100,7 @@ class Scripted(Engine):
 
     name = "docker"
 
-    def __init__(
-        self, device: str, script: dict[str, Any], machine: dict[str, Any] | None = None, **off_pin: str
-    ) -> None:
+    def __init__(self, device: str, script: Json, machine: Json | None = None, **off_pin: str) -> None:
         self.device, self.script, self.machine = device, script, fingerprint(device, machine, **off_pin)
         self.description = {
             "engine": "docker", "isolation": "containers", "version": "28.0", "image_id": f"sha256:{'abc0' * 16}"
@@ -120,9 +119,9 @@ class Scripted(Engine):
 
 
 def bundle_of(
-    folder: Path, verb: str, script: dict[str, Any], columns: dict[str, dict[str, Any]], *, device: str = "cuda",
-    parameters: dict[str, Any] | None = None, unplanned: dict[str, str] | None = None,
-    machine: dict[str, Any] | None = None, **off_pin: str,
+    folder: Path, verb: str, script: Json, columns: dict[str, Json], *, device: str = "cuda",
+    parameters: Json | None = None, unplanned: dict[str, str] | None = None,
+    machine: Json | None = None, **off_pin: str,
 ) -> Bundle:  # fmt: skip
     """A bundle of scripted rows, read again from disk. unplanned: row -> why it never became a job."""
     rows = [
@@ -147,7 +146,7 @@ def study(folder: Path, device: str = "cuda", *, sampled: bool = False, **off_pi
     """An agent study: two repeats, one not converged, an incorrect solution, a failed job, a missing fixture.
     sampled: with what a sampler saw, of one row a GPU that was throttled while it was timed."""
     fast = {"eager": 4.0, "eager_tf32": 2.0, "compile": 3.0, "compile_tf32": 1.5}
-    script: dict[str, Any] = {
+    script = {
         "L2_99/oracle/0": result("L2_99", fast | {"mine": 1.0}, device=device),
         "L2_99/oracle/1": result("L2_99", fast | {"mine": 1.1}, device=device, status="not_converged"),
         "L2_84/oracle/0": result("L2_84", fast, device=device, bad={"mine": "0.4 over the limit 0.02 of class bf16"}),
@@ -172,7 +171,7 @@ def artifacts(folder: Path, device: str = "cuda") -> Bundle:
     """An artifact study: one good folder, one with a wrong kernel, one without a kernel, one that failed."""
     times = {"eager": 4.0, "compile": 3.0, "input_kernel": 2.8, "optimized": 2.4}
     some = {"eager": 4.0, "compile": 3.0, "input_kernel": 2.8}
-    script: dict[str, Any] = {
+    script = {
         "36_RMSNorm": result("L1_36@bf16", times, device=device),
         "43_Max_Pooling_3D": result("L1_43@bf16", some, device=device, bad={"optimized": "1 over the limit 0.02"}),
         "82_conv": "the job's process ended with signal SIGKILL",

@@ -47,7 +47,7 @@ def short(rows: list[str]) -> list[str]:
 def test_markdown(verb, snapshot):
     """The summary whole, of other tables the first rows."""
     head, found, evidence = markdown.render(built(verb)).partition("<details>")
-    lines, table = list[str](), list[str]()
+    lines, table = [], []
     for line in [*(found + evidence).splitlines(), ""]:
         if line.startswith("|"):
             table.append(re.sub(r" {2,}|-{4,}", " ", line))

@@ -10,7 +10,6 @@ import pty
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import until
@@ -445,7 +444,7 @@ def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path):
 
 
 def test_strict_leaves_out_what_needs_cuda(tmp_path):
-    bundle: Any = type("Told", (), {"manifest": {"plan": []}})()
+    bundle = type("Told", (), {"manifest": {"plan": []}})()
     needs = wording.Told("error", [Reason(code="needs_cuda")])
     assert output.exit_code(bundle, [wording.Told("correct", []), needs]) == 0
     assert output.exit_code(bundle, [wording.Told("incorrect", []), needs]) == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import resource
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import WHOLE
@@ -35,7 +34,7 @@ def test_memory_of_the_driver_does_not_grow_with_its_rows(tmp_path):
     bundle, memory = Bundle.create(tmp_path, "run", plan, {"arms": {}}), 0.0
     for number, name in enumerate(plan):
         job = Job(name, "evaluate", problem="L1_36", files={"solution_0.py": b"# %d" % (number % 250)})
-        result: dict[str, Any] = json.loads(results[number % len(results)])
+        result = json.loads(results[number % len(results)])
         keep(
             bundle, Row(Planned(row=name, problem="L1_36"), job), Outcome(name, "done", result, fingerprint=fingerprint)
         )

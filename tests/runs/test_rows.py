@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,12 +12,13 @@ from repro.engines.base import outcomes
 from repro.records.job import Job, Outcome
 from repro.records.row import Planned
 from repro.runs.rows import Row, keep
+from repro.system.jsonio import Json
 
 VERDICT = {"problem": "L1_36", "solution": "s", "verdict": "error", "reasons": [{"code": "raised", "detail": "no"}]}
 JOB = Job("a/b", "evaluate", files={"solution_0.py": b"# of a\n"})
 
 
-def kept(folder: Path, line: dict[str, Any]) -> dict[str, Any]:
+def kept(folder: Path, line: Json) -> Json:
     """The row of a bundle that a line of outcomes.jsonl gives."""
     bundle = Bundle.create(folder, "evaluate", [JOB.id], {})
     (outcome,) = outcomes(json.dumps({"job": JOB.id} | line) + '\n{"job": "cut sho')

@@ -42,6 +42,7 @@ from repro.runs.loop import Run, divided
 from repro.runs.progress import Progress
 from repro.runs.rows import Row, keep
 from repro.runs.schedule import Interrupted
+from repro.system.jsonio import Json
 
 GPUS = ("GPU-a", "GPU-b")
 SOLUTION = (("a", "a.py", "f"),)
@@ -54,11 +55,11 @@ class Simulated(Engine):
 
     def __init__(self, gpus: tuple[str, ...] = GPUS, job_s: float = 0.05) -> None:
         self.names, self.job_s = gpus, job_s
-        self.held: list[tuple[str, str, float, float]] = []
+        self.held = []
         self.stopping = threading.Event()
         self.description = {"engine": "local", "isolation": "none"}
-        self.failing: Callable[[str], Any] = lambda job: None
-        self.result: Callable[[str, str], Any] = lambda gpu, job: {"telemetry": {"of": job}}
+        self.failing = lambda job: None
+        self.result = lambda gpu, job: {"telemetry": {"of": job}}
 
     def capacity(self) -> Slots:
         return Slots(dict.fromkeys(self.names, ""), 4, 32 << 30, shared=3)
@@ -174,7 +175,7 @@ RECORDED = {
 }
 
 
-def told(row: dict[str, Any]) -> Row:
+def told(row: Json) -> Row:
     """A recorded row as it was planned: its solutions, and whether baselines were compiled for it."""
     count = len(row.get("rounds") or range(2 if row.get("number") else 1))
     modes = ("eager",) if row.get("rounds") or row.get("control") else MODES
@@ -285,7 +286,7 @@ class Losing(Simulated):
 
     def __init__(self, losses: dict[str, int], *, late: bool = False) -> None:
         super().__init__()
-        self.losses, self.late, self.began = losses, late, list[str]()
+        self.losses, self.late, self.began = losses, late, []
 
     def _attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
         for job in jobs:
@@ -360,7 +361,7 @@ def test_a_row_that_could_not_be_measured_again_stays_and_resume_goes_on(tmp_pat
 
 
 def test_a_gpu_that_stays_hot_is_waited_for_with_a_bound(monkeypatch):
-    said: list[str] = []
+    said = []
     monkeypatch.setattr(resources, "_COOL_S", 0.4)
     with resources.hold([Lease("GPU-a")], said.append, None, "a hash"):
         assert said == ["waiting for a GPU: at most 0 s, for one that is not throttled"]
@@ -393,7 +394,7 @@ def test_an_error_of_the_bundle_stops_all_jobs(tmp_path, monkeypatch):
     engine = Simulated(job_s=0.2)
     add = Bundle.add
 
-    def full(bundle: Bundle, row: dict[str, Any]) -> None:
+    def full(bundle: Bundle, row: Json) -> None:
         if row["row"] == "row3":
             raise BundleError("cannot write", "No space left on device")
         add(bundle, row)

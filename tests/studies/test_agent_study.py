@@ -31,7 +31,7 @@ SCRIPTS = ROOT / "tests" / "agent_scripts"
 
 def plan(**changes: Any) -> Design:
     """A scripted study of both arms without prices."""
-    told: dict[str, Any] = {"agent": "sdk", "model": "claude-opus-4-5-20251101", "upstream": "replay"}
+    told = {"agent": "sdk", "model": "claude-opus-4-5-20251101", "upstream": "replay"}
     told |= {"budgets": Budgets(usd=None), "prices": {"as_of": "2026-01-01", "models": {}}} | changes
     order = design.units(Design(**told), IDS)
     return Design(**{**told, "scripts": {unit.id: b"{}\n" for unit in order}})

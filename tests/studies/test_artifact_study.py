@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from conftest import CPU, Tool, strict_json
 
 from repro import config
 from repro.cli import arguments, main
-from repro.engines.base import Slots, inbox
+from repro.engines.base import Engine, inbox
 from repro.errors import UsageError
 from repro.records import wording
 from repro.records.job import JOBS, Job, Outcome
@@ -27,6 +27,7 @@ from repro.records.verdict import Verdict
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies import artifact_study
+from repro.system.jsonio import Json
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -82,7 +83,7 @@ RIGHT_CONVOLUTION = CONVOLUTION.format(
     "               for i in range(3) for j in range(3))"
 )
 WRONG_CONVOLUTION = CONVOLUTION.format(body="return torch.zeros_like(x[:, :, 2:, 2:])")
-FOLDERS: dict[str, tuple[str | None, str | None]] = {
+FOLDERS = {
     "36_in_place_and_wrong_dtype": (IN_PLACE, WRONG_DTYPE),
     "36_hangs_and_dies": (HANGING, DIES),
     "36_import_fails_and_good": (RAISES, GOOD),
@@ -134,7 +135,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         "out.json",
     )
     done = tool.finish(tool.start(*command), 500)
-    entries = strict_json((tool.folder / "out.json").read_text())
+    entries = tool.json()
     after = {file: file.read_bytes() for file in root.rglob("*.py")}
     return SimpleNamespace(done=done, entries={e["problem"]: e for e in entries}, untouched=before == after, tool=tool)
 
@@ -230,17 +231,14 @@ def test_a_quick_look_is_shorter_and_says_so():
     assert found.passes == () and options().passes == PASSES
 
 
-class Batches:
+class Batches(Engine):
     """An engine that notes which jobs are handed over together, and what lies in their folder."""
 
     device = "cpu"
 
     def __init__(self) -> None:
-        self.folders: list[dict[str, bytes]] = []
-        self.description: dict[str, Any] = {}
-
-    def capacity(self) -> Slots:
-        return Slots()
+        self.folders = []
+        self.description = {}
 
     def submit(self, jobs: list[Job], progress: Any) -> Iterator[Outcome]:
         self.folders.append(inbox(jobs))
@@ -252,7 +250,7 @@ def test_what_ships_shares_a_process_and_every_job_its_own_files(trust, processe
     """A judge that is a solution's process too (dev) is not shared."""
     engine = Batches()
     asked = Options(trust=trust)
-    run = Run(cast(Any, engine), tmp_path, Progress(), asked, "smoke")
+    run = Run(engine, tmp_path, Progress(), asked, "smoke")
     artifact_study.run(run, config.ARTIFACTS_DIR, [])
     fixtures, *judging = engine.folders  # what is missing is measured before anything is judged, in one process
     assert len(fixtures[JOBS].splitlines()) == 5 and b'"fixture"' in fixtures[JOBS].splitlines()[0]
@@ -272,7 +270,7 @@ def test_what_ships_shares_a_process_and_every_job_its_own_files(trust, processe
 def test_strangers_share_no_process(tmp_path):
     engine = Batches()
     root = strangers(tmp_path / "theirs")
-    artifact_study.run(Run(cast(Any, engine), tmp_path, Progress(), size="smoke"), root, ["36"])
+    artifact_study.run(Run(engine, tmp_path, Progress(), size="smoke"), root, ["36"])
     assert len(engine.folders) > 3 and all(len(f[JOBS].splitlines()) == 1 for f in engine.folders)
 
 
@@ -290,7 +288,7 @@ def test_one_problem_by_number_by_name_and_none(tmp_path):
 # -- on a GPU
 
 
-def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[dict[str, Any]]]:
+def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[Json]]:
     """`repro benchmark` at full size, with fixtures: how long it took, seconds, and its entries."""
     keys = [f"L1_{number}@bf16" for number in ("04", "36", "43", "77", "82")]
     chosen = [word for key in keys for word in ("--problem", key)]
@@ -300,10 +298,10 @@ def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[d
     begin = time.monotonic()
     done = tool.finish(tool.start("benchmark", "--engine", "local", *args, "--json", "out.json", **tmp), 500)
     assert done.code == 0, done.err
-    return time.monotonic() - begin, strict_json((tool.folder / "out.json").read_text())
+    return time.monotonic() - begin, tool.json()
 
 
-def verdicts(entries: list[dict[str, Any]]) -> set[str]:
+def verdicts(entries: list[Json]) -> set[str]:
     return {kernel["verdict"] for entry in entries for kernel in entry["kernels"].values()}
 
 

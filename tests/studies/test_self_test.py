@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from conftest import CPU, Tool, manifest, rows, strict_json
+from conftest import CPU, Tool, manifest, rows
 
 from repro import config
 from repro.cli import arguments
@@ -29,6 +29,7 @@ from repro.records.options import Options
 from repro.records.verdict import Verdict
 from repro.studies import self_test
 from repro.studies.self_test import Case, Header
+from repro.system.jsonio import Json
 
 
 def engine(device: str = "cpu", name: str = "local") -> Engine:
@@ -200,7 +201,7 @@ def test_cases_that_need_a_judge_of_their_own_are_alone(tree):
     """Those with a bound of their own, those after processes, and timed ones that would disturb others or are of full
     size; the rest side by side with what is judged alike."""
     busy = {"timing": True, "expect": {"verdict": ["rejected"], "reasons": ["background_work"]}}
-    more: dict[str, dict[str, Any]] = {
+    more = {
         "T1": busy,
         "T2": {"timeout_s": 5},
         "C09_T3": {},
@@ -235,7 +236,7 @@ def test_cases_about_time_run_at_full_size_on_a_gpu():
 # -- complaints
 
 
-def entry(verdict: str = "correct", code: str = "", **facts: Any) -> dict[str, Any]:
+def entry(verdict: str = "correct", code: str = "", **facts: Any) -> Json:
     """One verdict as the judge writes it."""
     reasons = [{"code": code, "trial": "native", "detail": "why"}] if code else []
     found = {"problem": "P", "solution": "mine", "verdict": verdict, "reasons": reasons,
@@ -316,8 +317,8 @@ def drawn() -> list[str]:
     return [c.file.name for pair in chosen for c in pair]
 
 
-def cases_of(tool: Tool) -> dict[str, dict[str, Any]]:
-    return {found["case"]: found for found in strict_json((tool.folder / "out.json").read_text())["cases"]}
+def cases_of(tool: Tool) -> dict[str, Json]:
+    return {found["case"]: found for found in tool.json()["cases"]}
 
 
 @pytest.mark.slow
@@ -344,7 +345,7 @@ class Told(Engine):
 
     name, device = "local", "cpu"
 
-    def __init__(self, verdicts: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, verdicts: dict[str, Json]) -> None:
         self.verdicts, self.description = verdicts, {"engine": "local", "isolation": "none"}
 
     def capacity(self) -> Slots:

@@ -24,6 +24,7 @@ from repro.records.verdict import Verdict
 from repro.report import document, markdown, study
 from repro.studies.agent import controls, folder, options
 from repro.studies.evaluation import absent
+from repro.system.jsonio import Json
 
 SUITE = catalogue.suites()["agent"]
 # Without a kernel, since Triton's interpreter takes its time.
@@ -188,7 +189,7 @@ def test_torch_controls_are_judged_as_any_solution(judged_controls):
 
 
 @pytest.fixture
-def judged_controls(tool: Tool, smoke_results: Path) -> dict[str, dict[str, Any]]:
+def judged_controls(tool: Tool, smoke_results: Path) -> dict[str, Json]:
     shutil.copytree(smoke_results, tool.results, ignore=shutil.ignore_patterns("*-fixtures"))
     placed(tool.folder / "a", **{"L1_36.py": RMS_NORM})
     words = ("--problem", "L1_36", "--solutions", "a=a", "--controls", " ".join(JUDGED))

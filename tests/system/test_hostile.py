@@ -31,6 +31,7 @@ from repro.bundle import seal, storage
 from repro.bundle.write import plan_digest
 from repro.cli import entry
 from repro.system import jsonio, removal
+from repro.system.jsonio import Json
 
 Make = Callable[[Path], object]
 PUBLISHED = ROOT / "artifacts" / "results" / "h200-pinned" / "20261122T040411Z-benchmark"
@@ -57,7 +58,7 @@ def _sparse(path: Path) -> None:
     os.truncate(path, 1 << 40)
 
 
-FILES: dict[str, Make] = {
+FILES = {
     "pipe": os.mkfifo,
     "folder": Path.mkdir,
     "socket": _socket,
@@ -102,7 +103,7 @@ def _write(path: Path, files: dict[str, bytes]) -> None:
         (path / name).write_bytes(content)
 
 
-def _edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+def _edit(path: Path, change: Callable[[Json], object]) -> None:
     manifest = json.loads((path / "manifest.json").read_bytes())
     change(manifest)
     (path / "manifest.json").write_text(json.dumps(manifest))
@@ -131,7 +132,7 @@ def row(*at: str | int, value: Any) -> Make:
 
     def change(path: Path) -> None:
         whole = json.loads((path / "rows.jsonl").read_text())
-        inner: Any = whole
+        inner = whole
         for key in at[:-1]:
             inner = inner[key]
         inner[at[-1]] = value
@@ -210,7 +211,7 @@ def _zeros() -> bytes:
 
 
 R, S = ("result", "results", 0), ("result", "results", 1)
-BUNDLES: dict[str, Make] = {
+BUNDLES = {
     **{f"{name.partition('.')[0]}: {kind}": file(name, kind) for name, kinds in {
         "manifest.json": "pipe, folder, socket, device, link out, link in a circle, sparse, not UTF-8, zeros, deep",
         "rows.jsonl": "pipe, device, link out, sparse, not UTF-8, deep",
@@ -343,7 +344,7 @@ def nothing(folder: Path) -> None:
 
 JUDGED = [*CPU, "--no-timing"]
 ONE, ALL = [["evaluate", "{}/L1_36_x.py", *JUDGED]], [["evaluate", "{}", *JUDGED]]
-SOLUTIONS: dict[str, tuple[Make, list[list[str]]]] = {
+SOLUTIONS = {
     **{f"solution: {kind}": (solution(kind), [*ONE, *ALL, ["optimize", "L1_36", "--from", "{}/L1_36_x.py"]])
        for kind in ("pipe", "folder", "socket", "device", "link out", "link in a circle", "sparse")},
     **{f"problem: {kind}": (problem(kind), [["evaluate", "{}/s.py", "--problem", "{}/p.py", *JUDGED]])
@@ -393,7 +394,7 @@ def _round(name: str, *, to: str = "") -> Make:
     return lambda path: (path / TRACED / ".." / name).symlink_to(to) if to else (path / TRACED).with_name(name).mkdir()
 
 
-ARTIFACTS: dict[str, Make] = {
+ARTIFACTS = {
     **{f"problem.py: {kind}": file("problem.py", kind) for kind in FILES},
     **{f"input_kernel.py: {kind}": file("input_kernel.py", kind)
        for kind in ("pipe", "link out", "sparse", "wide", "deep program")},
@@ -431,7 +432,7 @@ def at(place: str, kind: str) -> Make:
 
 LEVEL1 = "sources/kernelbench/KernelBench/level1/1_x.py"
 SUITE = [["problems", "--suite", "kernelbench"], ["problems", "--audit", *CPU], ["evaluate", "--suite", "kernelbench"]]
-OTHERS: dict[str, tuple[Make, list[list[str]]]] = {
+OTHERS = {
     **{f".env: {kind}": (at(".env", kind), [["verify", "nothing"]])
        for kind in ("pipe", "folder", "device", "sparse", "not UTF-8")},
     **{f"source: {kind}": (at("s/x", kind), [["claims", "--device", "cpu", "--engine", "local", "--from", "{}/s"]])
@@ -451,7 +452,7 @@ def _in(make: Make, whole: Callable[[Path], Path]) -> Make:
     return lambda folder: make(whole(folder))
 
 
-CASES: dict[str, tuple[Make, list[list[str]]]] = {
+CASES = {
     **{f"bundle, {name}": (_in(make, _whole), [[word.replace("{}", f"{{}}/{PUBLISHED.name}") for word in words]
                                                for words in LOOKED]) for name, make in BUNDLES.items()},
     **SOLUTIONS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jinja2
@@ -74,28 +74,23 @@ class Model:
 
     # -- what to ask
 
-    def _mends(self, state: State) -> list[Question]:
-        """Return a question for each candidate of this round that failed and may be mended."""
+    def _mends(self, state: State) -> Iterator[Question]:
+        """Yield a question for each candidate of this round that failed and may be mended."""
         own = [p for p in state.programs.values() if p.proposer == self.name and p.round == state.round]
         mended = {p.mends for p in own}
-        found: list[Question] = [
-            (f"mend {p.id}", functools.partial(self._mend, state, p))
-            for p in own
-            if not p.passed and p.verdict not in (DUPLICATE, NOT_JUDGED) and p.id not in mended
-            and _depth(state, p) < REPAIRS
-        ]  # fmt: skip
-        return found
+        for p in own:
+            failed = not p.passed and p.verdict not in (DUPLICATE, NOT_JUDGED)
+            if failed and p.id not in mended and _depth(state, p) < REPAIRS:
+                yield f"mend {p.id}", functools.partial(self._mend, state, p)
 
-    def _new(self, state: State) -> list[Question]:
-        """Return a question for each direction that this round still takes of the beam's programs."""
-        asked: list[Question] = []
+    def _new(self, state: State) -> Iterator[Question]:
+        """Yield a question for each direction that this round still takes of the beam's programs."""
+        self._plans: dict[str, tuple[list[Direction], str, str]] = {}
         for name in state.beam:
             made = [p for p in state.of(name) if p.proposer == self.name and not p.mends and p.round == state.round]
             for at in range(state.options.directions - len(made)):
                 about = f"rewrite {name} {len(made) + at}"
-                asked.append((about, functools.partial(self._rewrite, state, state.programs[name], at)))
-        self._plans: dict[str, tuple[list[Direction], str, str]] = {}
-        return asked
+                yield about, functools.partial(self._rewrite, state, state.programs[name], at)
 
     def _rewrite(self, state: State, parent: Program, at: int) -> Proposal | None:
         self._reflect(state, parent)
@@ -105,11 +100,10 @@ class Model:
         if at >= len(plans):
             return None
         direction = plans[at]
-        entry = state.programs[parent.id].entry
-        asked = self._render("rewrite", state, parent, direction=direction, entry=entry)
+        asked = self._render("rewrite", state, parent, direction=direction, entry=parent.entry)
         text, said = self.model.ask(f"rewrite {parent.id}: {direction.summary}", asked, kernel_of)
         transcript = {ANALYSE_PROMPT: prompt, ANALYSE_REPLY: reply, REWRITE_PROMPT: asked, REWRITE_REPLY: said}
-        return Proposal(text, entry, parent.id, slug(direction.summary), "P", {}, direction.fix, transcript)
+        return Proposal(text, parent.entry, parent.id, slug(direction.summary), "P", {}, direction.fix, transcript)
 
     def _mend(self, state: State, failed: Program) -> Proposal | None:
         parent = state.programs[failed.parent or INPUT]

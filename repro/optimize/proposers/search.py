@@ -79,7 +79,7 @@ class Search:
     def _numbers(self, state: State, untaken: list[Direction], count: int) -> list[Proposal]:
         """Return configurations of the most promising directions, `count` shared among them."""
         chosen = sorted(untaken, key=lambda d: -self._promise(state, d))[: state.options.directions]
-        proposals: list[Proposal] = []
+        proposals = []
         for at, direction in enumerate(chosen):
             share = count // len(chosen) + (at < count % len(chosen))
             proposals += self._configurations(state, direction, share)
@@ -97,12 +97,14 @@ class Search:
         now = {knob.name: knob.now for knob in direction.knobs}
         trials = [(now | p.params, p.quick or FAILED) for p in past if p.verdict != DUPLICATE]
         seen = [now | p.params for p in past]
-        asked: list[Params] = []
+        asked = []
         if direction.strategy != KNOBS:
             asked = [] if past or not count else [now]
         elif now not in seen:
             trials, seen = [(now, 1.0), *trials], [now, *seen]
-        seed = seed_of(state.options.seed, state.programs[direction.parent].address, direction.strategy, len(past))
+        parent = state.programs[direction.parent]
+        given = (state.options.seed, parent.address, direction.strategy, len(past))
+        seed = int.from_bytes(hashlib.sha256("|".join(map(str, given)).encode()).digest()[:4])
         source = KernelSource(direction.text)
 
         def new(params: Params) -> bool:
@@ -111,9 +113,8 @@ class Search:
         near = (count - len(asked)) // 2  # neighbours of the best; the rest are the sampler's
         asked += ask(direction.knobs, trials, near, seed, SWEEP, new)
         asked += ask(direction.knobs, trials, count - len(asked), seed, self.sampler, new)
-        entry = state.programs[direction.parent].entry
         turned = [{name: value for name, value in params.items() if value != now[name]} for params in asked]
-        return [p for params in turned if (p := _proposal(direction, source, entry, params)) is not None]
+        return [p for params in turned if (p := _proposal(direction, source, parent.entry, params)) is not None]
 
 
 def _best(programs: list[Program]) -> float:
@@ -163,7 +164,7 @@ def directions(parent: str, text: str) -> list[Direction]:
         return []
     if not source.launches:
         return []
-    fitting = rewrites.applicable(source)
+    fitting = rewrites.applicable(source.text)
     found = [_direction(parent, KNOBS, source.text, "the same kernel with other numbers")]
     found += [_direction(parent, strategy, knobs.named(text), "") for strategy, text in fitting.items()]
     return [direction for direction in found if direction]
@@ -177,11 +178,6 @@ def _direction(parent: str, strategy: str, text: str, why: str) -> Direction | N
     exact = all(rewrite.kind == rewrites.EXACT for rewrite in every)
     why = why or ", ".join(f"{rewrite.id}: {rewrite.what}" for rewrite in every)
     return Direction(parent, strategy, text, tuple(knobs.find(KernelSource(text))), exact, why)
-
-
-def seed_of(*parts: object) -> int:
-    """Return a seed that depends on all parts."""
-    return int.from_bytes(hashlib.sha256("|".join(map(str, parts)).encode()).digest()[:4])
 
 
 New = Callable[[Params], bool]
@@ -217,7 +213,7 @@ def _asked_of_optuna(
             at = {k.name: k.values.index(params[k.name]) for k in space if params[k.name] in k.values}
             if len(at) == len(space):
                 study.add_trial(optuna.create_trial(params=at, distributions=distributions, value=value))
-        found: list[Params] = []
+        found = []
         for _ in range(4 * count):  # some are known already
             told = study.ask(distributions).params
             params = {k.name: k.values[told[k.name]] for k in space}

@@ -54,7 +54,8 @@ def scan(name: str, path: Path) -> Folder:
     for item in sorted(path.iterdir(), key=_natural):
         if _hidden(item.name):
             continue
-        problem = _problem(item.name)
+        match = KERNELBENCH.fullmatch(item.name)
+        problem = catalogue.id_in("L{}_{}".format(*match.groups()) if match else item.name)
         files = _files(item) if problem in wanted else []
         if problem is not None and files:
             samples.setdefault(problem, []).extend(files)
@@ -66,12 +67,6 @@ def scan(name: str, path: Path) -> Folder:
             f"These forms are read: {FORMS}.",
         )  # fmt: skip
     return Folder(name, wording.FROM_FOLDER, samples=samples, unused=unused)
-
-
-def _problem(name: str) -> str | None:
-    """Return the id of the shipped problem that a file or folder is named after, or None."""
-    match = KERNELBENCH.fullmatch(name)
-    return catalogue.id_in("L{}_{}".format(*match.groups()) if match else name)
 
 
 def _files(item: Path) -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.util
 import re
 from dataclasses import replace
@@ -18,6 +17,7 @@ from repro.studies.agent.agent import Agent
 from repro.studies.agent.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, Budgets, Design, Pace, Unit
 from repro.studies.agent.folder import Folder
 from repro.system import foreign
+from repro.system.digest import sha256
 
 # Most bytes of a script.
 _MOST_BYTES = 64 << 20
@@ -105,7 +105,7 @@ def folders(args: argparse.Namespace) -> list[Folder]:
         if given:
             why = "each file of a problem is a repeat" if flag == "--repeats" else "its solutions exist already"
             raise UsageError(f"--solutions does not go with {flag}", why)
-    found: dict[str, Folder] = {}
+    found = {}
     for text in args.solutions:
         name, equals, path = text.partition("=")
         if not equals or not ARM.fullmatch(name) or not path:
@@ -180,7 +180,7 @@ def build(args: argparse.Namespace, size: str) -> Design:
     if path is not None:
         ids = [problem.id for problem in catalogue.suite("agent", size=size, only=args.problem)]
         found = scripts(path, design.units(plan, ids))
-        digest = hashlib.sha256(b"".join(found[name] + name.encode() for name in sorted(found))).hexdigest()
+        digest = sha256(b"".join(found[name] + name.encode() for name in sorted(found)))
         plan = replace(plan, scripts=found, script_sha256=digest)
     return plan
 

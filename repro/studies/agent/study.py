@@ -39,7 +39,7 @@ def row(run: Run, problem: Problem, arm: Agent, repeat: int) -> tuple[Row, Submi
                         torch_control=arm.torch_control, repeat=repeat)  # fmt: skip
     # The speed of a wrong answer does not matter, so nothing compiles for a negative control.
     judged = replace(run, options=run.options.but(modes=["eager"])) if arm.control else run
-    found: list[Submission] = []
+    found = []
 
     def build() -> Job:
         found.append(arm.solve(problem, repeat))
@@ -55,7 +55,7 @@ def plan(run: Run, only: list[str], arms: Sequence[Agent]) -> tuple[list[Row], d
 
     From problem to problem the order of the arms is reversed, so that time favours none; controls come last.
     """
-    rows: list[Row] = []
+    rows = []
     solutions: dict[str, bytes] = {}
     ours = [arm for arm in arms if not (arm.control or arm.torch_control)]
     others = [arm for arm in arms if arm.control or arm.torch_control]

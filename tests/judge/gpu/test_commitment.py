@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import compile_ptx
 import pytest
@@ -23,6 +22,7 @@ from repro.errors import SolutionRejected
 from repro.judge.gpu import commitment, driver
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.worker import outputs
+from repro.system.jsonio import Json
 
 DTYPES = ["float32", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool"]
 KEY = bytes(range(16))
@@ -122,7 +122,7 @@ def test_pieces_have_the_states_of_the_whole():
 # -- seals
 
 
-def sealed(output, dims: int = 1, most: int = 1 << 24) -> tuple[Seal, dict[str, Any]]:
+def sealed(output, dims: int = 1, most: int = 1 << 24) -> tuple[Seal, Json]:
     """A seal as an honest worker's answers make it, and the description that comes with it."""
     seal = Seal(dims, most)
     found = outputs.sealed(output, seal.key)
@@ -131,7 +131,7 @@ def sealed(output, dims: int = 1, most: int = 1 << 24) -> tuple[Seal, dict[str, 
     return seal, outputs.describe(output, [])
 
 
-def leaf(value: torch.Tensor) -> dict[str, Any]:
+def leaf(value: torch.Tensor) -> Json:
     return {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
 
 
@@ -156,7 +156,7 @@ def test_an_honest_workers_bytes_match_its_states(name, dims, dtype):
         if dims
         else [None]
     )
-    fetched: list[int] = []
+    fetched = []
 
     def fetch(start, count, order, lie=False):
         fetched.append(count)
@@ -293,7 +293,7 @@ def program(name: str) -> Callable[..., Iterator[None]]:
             when = f"if {'not' * bool(found['not'])} r['{found['if']}']: " if found["if"] else ""
             names = [part.strip("[]{} ") for part in (found["rest"] or "").split(",")]
             text.append(f"   {when}{translated(found['op'], names)}")
-    made: dict[str, Any] = {}
+    made = {}
     exec("\n".join(text), globals(), made)
     return made["thread"]
 

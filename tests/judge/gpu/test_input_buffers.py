@@ -20,7 +20,7 @@ def slots(key: str) -> input_buffers.Slots:
 
 def test_every_input_moves_and_its_addresses_come_back():
     made = slots("L1_97")
-    seen: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
+    seen = {0: set(), 1: set(), 2: set()}
     for _ in range(40):
         before = dict(made.places)
         made.move()

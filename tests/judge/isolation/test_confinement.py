@@ -33,6 +33,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from repro.judge.isolation import confinement  # noqa: E402
+from repro.system.jsonio import Json
 
 ORDINARY = 12345
 ATTACH, SEIZE = 16, 0x4206
@@ -168,7 +169,7 @@ def check_files(scratch: Path, other: str, secret: str):
     refused(Path("/dev/new").write_text, "x")
     refused(Path("/proc/sys/kernel/core_pattern").open, "r+")
     Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("named")  # the CUDA driver does so
-    caught: list[AssertionError] = []
+    caught = []
 
     def in_thread():
         try:
@@ -334,7 +335,7 @@ def main():
     sys.modules["test_confine"] = sys.modules["__main__"]
     os.chdir(scratch)
     readable = [Path(__file__), *map(Path, arguments[1:])] if name == "check_reading" else [Path(__file__)]
-    applied: dict[str, str] = {}
+    applied = {}
     if mode == "no-landlock":
         confinement._abi = lambda: (_ for _ in ()).throw(OSError(errno.ENOSYS, "Function not implemented"))  # type: ignore
     if mode != "free":
@@ -368,7 +369,7 @@ def interpreter(uid: int) -> tuple[str, dict[str, str]] | None:
     return None
 
 
-def identity(uid: int) -> dict[str, Any]:
+def identity(uid: int) -> Json:
     """What starts a process as another user."""
     return {} if uid == os.getuid() else {"user": uid, "group": uid, "extra_groups": []}
 
@@ -414,8 +415,7 @@ def confined(request, tmp_path):
             timeout=120, check=False, **identity(uid),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
-        applied: dict[str, str] = json.loads(done.stdout.splitlines()[0])
-        return applied
+        return json.loads(done.stdout.splitlines()[0])
 
     run.other, run.uid = other, uid  # type: ignore[attr-defined]
     yield run

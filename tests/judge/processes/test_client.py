@@ -18,7 +18,7 @@ from repro.judge.worker import server
 
 
 def test_benchmarks_go_one_after_the_other_and_before_the_next_trial():
-    gpu, order, begun = GpuUse(), list[str](), threading.Event()
+    gpu, order, begun = GpuUse(), [], threading.Event()
 
     def tune(name):
         begun.set()
@@ -74,7 +74,7 @@ def test_the_tuner_asks_before_each_of_its_benchmarks(monkeypatch):
     """In the pinned torch every tuner calls this one method of this one object."""
     from torch._inductor.runtime.benchmarking import benchmarker  # takes seconds, which only this test needs
 
-    gpu, seen = GpuUse(), list[bool]()
+    gpu, seen = GpuUse(), []
 
     def benchmark(call, **options):
         seen.append(gpu._used)
@@ -116,7 +116,7 @@ def test_a_worker_that_ends_within_a_benchmark_leaves_the_gpu():
 
 def test_a_solution_cannot_hold_the_gpu():
     wired = Wired(None)
-    killed = list[bool]()
+    killed = []
     wired.client.kill = lambda: killed.append(True)  # type: ignore[method-assign]
     wired.answers(lambda: wired.worker.send({TUNES: True}))
     with pytest.raises(SolutionRejected):

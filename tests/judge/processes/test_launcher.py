@@ -34,6 +34,7 @@ from repro.judge.isolation import uids as users
 from repro.judge.processes import launcher as launch
 from repro.judge.processes.forkserver import Forked
 from repro.system import procfs
+from repro.system.jsonio import Json
 from repro.system.procfs import forks, processes
 
 WAIT_S = 20.0
@@ -219,7 +220,7 @@ class Busy:
     def moving(self, seconds: float = WAIT_S) -> set[int]:
         """The processes that count on within this time; as soon as all of them do."""
         before, deadline = self.counts(), time.monotonic() + seconds
-        found: set[int] = set()
+        found = set()
         while time.monotonic() < deadline and len(found) < len(EVERYONE):
             found |= {place for place in EVERYONE if self.counts()[place] != before[place]}
             time.sleep(0.01)
@@ -269,7 +270,7 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on():
     resumed takes signals alone: its processes are not searched for then, which takes milliseconds of a timed call."""
     from repro.judge.processes import client  # imports torch, which must not be there before the split
 
-    busy, looked, descendants = Busy(), list[int](), launch.descendants
+    busy, looked, descendants = Busy(), [], launch.descendants
 
     def looking(pid):
         looked.append(pid)
@@ -583,7 +584,7 @@ HARDENED = [
 @pytest.fixture
 def start(tmp_path):
     """Starts this file as a program, temporary files below the test's folder; what is left of it is killed."""
-    begun: list[subprocess.Popen[str]] = []
+    begun = []
 
     def started(*arguments):
         env = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1", "REPRO_MARK": "ours"}
@@ -637,7 +638,7 @@ def together(tmp_path_factory):
             return dict.fromkeys(names, f"{error}: {error.stdout!r}")
         if done.returncode or list(folder.iterdir()):
             return dict.fromkeys(names, f"exit code {done.returncode}, {list(folder.iterdir())}: {done.stderr}")
-        found: dict[str, str] = dict(map(json.loads, done.stdout.splitlines()))
+        found = dict(map(json.loads, done.stdout.splitlines()))
         return {name: found.get(name, f"not told: {done.stderr}") for name in names}
 
     return said
@@ -707,7 +708,7 @@ def test_all_processes_of_a_user_are_killed_even_if_none_was_seen(monkeypatch):
 def test_a_process_unreadable_for_a_moment_is_looked_at_again(monkeypatch):
     """As a process that is being replaced by another program: /proc says nothing of it then. A process
     of another user is not looked at again."""
-    asked, hidden, status = list[int](), {os.getpid()}, procfs._status
+    asked, hidden, status = [], {os.getpid()}, procfs._status
 
     def moment(pid, name):
         asked.append(pid)
@@ -717,7 +718,7 @@ def test_a_process_unreadable_for_a_moment_is_looked_at_again(monkeypatch):
         return status(pid, name)
 
     monkeypatch.setattr(procfs, "_status", moment)
-    strangers, somebody, us = set[tuple[int, int]](), subprocess.Popen(["sleep", "60"]), os.getuid()
+    strangers, somebody, us = set(), subprocess.Popen(["sleep", "60"]), os.getuid()
     try:
         assert procfs.of_user_but(us, strangers) is None and os.getpid() not in dict(strangers)
         assert {os.getpid(), somebody.pid} <= {*(procfs.of_user_but(us, strangers) or [])}
@@ -801,9 +802,9 @@ def test_the_end_of_the_judge_is_the_end_of_its_launcher(how, start):
     assert err.count("Traceback") == (how == "raise"), err
 
 
-def told(process: subprocess.Popen[str]) -> dict[str, Any]:
+def told(process: subprocess.Popen[str]) -> Json:
     assert process.stdout is not None
-    found: dict[str, Any] = json.loads(process.stdout.readline())
+    found = json.loads(process.stdout.readline())
     assert procfs.children(process.pid) == [found["launcher"]]
     return found
 

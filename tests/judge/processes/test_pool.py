@@ -31,6 +31,7 @@ from repro.runs.loop import Run
 from repro.runs.progress import Progress
 from repro.studies.agent import study
 from repro.studies.agent.controls import EVERY
+from repro.system.jsonio import Json
 
 CPU = torch.device("cpu")
 
@@ -143,7 +144,7 @@ def test_timed_workers_have_no_compilation_processes(tmp_path):
 
 
 def test_for_a_negative_control_nothing_compiles(tmp_path, monkeypatch):
-    chosen: dict[str, Options] = {}
+    chosen = {}
     monkeypatch.setattr(study.evaluation, "job", lambda run, row, *_, **__: chosen.update({row: run.options}))
     arms, engine = [*study.shipped("oracle", 1), EVERY["nop"]], cast(Any, SimpleNamespace(device="cuda"))
     study.plan(Run(engine, tmp_path, Progress(), size="smoke"), ["L1_36"], arms)
@@ -172,9 +173,9 @@ class Compiler:
     """A baseline's worker: notes what it compiles, fails at some, and may take until it is killed."""
 
     def __init__(self, slow: tuple[str, ...] = (), bad: tuple[str, ...] = ()):
-        self.dead, self.slow, self.bad, self.ran = threading.Event(), slow, bad, list[str]()
+        self.dead, self.slow, self.bad, self.ran = threading.Event(), slow, bad, []
 
-    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, message: Json, timeout_s: float) -> Json:
         if message["op"] == "run":
             self.ran.append(message["variant"])
             if message["variant"] in self.slow and self.dead.wait(20):
@@ -203,7 +204,7 @@ def judged(
     **workers: Compiler,
 ) -> tuple[Any, list[Ahead], list[str]]:
     """An evaluation of one solution, the baselines that compile meanwhile, and the workers that were ended."""
-    ended: list[str] = []
+    ended = []
     evaluation = SimpleNamespace(
         slots=SimpleNamespace(described=list, fill=lambda *_: None),
         workers=SimpleNamespace(
@@ -220,7 +221,7 @@ def judged(
     implementations = [
         Implementation(name, None, "Model", [], worker=cast(Any, worker)) for name, worker in workers.items()
     ]
-    started: list[Ahead] = []
+    started = []
     precompile.begin(cast(Any, evaluation), implementations, started)
     return evaluation, started, ended
 

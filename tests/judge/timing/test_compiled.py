@@ -80,7 +80,7 @@ def test_the_files_used_longest_ago_go_first_and_clean_removes_all(folder, monke
 def test_every_variant_and_problem_has_a_file_of_its_own():
     def named(variant, source, weights):
         problem, fixture = Named(message=lambda: source), Named(weights_sha256=weights)
-        judged: Any = Named(slots=Named(device=torch.device("cpu")), problem=problem, fixture=fixture)
+        judged = Named(slots=Named(device=torch.device("cpu")), problem=problem, fixture=fixture)
         return compiled._name(judged, variant)
 
     assert len({named(*facts) for facts in ("aaa", "baa", "aba", "aab", "aaa")}) == 4
@@ -91,7 +91,7 @@ def test_a_result_that_cannot_be_kept_costs_no_baseline(monkeypatch):
         raise SolutionError("error", "this torch keeps nothing")
 
     monkeypatch.setattr(compiled, "_name", lambda *_: "none")
-    baseline: Any = Named(hello={"uid": uids.FIRST_UID}, made={})
+    baseline = Named(hello={"uid": uids.FIRST_UID}, made={})
     with compiled.kept(cast("Any", Named(workers=Named(ask=ask))), baseline, "compile"):
         pass
     assert not baseline.made

@@ -12,19 +12,19 @@ import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from conftest import smoke_problem
 from test_artifact_study import GOOD
 
 from repro import config
 from repro.judge.isolation import uids
 from repro.judge.processes import launcher as launch
 from repro.judge.timing import counters
-from repro.problems import catalogue
 from repro.records import reading
 from repro.report import artifacts
 from repro.studies import artifact_study
+from repro.system.jsonio import Json
 
 RANGE = "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 METRIC = counters.METRICS
@@ -149,7 +149,7 @@ def profiled(ncu: str, source: str, timeout_s: float = 240.0) -> tuple[counters.
     """The entry of a kernel of L1_36 on the CPU, and what ran it."""
     profiler = counters.Profiler(ncu, "cpu", timeout_s)
     entry = "ModelNew" if "class ModelNew" in source else "kernel_function"
-    found = profiler.profile(catalogue.load("L1_36@bf16", size="smoke"), source.encode(), entry)
+    found = profiler.profile(smoke_problem("L1_36@bf16"), source.encode(), entry)
     assert not launch.current().workers(), "nothing is left running"
     return found, profiler
 
@@ -317,7 +317,7 @@ def folder_entries(tmp_path: Path, device: str, **sources: str):
         file = tmp_path / f"{name}.py"
         file.write_text(text)
         solutions.append((name, file, "kernel_function"))
-    found = {dtype: catalogue.load("L1_36", size="smoke", dtype=dtype) for dtype in counters.DTYPES}
+    found = {dtype: smoke_problem(dtype=dtype) for dtype in counters.DTYPES}
     return counters.measure(found, solutions, device, lambda line: None)["profiles"]
 
 
@@ -351,7 +351,7 @@ def test_without_ncu_the_reason_says_where_it_comes_from(tmp_path, monkeypatch):
 NAME, MARK = "36_RMSNorm", "this_name_stands_in_no_other_file"
 
 
-def row(*entries: dict[str, Any]) -> dict[str, Any]:
+def row(*entries: Json) -> Json:
     """A finished row of profiles."""
     plain = {"kernel": "optimized", "dtype": "float32", "ncu": "", "clock_control": "none", "state": "profiled",
              "why": "", "launches": [], "totals": counters.total([])}  # fmt: skip

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import CPU, strict_json
+from conftest import CPU, smoke_problem, strict_json
 
 from repro import config
 from repro.judge.processes import launcher as launch
 from repro.judge.timing import published_protocol
 from repro.judge.timing.published_protocol import TRIALS
-from repro.problems import catalogue
 from repro.records.verdict import Verdict
 from repro.report import correctness
 from repro.studies import self_test
+from repro.system.jsonio import Json
 
 CLIPS = config.ROOT / "tests/adversarial/B12_clips_inputs.py"
 HEAD = "import os\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def __init__(self, *args):\n"
@@ -29,13 +28,13 @@ SOURCES = {
 }
 
 
-def measured(tmp_path: Path, **sources: str) -> dict[str, Any]:
+def measured(tmp_path: Path, **sources: str) -> Json:
     """Return what KernelBench says of these solutions of L1_36."""
     solutions = []
     for name, text in sources.items():
         (tmp_path / f"{name}.py").write_text(text)
         solutions.append((name, tmp_path / f"{name}.py", "ModelNew"))
-    problem = catalogue.load("L1_36", size="smoke")
+    problem = smoke_problem()
     found = published_protocol.kernelbench(problem, solutions, {}, "cpu", lambda line: None, 30.0)
     assert not launch.current().workers(), "nothing is left running"
     return found
@@ -43,7 +42,7 @@ def measured(tmp_path: Path, **sources: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_right_solution_passes_and_others_fail_with_the_reason(tmp_path):
-    own = catalogue.load("L1_36", size="smoke").path.read_text().replace("Model", "ModelNew")
+    own = smoke_problem().path.read_text().replace("Model", "ModelNew")
     found = measured(tmp_path, own=own, **SOURCES)
     assert found["own"].correct and found["own"].passed == TRIALS and found["own"].speedup > 0
     assert not found["own"].measurement and found["own"].tolerance == 1e-4
@@ -55,7 +54,7 @@ def test_a_right_solution_passes_and_others_fail_with_the_reason(tmp_path):
 
 
 def test_another_entry_and_a_solution_that_hung_are_not_run():
-    problem = catalogue.load("L1_36", size="smoke")
+    problem = smoke_problem()
     solutions = [("kernel", CLIPS, "kernel_function"), ("hung", CLIPS, "ModelNew")]
     found = published_protocol.kernelbench(problem, solutions, {"hung": "timeout"}, "cpu", lambda line: None)
     assert [entry.correct for entry in found.values()] == [None, None]

@@ -24,8 +24,8 @@ class Scripted(Idle):
     def __init__(self, *, watched: bool = True):
         super().__init__(torch.device("cuda"), watched=watched)
         self.quiet_ms = QUIET
-        self.takes: list[float] = []
-        self.done: list[str] = []
+        self.takes = []
+        self.done = []
 
     def flush_ms(self) -> float:
         self.done.append("flush")
@@ -103,7 +103,7 @@ def test_unwatched_it_is_flushed_and_that_is_all(no_gpu):
 
 
 def test_on_the_cpu_inputs_are_made_and_that_is_all():
-    idle, filled = Idle(torch.device("cpu"), watched=True), list[int]()
+    idle, filled = Idle(torch.device("cpu"), watched=True), []
     assert idle.ready("a", lambda: filled.append(1), 1.0, trusted=False) == 0.0 and filled == [1]
     assert idle.held_up("a", ["b"]) == "" and idle.limit.rests == 0
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import smoke_problem
 
 from repro.judge.processes import launcher as launch
 from repro.judge.timing import published_protocol
-from repro.problems import catalogue
 
 TIMEOUT_S = 30.0
 GOOD = (
@@ -45,7 +45,7 @@ def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str):
         file = tmp_path / f"{name}.py"
         file.write_text(text)
         solutions.append((name, file, "kernel_function"))
-    problem = catalogue.load("L1_36@bf16", size="smoke")
+    problem = smoke_problem("L1_36@bf16")
     verdicts = dict.fromkeys(sources, "correct")
     found = published_protocol.measure(problem, solutions, verdicts, "cpu", lambda line: None, timeout_s)
     assert not launch.current().workers(), "nothing is left running"
@@ -88,7 +88,7 @@ def test_a_process_that_reads_no_request_is_not_waited_for(tmp_path):
 
 def test_rejected_kernels_are_not_run_again(tmp_path):
     (tmp_path / "bad.py").write_text(GOOD)
-    problem = catalogue.load("L1_36@bf16", size="smoke")
+    problem = smoke_problem("L1_36@bf16")
     solutions = [("bad", tmp_path / "bad.py", "kernel_function")]
     found = published_protocol.measure(problem, solutions, {"bad": "rejected"}, "cpu", lambda line: None, TIMEOUT_S)
     assert found.reasons["bad"] == "not run: the verdict is rejected" and found.times_ms["bad"] is None

@@ -7,10 +7,8 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -99,7 +97,7 @@ def test_paired_ratio_is_exact_where_every_block_agrees():
             intervals.paired_ratio(*pair)
 
 
-NOISE: dict[str, Callable[[np.random.Generator, int], Any]] = {
+NOISE = {
     "normal": lambda generator, count: generator.normal(size=count),
     "heavy tails": lambda generator, count: generator.standard_t(3, count),
     "skewed": lambda generator, count: generator.lognormal(0, 0.6, count) - math.exp(0.18),
@@ -260,7 +258,7 @@ def test_ratios_of_unequal_lengths_are_those_of_the_blocks_that_both_have():
 
 def test_blocks_have_their_condition_in_turn_and_the_warm_up_is_thrown_away():
     """Every variant runs once a block, in an order of its own."""
-    ran: list[tuple[str, str]] = []
+    ran = []
 
     def runner(name, ms):
         def run(block):
@@ -344,7 +342,7 @@ def test_open_ratios_get_more_blocks_with_their_variants_only():
 def test_one_narrow_interval_is_luck_and_two_in_a_row_are_none(monkeypatch):
     """Checks from block 24 on, every 8 blocks: sampling ends where two that follow each other find everything known."""
     answers = iter([True, False, True, True, True])
-    asked: list[int] = []
+    asked = []
 
     def known(found, candidates):
         asked.append(blocks(found["mine"]))
@@ -550,7 +548,7 @@ def test_clocks_on_a_busy_host_are_read_again_whatever_they_say():
 @pytest.mark.parametrize("hides_ms", [0.0, 0.4])
 def test_few_calls_in_doubt_are_followed_by_more(hides_ms):
     """Seen on an H100: both of an honest kernel's calls with other inputs were late, by up to 3.7 ms."""
-    ran: list[tuple[str, str]] = []
+    ran = []
 
     def runner(name, device_ms, *, candidate=True, more_ms=0.0):
         def run(block):
@@ -898,7 +896,7 @@ def test_noise_is_how_far_from_one_the_control_reaches():
 def test_the_same_code_is_neither_fast_nor_slow(shift):
     """A/A: two series of one distribution, whatever the machine favours by up to 2 %, with that control beside them."""
     generator = np.random.default_rng(8)
-    draw: Callable[[], list[float]] = lambda: list(generator.lognormal(0, 0.02, 60))  # noqa: E731
+    draw = lambda: list(generator.lognormal(0, 0.02, 60))  # noqa: E731
     control = intervals.paired_ratio(draw(), [value * shift for value in draw()])
     ours = speedups.speedup(draw(), draw())
     assert speedups.word(ours, speedups.noise(control)) in ("SAME", "AMBIGUOUS")

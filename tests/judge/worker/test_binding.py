@@ -141,7 +141,7 @@ def test_a_name_that_could_be_several_values_is_refused_until_the_others_are_ask
 @pytest.mark.parametrize("name", ["w", "b", "W", "params", "temperature", "gn_weight", "batch_mean"])
 def test_a_name_that_says_nothing_is_refused_with_the_names_that_would_do(name):
     """Weights called `w` or `W`, a dictionary of all, a number: each had another value before, without a word."""
-    scope: dict[str, Any] = {}
+    scope = {}
     exec(f"def function(x, {name}): return {name}", scope)
     why = refused(scope["function"], Conv())
     assert f"parameter '{name}' of kernel_function is no input and no value of the model" in why
@@ -183,7 +183,7 @@ def test_stars_behind_a_named_parameter_take_what_the_published_driver_gives():
     ],
 )  # fmt: skip
 def test_every_kind_of_layer_gives_its_configuration(layer, expected):
-    scope: dict[str, Any] = {}
+    scope = {}
     names = ", ".join(expected)
     exec(f"def function(x, {names}): return dict(zip({list(expected)}, ({names},)))", scope)
     assert called_with(scope["function"], nn.Sequential(layer), "x") == expected
@@ -238,7 +238,7 @@ def test_wrappers_are_bound_by_the_parameters_of_the_wrapped_function():
 
 
 def test_positional_only_parameters_keep_their_places():
-    scope: dict[str, Any] = {}
+    scope = {}
     exec("def function(x, scale=1.5, stride=7, /, *, padding): return x, scale, stride, padding", scope)
     assert called_with(scope["function"], Conv(), "x") == ("x", 1.5, 2, 1)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from repro.judge.gpu import driver
 from repro.judge.worker import fresh_memory, server
+from repro.system.jsonio import Json
 
 CPU = torch.device("cpu")
 
@@ -25,7 +25,7 @@ class Mute(Exception):
         raise ValueError("no text")
 
 
-def answered(error: BaseException, scratch: Path | None) -> dict[str, Any]:
+def answered(error: BaseException, scratch: Path | None) -> Json:
     """Return a worker's answer to a call that raises."""
     worker = server.Worker(CPU, scratch)
 
