@@ -94,7 +94,7 @@ def svg(finished: Finished) -> str:
     for figure in document(finished).sections[0].figures:
         points = [p.model_copy(update={"text": p.text.partition("\n--- ")[0] * p.full}) for p in tree.points]
         return figures.svg(figure.model_copy(update={"data": tree.model_copy(update={"points": points})})) + "\n"
-    raise UsageError("there is no figure: no program of this search was timed", "", "Name a page: --report FILE.html")
+    raise UsageError("there is no figure: no program of this search was timed", "", "Name a page: -o FILE.html")
 
 
 def _row(program: Program) -> list[Cell]:
