@@ -39,7 +39,7 @@ def told(verdict: Verdict, over: str = "") -> str:
     over: the baseline of the speedups, or by default the solution of `--against`.
     """
     ratios = [(one.ratio, each.workload.name) for each in verdict.workloads
-              if (one := each.speedup.get(over, each.against)) and one.ratio]  # fmt: skip
+              if each.measurement and (one := each.speedup.get(over, each.against)) and one.ratio]  # fmt: skip
     worst = "; worst {:.3g}x at {}".format(*min(ratios)) if ratios else ""
     return f"{len(ratios) or len(verdict.workloads)} shapes{worst}" if verdict.workloads else ""
 

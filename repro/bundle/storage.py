@@ -119,6 +119,12 @@ class Archive:
 Storage = Folder | Archive
 
 
+def below(folder: Path) -> list[Path]:
+    """The bundles in a folder, at any depth. The kernels of a search have a manifest too, beside their problem.py."""
+    found = {file.parent for name in ("manifest.json", ARCHIVE) for file in folder.rglob(name)}
+    return sorted(path for path in found if not (path / "problem.py").exists())
+
+
 def find(path: Path) -> Storage:
     """Returns the files of a bundle, named by its folder or by its archive.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 
 from repro.bundle.write import Bundle
@@ -94,10 +95,11 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
 def _share(text: str) -> float:
     """Return the share of `1%` or `1`."""
-    share = float(text.removesuffix("%")) / 100
-    if not 0 <= share < 1:
-        raise ValueError
-    return share
+    with contextlib.suppress(ValueError):
+        share = float(text.removesuffix("%")) / 100
+        if 0 <= share < 1:
+            return share
+    raise argparse.ArgumentTypeError(f"{text!r} is no share from 0% to below 100%")
 
 
 def _formatted(form: str | None, value: Json, results: list[Verdict]) -> str | None:

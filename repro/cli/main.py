@@ -67,7 +67,8 @@ _EXAMPLES = """examples:
 
 exit codes: 0 the work is done, whatever the verdicts; 1 wrong use, a faulty problem file, or
 something is missing here; 2 the tool failed, or `verify` found a failure or an error;
-3 with --strict, a solution was not correct or a claim was not reproduced; 130 interrupted."""
+3 with --strict, a solution was not correct or a claim was not reproduced; with --against, it is
+slower or not correct; 130 interrupted."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -88,7 +88,8 @@ def exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
     reason = missing[0].error.rstrip(".")
     unmet = all(row.status == "unmet" for row in missing)
     advice = "" if unmet else "Mend that and repeat with --resume."
-    if "signal" in reason and bundle.manifest["parameters"].get("options", {}).get("trust") == "dev":
+    died, options = "signal" in reason or "no outcome" in reason, bundle.manifest["parameters"].get("options", {})
+    if died and options.get("trust") == "dev":
         advice = "With --explain the solution runs in that process: without it a crash is a verdict."
     count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
     ending.complain(f"{count}, first {missing[0].row}: {reason}. {advice}".rstrip())

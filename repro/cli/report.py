@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from repro.bundle import storage
 from repro.bundle.seal import MANIFEST
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     if args.live:
         return _live(args)
     if len(args.bundle) == 1 and not (args.bundle[0] / MANIFEST).exists():
-        if below := sorted(file.parent for file in args.bundle[0].rglob(MANIFEST)):
+        if below := storage.below(args.bundle[0]):
             return _listed(args, below)
     return _bundles(args)
 

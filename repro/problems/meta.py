@@ -185,6 +185,9 @@ def liberties(plan: Plan, init: list[Any]) -> tuple[bool, bool]:
 def _spec(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         refuse_dtype(value, "the problem's Model")
+        if not value.numel():
+            why = f"its shape is {tuple(value.shape)}"
+            raise ProblemError("the problem's Model returns an empty tensor", why, "Let every size be 1 or more.")
         leaf = {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
         strides = sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)
         return leaf if value.permute(strides).is_contiguous() else leaf | {"gaps": True}

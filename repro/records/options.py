@@ -45,7 +45,7 @@ class Options(Record):
     passes: tuple[Pass, ...] = Field(PASSES, strict=False)
     """what is measured beside the times; none of it decides a verdict"""
     timeout_s: _Seconds = 180.0
-    """longest wait for one answer of a solution, seconds"""
+    """longest wait for one answer of an audited solution, seconds"""
     timing_budget_s: _Seconds = 10.0
     """time for sampling one problem, seconds; spent again where ratios are still open"""
     # It takes turns with the trials, and 30 s left L3_44's out on an H100.

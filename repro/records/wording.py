@@ -131,7 +131,7 @@ REASONS: dict[str, Reason] = {
     "row": _distance("row", "Look for rows that are wrong: the last block, masks, reductions."),
     "zero_region": _distance("zero", "Leave exact zeros (ReLU, padding, masks) at zero."),
     "bias": _distance("bias", "Rounding averages out there: look for an approximation of a function."),
-    "differs": _distance("differ", "Integers, booleans and indices compare exactly: look for an offset or a cast."),
+    "differs": _distance("differ", "Integers and booleans compare exactly: look for an offset or a cast."),
     "stale": _distance("edit", "Compute every call from its own inputs: nothing may be kept from the last call."),
     "not_finite": Reason(
         "wrong: NaN or infinity where the reference is finite, or elements that were never written{where}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from repro.bundle import storage
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
 from repro.bundle.verify import STATES, Finding, Verified
@@ -31,7 +32,7 @@ def bundles(paths: list[Path]) -> list[Path]:
             advice = f"`repro optimize --replay {path}` makes its decisions again."
             raise UsageError(f"{path} is a search, not a bundle", "", advice)
         if path.is_dir() and not any((path / name).exists() for name in (MANIFEST, ARCHIVE)):
-            below = sorted({file.parent for name in (MANIFEST, ARCHIVE) for file in path.rglob(name)})
+            below = storage.below(path)
             if not below:
                 why = f"no folder in it holds a {MANIFEST}, or is a folder NN_Name with a problem.py"
                 raise UsageError(f"{path} is not a bundle", why)

@@ -9,7 +9,7 @@ import pytest
 from conftest import CPU, smoke_problem
 from test_report import bundle_of, result
 
-from repro.analysis import gate
+from repro.analysis import gate, workloads
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
 from repro.problems import catalogue, shapes
@@ -86,6 +86,8 @@ def test_speedups_are_weighted_means_and_the_worst_is_named(tmp_path):
     assert [row[at] for row in table.rows] == ["2 shapes; worst 0.5x at batch_size=2", "batch_size=1",
                                                "batch_size=2", "batch_size=3 (held out)"]  # fmt: skip
     assert drawn.headline.parts[0] == "1 of 1 correct"
+    unmeasured = [each.model_copy(update={"measurement": False}) for each in found.workloads]
+    assert workloads.told(found.model_copy(update={"workloads": unmeasured}), "eager") == "3 shapes"
 
 
 def test_a_solution_is_right_only_where_it_is_at_all_shapes(tmp_path):

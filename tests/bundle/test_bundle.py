@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from conftest import ROOT, manifest, small_disk, small_fingerprint, strict_json
 
+from repro.bundle import storage
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError, PrerequisiteError, UsageError
 from repro.runs.loop import Run
@@ -312,6 +313,14 @@ def test_manifest_of_something_else_is_no_bundle(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(UsageError, match="is not a bundle"):
         Bundle.open(tmp_path)
+
+
+def test_the_kernels_of_a_search_among_results_are_no_bundle(tmp_path):
+    bundle, kernels = create(tmp_path), tmp_path / "search" / "36_RMSNorm"
+    kernels.mkdir(parents=True)
+    for name in ("manifest.json", "problem.py"):
+        (kernels / name).write_text("{}")
+    assert storage.below(tmp_path) == [bundle.path]
 
 
 def test_results_that_are_a_file_are_refused(tmp_path):

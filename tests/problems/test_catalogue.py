@@ -297,6 +297,7 @@ DRAWN, RETURNED = "[torch.randn(64, 16)]", "torch.argmax(x, dim=1)"
         ("return []", "return [3]", "cannot be built: TypeError: .* Mend the problem file"),
         (RETURNED, "x @ x", "Model of p.py fails: RuntimeError: .* Mend the problem file"),
         (RETURNED, "x.mean().item()", "returns float: only tensors can be judged"),
+        (RETURNED, "x[:0]", r"returns an empty tensor: its shape is \(0"),
         (RETURNED, "{'sum': x.sum()}", "returns dict: only tensors can be judged. Let it return a tensor"),
         ("torch.nn as", "no_such.part as", "p.py does not run: .* A problem is one file: .* install no_such where"),
         ("import torch.nn as nn", "from .ops import f", "p.py does not run: .* put code of files beside it into it"),
