@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     """Draw what is asked for."""
     if args.live:
         return _live(args)
-    if len(args.bundle) == 1 and not (args.bundle[0] / MANIFEST).exists():
+    if len(args.bundle) == 1 and not any((args.bundle[0] / name).exists() for name in (MANIFEST, storage.ARCHIVE)):
         if below := storage.below(args.bundle[0]):
             return _listed(args, below)
     return _bundles(args)
