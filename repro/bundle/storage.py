@@ -119,6 +119,11 @@ class Archive:
 Storage = Folder | Archive
 
 
+def holds(folder: Path) -> bool:
+    """Whether a folder looks like a bundle: it has a manifest, or is packed."""
+    return any((folder / name).exists() for name in ("manifest.json", ARCHIVE))
+
+
 def below(folder: Path) -> list[Path]:
     """The bundles in a folder, at any depth. The kernels of a search have a manifest too, beside their problem.py."""
     found = {file.parent for name in ("manifest.json", ARCHIVE) for file in folder.rglob(name)}

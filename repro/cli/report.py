@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.text import Text
 
 from repro.bundle import storage
-from repro.bundle.seal import MANIFEST
 from repro.bundle.write import Bundle
 from repro.cli import arguments, output
 from repro.errors import ReproError, UsageError
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     """Draw what is asked for."""
     if args.live:
         return _live(args)
-    if len(args.bundle) == 1 and not any((args.bundle[0] / name).exists() for name in (MANIFEST, storage.ARCHIVE)):
+    if len(args.bundle) == 1 and not storage.holds(args.bundle[0]):
         if below := storage.below(args.bundle[0]):
             return _listed(args, below)
     return _bundles(args)

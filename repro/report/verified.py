@@ -7,7 +7,6 @@ from pathlib import Path
 
 from repro.bundle import storage
 from repro.bundle.seal import MANIFEST
-from repro.bundle.storage import ARCHIVE
 from repro.bundle.verify import STATES, Finding, Verified
 from repro.errors import UsageError
 from repro.optimize import journal
@@ -31,7 +30,7 @@ def bundles(paths: list[Path]) -> list[Path]:
         if (path / journal.FILE).exists():
             advice = f"`repro optimize --replay {path}` makes its decisions again."
             raise UsageError(f"{path} is a search, not a bundle", "", advice)
-        if path.is_dir() and not any((path / name).exists() for name in (MANIFEST, ARCHIVE)):
+        if path.is_dir() and not storage.holds(path):
             below = storage.below(path)
             if not below:
                 why = f"no folder in it holds a {MANIFEST}, or is a folder NN_Name with a problem.py"

@@ -718,16 +718,16 @@ def test_a_process_unreadable_for_a_moment_is_looked_at_again(monkeypatch):
         return status(pid, name)
 
     monkeypatch.setattr(procfs, "_status", moment)
-    strangers, somebody, us = set(), subprocess.Popen(["sleep", "60"]), os.getuid()
+    strangers, sleeper, us = set(), subprocess.Popen(["sleep", "60"]), os.getuid()
     try:
         assert procfs.of_user_but(us, strangers) is None and os.getpid() not in dict(strangers)
-        assert {os.getpid(), somebody.pid} <= {*(procfs.of_user_but(us, strangers) or [])}
-        assert procfs.of_user_but(4_000_000, strangers) == [] and somebody.pid in dict(strangers)
+        assert {os.getpid(), sleeper.pid} <= {*(procfs.of_user_but(us, strangers) or [])}
+        assert procfs.of_user_but(4_000_000, strangers) == [] and sleeper.pid in dict(strangers)
         asked.clear()
-        assert somebody.pid not in (procfs.of_user_but(us, strangers) or []) and somebody.pid not in asked
+        assert sleeper.pid not in (procfs.of_user_but(us, strangers) or []) and sleeper.pid not in asked
     finally:
-        somebody.kill()
-        somebody.wait()
+        sleeper.kill()
+        sleeper.wait()
 
 
 def test_a_proc_that_hides_processes_is_an_error_and_no_rejection(monkeypatch):
