@@ -74,10 +74,12 @@ def _outcome(job: Job, folder: Path) -> Outcome:
 
     prepare(job)
     outcome, clock, observed = Outcome(job.id, "failed"), stopwatch.Clock(), Telemetry(job.device)
+    beside = ThreadPoolExecutor(1)
     try:
         outcome.fingerprint = fingerprint_of(job)
-        if _audited(job):
-            pool.prepare(pool.wanted(job.device, job.dtype, len(job.solutions), job.options), job.device)
+        if _audited(job):  # a worker that fails to start is started again where it is needed
+            wanted = pool.wanted(job.device, job.dtype, len(job.solutions), job.options)
+            beside.submit(pool.prepare, wanted, job.device)
         outcome.result = run(job, folder, lambda line: print(line, flush=True), observed.mark)
         outcome.status = "done"
     except ReproError as error:
@@ -86,6 +88,7 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         where = traceback.extract_tb(error.__traceback__)[-1]
         outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
         traceback.print_exc()
+    beside.shutdown()
     pool.close()
     if job.device == "cuda" and "torch" in sys.modules:
         sys.modules["torch"].cuda.empty_cache()  # cached by the judge's allocator; the next job needs it

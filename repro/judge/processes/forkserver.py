@@ -2,8 +2,8 @@
 
 Importing torch takes seconds of a core; a fork takes milliseconds. The launcher starts a fork server in a worker's
 environment before it knows a problem or a solution, and the fork server never sees one. A fork holds an interpreter
-that imported torch, Triton and the worker's code, and nothing else. The fork server makes no CUDA context, which a fork
-could not use, and no thread that a fork would miss.
+that imported torch, Triton and the worker's code, once torch.compile is asked for that too, and nothing else. The fork
+server makes no CUDA context, which a fork could not use, and no thread that a fork would miss.
 
 Each worker is forked twice, so that it is orphaned at once. The launcher adopts orphans and becomes its parent: the
 process that starts workers also ends them. A worker begins once the launcher has registered it. Then it is confined,
@@ -193,6 +193,8 @@ def _forked(connection: socket.socket, device: str) -> Request:
             os._exit(0)
         message = json.loads(data)
         request = Request(**message | {"shielded": (*message["shielded"], us), "fds": tuple(fds[2:])})
+        if request.compiles and device != "cpu":
+            preload.compiler()
         answer: dict[str, Any]
         try:
             pid = _fork_twice()

@@ -85,27 +85,39 @@ def wanted(device: str, dtype: str, solutions: int, options: Options) -> Counter
     return +counts
 
 
-_lock = threading.Lock()
+_changed = threading.Condition()
 _ready: dict[tuple[str, str], list[Process]] = {}
+_due: Counter[tuple[str, str]] = Counter()  # those that `prepare` is about to start
 _paused: list[Process] = []
 
 
 def prepare(counts: Counter[str], device: str) -> None:
     """Start processes until the pool holds as many of each kind as wanted.
 
-    For devices whose workers share no descriptor with the judge, as on a GPU.
+    For devices whose workers share no descriptor with the judge, as on a GPU. Another thread may take them meanwhile.
     """
-    for kind, count in counts.items():
-        while len(_ready.get((device, kind), [])) < count:
-            process = Process("worker", device, kind=kind)
-            with _lock:
-                _ready.setdefault((device, kind), []).append(process)
+    held = {kind: len(_ready.get((device, kind), [])) for kind in counts}
+    left = [(device, kind) for kind, count in counts.items() for _ in range(count - held[kind])]
+    with _changed:
+        _due.update(left)
+    try:
+        while left:
+            process = Process("worker", device, kind=left[0][1])
+            with _changed:
+                _ready.setdefault(left[0], []).append(process)
+                _due[left.pop(0)] -= 1
+                _changed.notify_all()
+    finally:
+        with _changed:
+            _due.subtract(left)
+            _changed.notify_all()
 
 
 def take(device: str, kind: str = PLAIN) -> Process | None:
-    """Return a living process from the pool and remove it from there, or None."""
+    """Return a living process from the pool and remove it from there, or None. Wait for one that is about to start."""
     while True:
-        with _lock:
+        with _changed:
+            _changed.wait_for(lambda: _ready.get((device, kind)) or not _due[device, kind])
             waiting = _ready.get((device, kind))
             process = waiting.pop(0) if waiting else None
         if process is None:
@@ -121,7 +133,8 @@ def take(device: str, kind: str = PLAIN) -> Process | None:
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
     """Stop the pool's processes while timing runs: nothing is timed beside them."""
-    with _lock:
+    with _changed:
+        _changed.wait_for(lambda: not any(_due.values()))
         _paused[:] = [process for waiting in _ready.values() for process in waiting]
     for process in _paused:
         process.started.signal(launcher.STOP)
@@ -135,7 +148,7 @@ def paused() -> Iterator[None]:
 
 def close() -> None:
     """End the processes that were not taken."""
-    with _lock:
+    with _changed:
         left = [process for waiting in _ready.values() for process in waiting]
         _ready.clear()
     for process in left:

@@ -35,15 +35,18 @@ def triton() -> None:
 
 
 def compiler() -> None:
-    """Import torch.compile, have it read its own source for its cache keys, and start its compilation processes.
-
-    A first compilation would do so only after seconds. Errors are ignored here; they recur and are reported at the
-    first compilation.
+    """Import torch.compile, and have it read its own source for its cache keys: seconds, unless a process is a fork of
+    one that has done it. Errors are ignored here; they recur and are reported at the first compilation.
     """
     with contextlib.suppress(Exception):
         importlib.import_module("torch._dynamo")
         importlib.import_module("torch._inductor.compile_fx")
         importlib.import_module("torch._inductor.codecache").torch_key()
+
+
+def processes() -> None:
+    """Start torch.compile's compilation processes, as its import in a process of its own would."""
+    with contextlib.suppress(Exception):
         importlib.import_module("torch._inductor.async_compile").maybe_warm_pool()
 
 

@@ -83,17 +83,29 @@ class Filled(TorchDispatchMode):
         return made
 
 
-def _tuned_unnoted() -> None:
-    """Go on where torch cannot note how a kernel was tuned: it does so in the folder of the job that compiled it."""
-    from torch._inductor.runtime.autotune_cache import _LocalAutotuneCacheBackend as Notes
+def _tuned_before() -> None:
+    """Have torch find how kernels were tuned that another job compiled. It looks beside their source, in that job's
+    folder, and tunes again where a kernel had one configuration to begin with."""
+    from torch._inductor.runtime import autotune_cache
+    from torch._inductor.runtime import triton_heuristics as tuning
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-    put = Notes._put
+    cache, kernel = autotune_cache.AutotuneCache, tuning.CachingAutotuner
+    set_up, check = cache._setup_local_cache, kernel.recheck_autotune_cache
 
-    def quietly(notes: Notes, key: str, data: bytes) -> None:
-        with contextlib.suppress(OSError):
-            put(notes, key, data)
+    def here(notes: Any, facts: Any, folder: str, key: str) -> None:
+        set_up(notes, facts, os.path.join(cache_dir(), os.path.basename(folder)), key)
 
-    Notes._put = quietly  # type: ignore[assignment, method-assign]
+    def found(of: Any, source: Callable[[], Any]) -> None:
+        check(of, source)
+        ready = [result.config for result in of.compile_results]
+        (best, *_), notes, _ = tuning.check_autotune_cache(ready, of.filename, of.inductor_meta)
+        of.save_cache_hook = notes and notes.save
+        if len(ready) == 1 and best is not ready[0]:
+            of.fn = of.fn if of.fn.fn is not None else source().fn
+            of.compile_results = [of._precompile_config(best)]
+
+    cache._setup_local_cache, kernel.recheck_autotune_cache = here, found  # type: ignore[assignment, method-assign]
 
 
 def _no_modes() -> None:
@@ -245,7 +257,6 @@ class Worker:
         """Give torch.compile what it made in an earlier job, which was sent as a piece."""
         with contextlib.suppress(zlib.error):  # a damaged file
             torch.compiler.load_cache_artifacts(zlib.decompress(self.state.pop("compiled").cpu().numpy().tobytes()))
-        _tuned_unnoted()
         return {}
 
     def compiled(self) -> Json:
@@ -497,7 +508,8 @@ def serve(request: Request, confined: dict[str, str]) -> None:
     if worker.cuda:
         preload.triton()
         if request.compiles:
-            preload.compiler()
+            preload.processes()
+            _tuned_before()
             tune_alone(channel)
     else:
         torch.set_num_threads(1)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -110,6 +111,17 @@ def test_no_more_wait_than_are_wanted_and_none_that_has_ended(ready):
     until(lambda: first.launcher.poll(first.started.pid) is not None)
     assert pool.take("cpu") is second and pool.take("cpu") is None
     second.close()
+
+
+def test_who_needs_one_that_is_about_to_start_waits_for_it():
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(pool.prepare, Counter({pool.PLAIN: 2}), "cpu")
+        until(lambda: pool._ready or pool._due)
+        taken = [pool.take("cpu"), pool.take("cpu")]
+    assert all(taken) and pool.take("cpu") is None
+    for process in taken:
+        assert process is not None
+        process.close()
 
 
 # Compiles nothing, but has the processes for it; as the worker that it is it says how many live below it.

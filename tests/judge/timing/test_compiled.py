@@ -98,11 +98,6 @@ def test_a_result_that_cannot_be_kept_costs_no_baseline(monkeypatch):
 
 
 def test_a_kept_result_that_fails_is_not_used_again(folder, monkeypatch):
-    """torch notes how a kernel was tuned where it was compiled: in the folder of an earlier job, which is gone."""
-    from torch._inductor.runtime.autotune_cache import LocalAutotuneCache
-
-    from repro.judge.worker import server
-
     monkeypatch.setattr(compiled, "_name", lambda *_: "name")
     workers, baseline = Named(send=lambda *_: None, ask=lambda *_: None), Named(hello={"uid": uids.FIRST_UID}, made={})
     with (
@@ -111,8 +106,36 @@ def test_a_kept_result_that_fails_is_not_used_again(folder, monkeypatch):
     ):
         raise SolutionError("exception", "PermissionError")
     assert not compiled._read("name")
-    server._tuned_unnoted()
-    LocalAutotuneCache().put("/proc/none/kernel.best_config", {})
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_kernel_is_tuned_once_though_the_folder_of_that_job_is_gone(tmp_path, monkeypatch, count):
+    """count: the configurations that a kernel has before torch's tuner goes on from the best of them."""
+    from torch._inductor.runtime import triton_heuristics as tuning
+    from torch._inductor.runtime.autotune_cache import AutotuneCache
+
+    from repro.judge.worker import server
+
+    for of, name in (AutotuneCache, "_setup_local_cache"), (tuning.CachingAutotuner, "recheck_autotune_cache"):
+        monkeypatch.setattr(of, name, getattr(of, name))  # put back afterwards
+    server._tuned_before()
+    meta = {"autotune_local_cache": True, "autotune_remote_cache": False, "coordinate_descent_tuning": True}
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+
+    def loaded():
+        """A kernel as torch loads it: compiled by a job whose folder nobody can reach."""
+        first = [tuning.Config({"XBLOCK": 64 << i}, num_warps=4, num_stages=1) for i in range(count)]
+        of = Named(compile_results=[Named(config=each) for each in first], filename="/proc/none/ab/kernel.py",
+                   inductor_meta=meta, is_statically_launchable=lambda: True, fn=Named(fn=None),
+                   _precompile_config=lambda config: Named(config=config))  # fmt: skip
+        tuning.CachingAutotuner.recheck_autotune_cache(cast("Any", of), lambda: cast("Any", Named(fn=Named(fn=1))))
+        return of
+
+    fresh = loaded()
+    assert len(fresh.compile_results) == count
+    fresh.save_cache_hook(tuning.Config({"XBLOCK": 4096}, num_warps=8, num_stages=1), 0, found_by_coordesc=True)
+    (tuned,) = loaded().compile_results
+    assert tuned.config.kwargs == {"XBLOCK": 4096} and tuned.config.num_warps == 8
 
 
 @pytest.mark.slow
