@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from repro.optimize.guards import chosen, every_kernel, every_launch, guarded, plain, statement_of
@@ -306,18 +307,32 @@ def lanes_of(value: ast.expr) -> tuple[ast.expr, str] | None:
     return (found["_start"], ast.unparse(found["__block"])) if found else None
 
 
-# -- T19
+# -- T19, T28
+
+
+def _products(source: KernelSource) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """Yield every product that names its precision, as one of float32 does, with that precision."""
+    for kernel in source.kernels.values():
+        for call in calls(kernel, "dot"):
+            if known := keyword_of(call, "input_precision"):
+                yield call, known.value
 
 
 def dot_tf32(source: KernelSource) -> str:
     """Products of float32 use TF32."""
-    edits = []
-    for kernel in source.kernels.values():
-        for call in calls(kernel, "dot"):
-            known = keyword_of(call, "input_precision")
-            if known is not None and ast.unparse(known.value) != "'tf32'":
-                edits.append(source.replace(known.value, '"tf32"'))
+    edits = [source.replace(named, '"tf32"') for _, named in _products(source) if ast.unparse(named) != "'tf32'"]
     return source.changed(edits, "no product names its precision")
+
+
+def dot_fp16(source: KernelSource) -> str:
+    """Products of float32 use float16: as many bits of mantissa as TF32 at twice its rate, but less range."""
+    operands = [operand for call, _ in _products(source) for operand in call.args[:2]]
+    edits = [source.replace(each, f"({source.of(each)}).to(tl.float16)") for each in operands if not _half(each)]
+    return source.changed(edits, "no product names its precision")
+
+
+def _half(value: ast.expr) -> bool:
+    return matched("_value.to(tl.float16)", value) is not None
 
 
 # -- T20

@@ -123,7 +123,7 @@ def test_a_kernel_is_tuned_once_though_the_folder_of_that_job_is_gone(tmp_path, 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
 
     def loaded():
-        """A kernel as torch loads it: compiled by a job whose folder nobody can reach."""
+        """A kernel as torch loads it: compiled by a job whose folder is gone."""
         first = [tuning.Config({"XBLOCK": 64 << i}, num_warps=4, num_stages=1) for i in range(count)]
         of = Named(compile_results=[Named(config=each) for each in first], filename="/proc/none/ab/kernel.py",
                    inductor_meta=meta, is_statically_launchable=lambda: True, fn=Named(fn=None),
