@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -78,8 +79,7 @@ def _outcome(job: Job, folder: Path) -> Outcome:
     try:
         outcome.fingerprint = fingerprint_of(job)
         if _audited(job):  # a worker that fails to start is started again where it is needed
-            wanted = pool.wanted(job.device, job.dtype, len(job.solutions), job.options)
-            beside.submit(pool.prepare, wanted, job.device)
+            beside.submit(pool.prepare, _wanted(job), job.device)
         outcome.result = run(job, folder, lambda line: print(line, flush=True), observed.mark)
         outcome.status = "done"
     except ReproError as error:
@@ -104,10 +104,14 @@ def _audited(job: Job) -> bool:
     return job.verb in ("evaluate", "session") and job.options.trust == "audited"
 
 
+def _wanted(job: Job) -> Counter[str]:
+    return pool.wanted(job.device, job.dtype, len(job.solutions), job.options)
+
+
 def prepare(job: Job) -> None:
     """Begin what takes long, beside the imports of this process: the fork server imports what workers need."""
     if _audited(job):
-        launcher.current().start_forkserver(job.device)
+        launcher.current().start_forkserver(job.device, compiles=_wanted(job)[pool.COMPILES] > 0)
     elif job.device == "cpu" and job.options.trust == "dev":  # workers get this by their environment
         config.interpret()
 

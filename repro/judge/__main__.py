@@ -1,4 +1,4 @@
-"""The judge's own processes: `python -m repro.judge launcher FD JUDGE`, `python -m repro.judge forkserver FD DEVICE`.
+"""The judge's own processes: `python -m repro.judge launcher FD JUDGE`, `... forkserver FD DEVICE [compiles]`.
 
 FD connects a launcher to its judge, and a fork server to its launcher.
 """
@@ -11,9 +11,9 @@ import sys
 from repro.judge.processes import forkserver, launcher
 
 if __name__ == "__main__":
-    role, fd, of = sys.argv[1:]
+    role, fd, of, *more = sys.argv[1:]
     connection = socket.socket(fileno=int(fd))
     if role == "launcher":
         launcher.serve_below(connection, int(of))
     else:
-        forkserver.work(connection, of)
+        forkserver.work(connection, of, compiles=bool(more))

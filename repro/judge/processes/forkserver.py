@@ -67,9 +67,12 @@ class Request:
 
 
 class Forkserver:
-    """A fork server for workers on a device, `cpu` or `cuda`. It imports in the background."""
+    """A fork server for workers on a device, `cpu` or `cuda`. It imports in the background.
 
-    def __init__(self, device: str) -> None:
+    compiles: whether workers will be asked for torch.compile. Else it is imported with the first that is.
+    """
+
+    def __init__(self, device: str, *, compiles: bool = False) -> None:
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.connection.settimeout(_START_TIMEOUT_S)
         self.log = os.memfd_create("repro-forkserver")
@@ -79,7 +82,17 @@ class Forkserver:
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # an import that looks for a GPU must not call CUDA
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-s", "-m", "repro.judge", "forkserver", str(theirs.fileno()), device],
+                [
+                    sys.executable,
+                    "-P",
+                    "-s",
+                    "-m",
+                    "repro.judge",
+                    "forkserver",
+                    str(theirs.fileno()),
+                    device,
+                    *["compiles"] * compiles,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
@@ -154,13 +167,13 @@ class Forked:
 # -- the fork server itself --------------------------------------------------------------------------------------------
 
 
-def work(connection: socket.socket, device: str) -> None:
+def work(connection: socket.socket, device: str, *, compiles: bool) -> None:
     """Fork workers until the launcher is gone. In each, confine the process, then become what its request names.
 
     A worker is confined before it reads anything from its judge. Landlock binds the calling thread and what it starts;
     a fork has one thread, whatever the imports started.
     """
-    request = _forked(connection, device)
+    request = _forked(connection, device, compiles)
     scratch = Path(request.scratch)
     os.chdir(scratch)
     if os.geteuid() == 0:  # child processes of confined root, in which torch compiles, have no CUDA
@@ -170,7 +183,7 @@ def work(connection: socket.socket, device: str) -> None:
     module.serve(request, {} if late else confinement.confine(scratch, [], request.shielded))
 
 
-def _forked(connection: socket.socket, device: str) -> Request:
+def _forked(connection: socket.socket, device: str, compiles: bool) -> Request:
     """Fork workers until the launcher is gone, then end this process.
 
     Returns in every worker, with the worker's request, once the launcher has told it to begin.
@@ -182,6 +195,8 @@ def _forked(connection: socket.socket, device: str) -> Request:
         if device != "cpu":
             beside.submit(preload.read_triton)
         importlib.import_module(WORKER)
+        if compiles:
+            preload.compiler()
     connection.send(BEGIN)
     us = os.getpid()
     while True:

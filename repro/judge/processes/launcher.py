@@ -108,13 +108,13 @@ class Launcher:
         """Return the process ids of the workers that have not been removed."""
         return list(self.started)
 
-    def start_forkserver(self, device: str) -> None:
-        """Start the fork server of a device, unless it runs. Do not wait for its imports."""
+    def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
+        """Start the fork server of a device, unless it runs. Its imports go on. compiles: as for `Forkserver`."""
         old = self.forkservers.get(device)
         if old is None or not old.lives():
             if old is not None:
                 old.close()
-            self.forkservers[device] = Forkserver(device)
+            self.forkservers[device] = Forkserver(device, compiles=compiles)
 
     def start(
         self, name: str, device: str, fds: list[int], log: int, serves: str = WORKER, *, compiles: bool = False,
@@ -298,8 +298,8 @@ class RemoteLauncher:
             raise JudgeError("the launcher of workers failed", answer["error"])
         return answer["value"], list(received)
 
-    def _call(self, op: str, *arguments: object) -> Any:
-        return self._ask(op, *arguments)[0]
+    def _call(self, op: str, *arguments: object, **named: Any) -> Any:
+        return self._ask(op, *arguments, **named)[0]
 
     def start(self, name: str, device: str, fds: list[int], log: int, **how: object) -> Started:
         """Start a worker, see `Launcher.start`."""
@@ -332,7 +332,7 @@ def _answer(
         return [started.pid, started.scratch, started.uid, started.fds], pipes
     if op not in ("start_forkserver", "workers", "poll", "kill", "remove", "end"):
         raise ValueError(f"no request {op!r}")
-    return getattr(launcher, op)(*arguments), []
+    return getattr(launcher, op)(*arguments, **named), []
 
 
 def _serve(connection: socket.socket, launcher: Launcher) -> None:

@@ -96,13 +96,13 @@ def _tuned_before() -> None:
     def here(notes: Any, facts: Any, folder: str, key: str) -> None:
         set_up(notes, facts, os.path.join(cache_dir(), os.path.basename(folder)), key)
 
-    def found(of: Any, source: Callable[[], Any]) -> None:
-        check(of, source)
+    def found(of: Any, reload_kernel_from_src: Callable[[], Any]) -> None:
+        check(of, reload_kernel_from_src)
         ready = [result.config for result in of.compile_results]
         (best, *_), notes, _ = tuning.check_autotune_cache(ready, of.filename, of.inductor_meta)
         of.save_cache_hook = notes and notes.save
         if len(ready) == 1 and best is not ready[0]:
-            of.fn = of.fn if of.fn.fn is not None else source().fn
+            of.fn = of.fn if of.fn.fn is not None else reload_kernel_from_src().fn
             of.compile_results = [of._precompile_config(best)]
 
     cache._setup_local_cache, kernel.recheck_autotune_cache = here, found  # type: ignore[assignment, method-assign]

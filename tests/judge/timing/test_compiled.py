@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 from types import SimpleNamespace as Named
@@ -111,6 +112,7 @@ def test_a_kept_result_that_fails_is_not_used_again(folder, monkeypatch):
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_kernel_is_tuned_once_though_the_folder_of_that_job_is_gone(tmp_path, monkeypatch, count):
     """count: the configurations that a kernel has before torch's tuner goes on from the best of them."""
+    from torch._inductor.codecache import StaticAutotunerFuture
     from torch._inductor.runtime import triton_heuristics as tuning
     from torch._inductor.runtime.autotune_cache import AutotuneCache
 
@@ -127,9 +129,11 @@ def test_a_kernel_is_tuned_once_though_the_folder_of_that_job_is_gone(tmp_path, 
         first = [tuning.Config({"XBLOCK": 64 << i}, num_warps=4, num_stages=1) for i in range(count)]
         of = Named(compile_results=[Named(config=each) for each in first], filename="/proc/none/ab/kernel.py",
                    inductor_meta=meta, is_statically_launchable=lambda: True, fn=Named(fn=None),
-                   _precompile_config=lambda config: Named(config=config))  # fmt: skip
-        tuning.CachingAutotuner.recheck_autotune_cache(cast("Any", of), lambda: cast("Any", Named(fn=Named(fn=1))))
-        return of
+                   _precompile_config=lambda config: Named(config=config), precompile=lambda **_: None)  # fmt: skip
+        of.recheck_autotune_cache = functools.partial(tuning.CachingAutotuner.recheck_autotune_cache, cast("Any", of))
+        future = StaticAutotunerFuture(cast("Any", of))
+        future.reload_kernel_from_src = lambda: Named(fn=Named(fn=1))
+        return cast("Any", future.result())
 
     fresh = loaded()
     assert len(fresh.compile_results) == count
