@@ -74,6 +74,10 @@ class Discarded(Record):
     """Its samples."""
 
 
+# Why a baseline or a pass is left out that the options do not ask for.
+NOT_REQUESTED = "not requested for this run"
+
+
 class Timing(Record):
     """Facts about the timing of a job. Milliseconds by implementation are medians over its calls."""
 

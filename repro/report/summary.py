@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from repro.problems import catalogue
 from repro.records import wording
 from repro.records.base import Drawn
 from repro.records.claim import Claim, JudgedClaims
+from repro.records.result import NOT_REQUESTED
 from repro.records.row import Row
 from repro.records.verdict import Verdict
 from repro.report import against, artifacts, correctness, elements, sources, study
@@ -195,6 +197,11 @@ def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
         yield "warning", f"Times of {rows} are left out: the GPU was throttled while they were measured."
     if again := [row.row for row in source.done if row.measured_again]:
         yield "note", f"Measured again, because the GPU was throttled: {wording.listed(again)}."
+    failed = records.grouped((why, f"{name} of {row.row}") for row in source.done if row.judged
+                             for name, why in row.judged.timing.left_out.items() if why != NOT_REQUESTED)  # fmt: skip
+    for why, names in failed.items():
+        brief = textwrap.shorten(why, 160, placeholder=" …").rstrip(".")
+        yield "warning", f"Compared without {wording.listed(names, 3)}: {brief}."
     if any(each.judgement.trust == "dev" for each in source.solutions):
         yield "warning", "Judged with --trust dev, in one process with the solution: not for publication."
     if parameters.get("quick"):

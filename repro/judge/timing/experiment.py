@@ -39,7 +39,7 @@ from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, T
 from repro.judge.timing.timed_call import Call, Launching
 from repro.problems.meta import liberties
 from repro.records.options import PASSES
-from repro.records.result import Timing
+from repro.records.result import NOT_REQUESTED, Timing
 from repro.system.stopwatch import Clock
 
 # One in this many timed outputs is compared whole, by chance, and a secret one of each group of this size. Of the
@@ -50,8 +50,6 @@ _ALONE_BLOCKS, _DISTURBED = 8, sampling.HELD_UP
 DISTURBED_CODE = "baseline_disturbed"
 # Reasons with which a worker has ended.
 _ENDED = ("timeout", "worker_exited", "segfault", "killed")
-# The reason of a pass that the options leave out.
-_WITHOUT = "not requested for this run"
 # Workers keep their allocators' caches between calls if all memory in use is below this share of the GPU's.
 _KEEP_SHARE = 0.75
 
@@ -392,7 +390,7 @@ class Experiment:
                 if "profile" in self.options.passes:
                     self._profile(implementation)
                 else:
-                    implementation.profile = {"kernels": [], "reason": _WITHOUT}
+                    implementation.profile = {"kernels": [], "reason": NOT_REQUESTED}
             self.clock.lap("profile")
             if self.options.alone:
                 facts["alone"] = self._alone(runners, series)
@@ -429,7 +427,7 @@ class Experiment:
         named = {"control": "the A/A control", "profile": "the profile of kernels"}
         skipped = [name for name in PASSES if self.audited and name not in self.options.passes]
         modes = [mode for mode in baselines.MODES if skipped and mode not in self.options.modes]
-        return dict.fromkeys([*modes, *(named[name] for name in skipped)], _WITHOUT)
+        return dict.fromkeys([*modes, *(named[name] for name in skipped)], NOT_REQUESTED)
 
     def _taken(self, implementation: Implementation) -> int | None:
         """Return the GPU memory that one call takes beyond its output, as the judge sees it; None if it fails."""
