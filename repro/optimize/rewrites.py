@@ -413,6 +413,7 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T18", "descriptors", EXACT, rewrites_tiles.descriptors, "tiles through tensor descriptors"),
     Rewrite("T19", "dot_tf32", PRECISION, rewrites_tiles.dot_tf32, "products in TF32"),
     Rewrite("T28", "dot_fp16", PRECISION, rewrites_tiles.dot_fp16, "products of float32 in fp16, with sums in float32"),
+    Rewrite("T29", "halved", PRECISION, rewrites_tiles.halved, "matrices of products of float32 in fp16 in memory"),
     Rewrite("T20", "skipped", EXACT, rewrites_tiles.skipped, "products of empty tiles skipped"),
     Rewrite("T22", "residue_order", EXACT, rewrites_tiles.residue_order, "positions with the same taps in one tile"),
     Rewrite("T25", "row_tiles", EXACT, rewrites_tiles.row_tiles, "tiles of rows and columns in place of a flat index"),

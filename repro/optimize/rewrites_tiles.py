@@ -307,32 +307,47 @@ def lanes_of(value: ast.expr) -> tuple[ast.expr, str] | None:
     return (found["_start"], ast.unparse(found["__block"])) if found else None
 
 
-# -- T19, T28
+# -- T19, T28, T29
 
 
-def _products(source: KernelSource) -> Iterator[tuple[ast.Call, ast.expr]]:
+def _products(kernel: Function) -> Iterator[tuple[ast.Call, ast.expr]]:
     """Yield every product that names its precision, as one of float32 does, with that precision."""
-    for kernel in source.kernels.values():
-        for call in calls(kernel, "dot"):
-            if known := keyword_of(call, "input_precision"):
-                yield call, known.value
+    for call in calls(kernel, "dot"):
+        if known := keyword_of(call, "input_precision"):
+            yield call, known.value
 
 
-def dot_tf32(source: KernelSource) -> str:
+@every_kernel
+def dot_tf32(source: KernelSource, kernel: Function) -> str:
     """Products of float32 use TF32."""
-    edits = [source.replace(named, '"tf32"') for _, named in _products(source) if ast.unparse(named) != "'tf32'"]
+    edits = [source.replace(named, '"tf32"') for _, named in _products(kernel) if ast.unparse(named) != "'tf32'"]
     return source.changed(edits, "no product names its precision")
 
 
-def dot_fp16(source: KernelSource) -> str:
+@every_kernel
+def dot_fp16(source: KernelSource, kernel: Function) -> str:
     """Products of float32 use float16: as many bits of mantissa as TF32 at twice its rate, but less range."""
-    operands = [operand for call, _ in _products(source) for operand in call.args[:2]]
+    operands = [each for call, _ in _products(kernel) for each in call.args[:2]]
     edits = [source.replace(each, f"({source.of(each)}).to(tl.float16)") for each in operands if not _half(each)]
     return source.changed(edits, "no product names its precision")
 
 
+@every_launch
+def halved(source: KernelSource, kernel: Function, launch: Launch) -> str:
+    """As `dot_fp16`, once before the launch, of matrices that feed products alone: half the bytes are loaded."""
+    feed = {ast.unparse(value_of(kernel, each)) for call, _ in _products(kernel) for each in call.args[:2]}
+    used = [(pointer_of(kernel, call), ast.unparse(call) in feed) for call in calls(kernel, *MEMORY)]
+    edits, name = list[Edit](), source.fresh("half")
+    for pointer in sorted({of for of, fed in used if of and fed} - {of for of, fed in used if not fed}):
+        passed = source.passed(launch, pointer)
+        if passed is not None and not _half(value_of(launch.function, passed)):
+            made = f"{name}_{pointer} = ({source.of(passed)}).to(torch.float16)"
+            edits += [source.before(statement_of(launch), made), source.replace(passed, f"{name}_{pointer}")]
+    return source.changed(edits, "no matrix feeds products of float32 alone")
+
+
 def _half(value: ast.expr) -> bool:
-    return matched("_value.to(tl.float16)", value) is not None
+    return ast.unparse(value).endswith((".to(tl.float16)", ".to(torch.float16)"))
 
 
 # -- T20

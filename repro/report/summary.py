@@ -197,11 +197,7 @@ def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
         yield "warning", f"Times of {rows} are left out: the GPU was throttled while they were measured."
     if again := [row.row for row in source.done if row.measured_again]:
         yield "note", f"Measured again, because the GPU was throttled: {wording.listed(again)}."
-    failed = records.grouped((why, f"{name} of {row.row}") for row in source.done if row.judged
-                             for name, why in row.judged.timing.left_out.items() if why != NOT_REQUESTED)  # fmt: skip
-    for why, names in failed.items():
-        brief = textwrap.shorten(why, 160, placeholder=" …").rstrip(".")
-        yield "warning", f"Compared without {wording.listed(names, 3)}: {brief}."
+    yield from _without(source)
     if any(each.judgement.trust == "dev" for each in source.solutions):
         yield "warning", "Judged with --trust dev, in one process with the solution: not for publication."
     if parameters.get("quick"):
@@ -220,6 +216,15 @@ def _untrusted(source: Source) -> Iterator[tuple[Kind, str]]:
         status = "" if source.status == "complete" else f", the run is {source.status}"
         why = f": {source.error.rstrip('.')}" if source.error and status else ""
         yield "warning", f"{count}{status}{why}. Missing: {wording.listed(missing, 5)}."
+
+
+def _without(source: Source) -> Iterator[tuple[Kind, str]]:
+    """Torch baselines that failed: the best of the others may be slower than theirs."""
+    failed = records.grouped((why, f"{name} of {row.row}") for row in source.done if row.judged
+                             for name, why in row.judged.timing.left_out.items() if why != NOT_REQUESTED)  # fmt: skip
+    for why, names in failed.items():
+        brief = textwrap.shorten(why, 160, placeholder=" …").rstrip(".")
+        yield "warning", f"Compared without {wording.listed(names, 3)}: {brief}."
 
 
 def _sizes(source: Source) -> Iterator[tuple[Kind, str]]:
