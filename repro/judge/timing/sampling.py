@@ -478,7 +478,8 @@ def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Ser
     Such a call reports less than the solution's median by more than the slack, while more time passed before its answer
     or in its seal. `disagreement` compares medians, which a minority of calls does not move, but a geometric mean
     counts all calls. Delays of the host alone do not lower the device time. Calls with other inputs may all be short
-    alike: for them the judge's time counts wherever more time passed.
+    alike: for them the judge's time counts wherever more time passed than in the trusted variants' call of the same
+    rank, since a busy host delays some calls of every variant.
     """
     usual, sealing = _usual_ms(trusted, "gated", late), _most_ms(trusted, "gated", "seal_ms")
     if usual is None or sealing is None or not ours.gated:
@@ -486,11 +487,11 @@ def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Ser
     device = statistics.median(ours.device_ms)
     allowed = seal_slack_ms(ours, trusted, "gated", sealing)
 
-    def judged(sample: Sample, usual_ms: float, shortest_ms: float) -> Sample:
+    def judged(sample: Sample, usual_ms: float, sealing_ms: float, shortest_ms: float) -> Sample:
         claimed = counts = sample.device_ms
         if claimed >= shortest_ms:
             return sample
-        seen, put_off = sample.wall_ms - sample.gate_ms - usual_ms, sample.seal_ms - sealing
+        seen, put_off = sample.wall_ms - sample.gate_ms - usual_ms, sample.seal_ms - sealing_ms
         if seen > claimed + slack_ms(seen):
             counts = seen
         if put_off > allowed:
@@ -498,8 +499,15 @@ def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Ser
         kept = claimed if sample.reported_ms is None else sample.reported_ms
         return sample if counts == claimed else replace(sample, device_ms=counts, reported_ms=kept)
 
-    gated = [judged(sample, usual, device - slack_ms(device)) for sample in ours.gated]
+    def ranked(name: str, least_ms: float) -> dict[float, float]:
+        mine, theirs = (sorted(_times(of, "other", name)) for of in ([ours], trusted))
+        step = len(theirs) / len(mine)
+        return {ms: max([least_ms, *theirs[int(step * (i + 0.5)) :][:1]]) for i, ms in enumerate(mine)}
+
+    gated = [judged(sample, usual, sealing, device - slack_ms(device)) for sample in ours.gated]
     if len(ours.other) < _FEW:
         return replace(ours, gated=gated)
     there = max(usual, _usual_ms(trusted, "other", late) or usual)
-    return replace(ours, gated=gated, other=[judged(sample, there, math.inf) for sample in ours.other])
+    walls, seals = ranked("unexplained_ms", there), ranked("seal_ms", sealing)
+    other = [judged(sample, walls[sample.unexplained_ms], seals[sample.seal_ms], math.inf) for sample in ours.other]
+    return replace(ours, gated=gated, other=other)

@@ -599,6 +599,22 @@ def test_a_few_late_calls_with_other_inputs_do_not_decide_a_speedup(slow_ms, inp
     assert speedup().inputs == inputs
 
 
+def test_delays_that_calls_of_every_variant_have_are_not_the_solutions():
+    """Seen on an H200: of every variant's seals four in ten were 0.4 ms late. Hiding 0.8 ms in each is still seen."""
+    generator = np.random.default_rng(31)
+
+    def measured(ms, hidden_ms=0.0):
+        late = [0.4 + 0.4 * generator.binomial(1, 0.4, count) for count in (25, sampling._ENOUGH)]
+        return Series(sealed([ms] * 25, list(late[0])), [], sealed([ms] * sampling._ENOUGH, list(late[1] + hidden_ms)))
+
+    def inputs(hidden_ms):
+        trusted = [measured(ms) for ms in (2.7, 2.7, 0.37, 0.4, 0.36)]
+        return speedups.compare(trusted[0], sampling.corrected(measured(0.2, hidden_ms), trusted)).inputs
+
+    assert Counter(inputs(0.0) for _ in range(100))["published"] >= 99
+    assert Counter(inputs(0.8) for _ in range(100))["other"] >= 99
+
+
 def test_without_trusted_variants_there_is_no_disagreement():
     assert sampling.disagreement(Series(), TRUSTED) == "" == sampling.disagreement(series([0.1] * 40, way_ms=9.0), [])
 
