@@ -327,27 +327,30 @@ def dot_tf32(source: KernelSource, kernel: Function) -> str:
 @every_kernel
 def dot_fp16(source: KernelSource, kernel: Function) -> str:
     """Products of float32 use float16: as many bits of mantissa as TF32 at twice its rate, but less range."""
+    return source.changed(_in_half(source, kernel), "no product names its precision")
+
+
+def _in_half(source: KernelSource, kernel: Function) -> list[Edit]:
     operands = [each for call, _ in _products(kernel) for each in call.args[:2]]
-    edits = [source.replace(each, f"({source.of(each)}).to(tl.float16)") for each in operands if not _half(each)]
-    return source.changed(edits, "no product names its precision")
+    return [source.replace(each, f"({source.of(each)}).to(tl.float16)") for each in operands if not _half(each)]
 
 
 @every_launch
 def halved(source: KernelSource, kernel: Function, launch: Launch) -> str:
-    """As `dot_fp16`, once before the launch, of matrices that feed products alone: half the bytes are loaded."""
+    """As `dot_fp16`, and matrices that feed products alone are made so before the launch: half the bytes are loaded."""
     feed = {ast.unparse(value_of(kernel, each)) for call, _ in _products(kernel) for each in call.args[:2]}
     used = [(pointer_of(kernel, call), ast.unparse(call) in feed) for call in calls(kernel, *MEMORY)]
     edits, name = list[Edit](), source.fresh("half")
     for pointer in sorted({of for of, fed in used if of and fed} - {of for of, fed in used if not fed}):
-        passed = source.passed(launch, pointer)
-        if passed is not None and not _half(value_of(launch.function, passed)):
+        if passed := source.passed(launch, pointer):
             made = f"{name}_{pointer} = ({source.of(passed)}).to(torch.float16)"
             edits += [source.before(statement_of(launch), made), source.replace(passed, f"{name}_{pointer}")]
-    return source.changed(edits, "no matrix feeds products of float32 alone")
+    require("no matrix feeds products of float32 alone", edits)
+    return source.apply([*edits, *_in_half(source, kernel)])
 
 
 def _half(value: ast.expr) -> bool:
-    return ast.unparse(value).endswith((".to(tl.float16)", ".to(torch.float16)"))
+    return ast.unparse(value).endswith(".to(tl.float16)")
 
 
 # -- T20

@@ -26,8 +26,9 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from conftest import Tool, smoke_problem
+from conftest import ROOT, Tool, smoke_problem
 
+import repro
 from repro import config
 from repro.fixtures import calibration
 from repro.inputs import philox
@@ -279,6 +280,20 @@ def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone, tmp_
     calls = {name: found.samples_ms[name].open for name in ours}
     beyond_ms = [statistics.median(map(operator.sub, c.host_ms, c.device_ms)) for c in calls.values()]
     assert max(beyond_ms) - min(beyond_ms) < 0.1, beyond_ms
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives workers users of their own, without which none is kept")
+def test_kept_baselines_come_back_whole_and_tuned(tmp_path):
+    """The same verdict twice: the second compiles and tunes nothing, and no baseline is lost."""
+    waits = []
+    for results in (tmp_path / "first", tmp_path / "second"):
+        (file,) = (config.ARTIFACTS_DIR / "oracle").glob("L2_99_*.py")
+        command = [sys.executable, ROOT / "entrypoint.py", "evaluate", file, "--engine", "local", "--results", results]
+        subprocess.run(command, env=os.environ | {"REPRO_STATE": str(tmp_path / "state")}, check=True)
+        (found,) = (row.judged for row in repro.Bundle(next(results.glob("*-evaluate"))).rows())
+        assert found.timing.left_out == {} and len(found.baselines) == 6
+        waits.append(found.spent_s["waiting for torch.compile"])
+    assert not any(found.timing.compiled_anew.values()) and waits[1] < waits[0] / 2, waits
 
 
 HANGS = """import torch

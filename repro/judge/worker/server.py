@@ -85,10 +85,11 @@ class Filled(TorchDispatchMode):
 
 def _tuned_before() -> None:
     """Have torch find how kernels were tuned that another job compiled. It looks beside their source, in that job's
-    folder, and tunes again where a kernel had one configuration to begin with."""
+    folder, and tunes again where a kernel began with its best configuration, or with one alone."""
     from torch._inductor.runtime import autotune_cache
     from torch._inductor.runtime import triton_heuristics as tuning
     from torch._inductor.runtime.cache_dir_utils import cache_dir
+    from torch._inductor.runtime.runtime_utils import triton_config_to_hashable as same
 
     cache, kernel = autotune_cache.AutotuneCache, tuning.CachingAutotuner
     set_up, check = cache._setup_local_cache, kernel.recheck_autotune_cache
@@ -97,13 +98,16 @@ def _tuned_before() -> None:
         set_up(notes, facts, os.path.join(cache_dir(), os.path.basename(folder)), key)
 
     def found(of: Any, reload_kernel_from_src: Callable[[], Any]) -> None:
+        begun = [result.config for result in of.compile_results]
+        (best, *others), notes, _ = tuning.check_autotune_cache(begun, of.filename, of.inductor_meta)
         check(of, reload_kernel_from_src)
-        ready = [result.config for result in of.compile_results]
-        (best, *_), notes, _ = tuning.check_autotune_cache(ready, of.filename, of.inductor_meta)
         of.save_cache_hook = notes and notes.save
-        if len(ready) == 1 and best is not ready[0]:
+        if others or not getattr(best, "found_by_coordesc", False):
+            return
+        if [same(result.config) for result in of.compile_results] != [same(best)]:
             of.fn = of.fn if of.fn.fn is not None else reload_kernel_from_src().fn
             of.compile_results = [of._precompile_config(best)]
+        of.compile_results[0].config.found_by_coordesc = True  # else torch would look for a better one again
 
     cache._setup_local_cache, kernel.recheck_autotune_cache = here, found  # type: ignore[assignment, method-assign]
 
