@@ -1,4 +1,4 @@
-"""The ten naive kernels from which searches of KernelBench problems start; those of linear layers share a template."""
+"""The eleven naive kernels from which searches of KernelBench problems start; linear layers share a template."""
 
 from __future__ import annotations
 

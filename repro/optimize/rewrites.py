@@ -3,7 +3,7 @@
 kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order; P:
 arithmetic of another precision.
 A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
-that other shapes still pass. Names and numbers (T0 to T27) are those of docs/optimise.md.
+that other shapes still pass. Names and numbers (T0 to T30) are those of docs/optimise.md.
 """
 
 from __future__ import annotations
@@ -418,6 +418,8 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T22", "residue_order", EXACT, rewrites_tiles.residue_order, "positions with the same taps in one tile"),
     Rewrite("T25", "row_tiles", EXACT, rewrites_tiles.row_tiles, "tiles of rows and columns in place of a flat index"),
     Rewrite("T27", "windows", EXACT, rewrites_windows.windows, "several outputs along an axis, each input loaded once"),
+    Rewrite("T30", "implicit_product", PRECISION, rewrites_windows.implicit_product,
+            "a convolution as a product of matrices in TF32"),
     Rewrite("T23", "split_rows", REASSOCIATES, rewrites_passes.split_rows,
             "rows shared by several programs, a kernel for each pass"),
     Rewrite("T24", "joined_passes", REASSOCIATES, rewrites_passes.joined_passes,

@@ -560,18 +560,18 @@ def row_tiles(source: KernelSource, kernel: Function, launch: Launch) -> str:
 
 
 def flat_index(
-    source: KernelSource, kernel: Function, launch: Launch
-) -> tuple[str, ast.stmt, int, str, str, str, list[ast.expr]]:
+    source: KernelSource, kernel: Function, launch: Launch, *bounded: str
+) -> tuple[str, ast.Assign, int, str, str, str, list[ast.expr]]:
     """Return a flat index over the whole output, each lane of which is computed alone.
 
     They are: name, statement, axis and size of the block, size of the output, width of a row, comparisons with the
-    size.
+    size. bounded: the accesses that the size must bound, if not all.
     """
     lanes, statement, axis, block = _flat_lanes(source, kernel, launch)
     total, width, bounds = _flat_sizes(kernel, lanes)
     whole = grid_covers(source, launch, axis, total, block)
     require("no flat index over the whole output is taken apart by a width that is an argument", width, whole)
-    for call in calls(kernel, *MEMORY):
+    for call in calls(kernel, *(bounded or MEMORY)):
         inside = f"{lanes} < {total}" in map(ast.unparse, _mask_parts(kernel, call))
         free = not is_tl(call, "store") and not _by_lane(kernel, call, lanes, width)
         require("an access is not bounded by the size of the output", inside or free)
@@ -589,7 +589,7 @@ def _flat_sizes(kernel: Function, lanes: str) -> tuple[str, str, list[ast.expr]]
     return (total, width, bounds) if given_once else ("", "", bounds)
 
 
-def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple[str, ast.stmt, int, str]:
+def _flat_lanes(source: KernelSource, kernel: Function, launch: Launch) -> tuple[str, ast.Assign, int, str]:
     """Return a kernel's only lanes `program_id(axis) * BLOCK + arange(0, BLOCK)`: name, statement, axis, BLOCK."""
     lanes_of, arrays = _lane_statements(kernel), calls(kernel, "zeros", "full")
     one = len(lanes_of) == 1 and len(calls(kernel, "arange")) == 1

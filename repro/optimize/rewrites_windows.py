@@ -1,6 +1,6 @@
-"""The rewrite of kernels that move a window over their input: a program makes several outputs along one axis.
+"""Rewrites of kernels that move a window over their input: several outputs of a program, or products of matrices.
 
-The entry of the catalogue is in rewrites.py.
+The entries of the catalogue are in rewrites.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 
 from repro.optimize.guards import every_launch, plain
 from repro.optimize.kernel_source import (
+    MEMORY,
     Edit,
     Function,
     KernelSource,
@@ -24,15 +25,19 @@ from repro.optimize.kernel_source import (
     inlined,
     is_tl,
     loops_in,
+    matched,
     names_in,
+    needed,
     nodes,
     parameters,
+    reads,
     require,
     stored_names,
     substituted,
+    value_of,
 )
 from repro.optimize.knobs import append_arguments
-from repro.optimize.rewrites_tiles import flat_index
+from repro.optimize.rewrites_tiles import filled_by, flat_index
 
 # The outputs of a program with which T27 begins.
 OUTPUTS = 4
@@ -40,8 +45,8 @@ OUTPUTS = 4
 LINEAR = (ast.BinOp, ast.Name, ast.Constant, ast.Add, ast.Sub, ast.Mult, ast.Load)
 # Placeholders of the texts below: `first`: the first coordinate; `step`: how many outputs lie between.
 BEFORE = """tl.static_assert({total} % ({plane} * {size}) == 0)
-{indent}{runs}: tl.constexpr = {run} if {run} < {size} else {size}
-{indent}{first} = tl.minimum(tl.program_id(0) * {run}, {size} - {runs})
+{indent}{runs}: tl.constexpr = {RUN} if {RUN} < {size} else {size}
+{indent}{first} = tl.minimum(tl.program_id(0) * {RUN}, {size} - {runs})
 {indent}{lane} = {lanes}
 {indent}{kept} = ()
 {indent}{places} = ()
@@ -60,13 +65,12 @@ def windows(source: KernelSource, kernel: Function, launch: Launch) -> str:
     A position in the input is written as that of the first output plus a constant. So the compiler sees which loads
     are the same, and loads each once. Each output is computed as before; the stores come after all loads.
     """
-    index, statement, axis, block, total, _, bounds = flat_index(source, kernel, launch)
+    index, statement, _, block, total, _, bounds = flat_index(source, kernel, launch)
     loops, asked = loops_in(kernel), calls(kernel, "program_id")
-    alone = [axis, len(source.grid_parts(launch)), len(asked)] == [0, 1, 1]
+    alone = len(source.grid_parts(launch)) == len(asked) == 1
     require("there is no loop over taps, or the launch is not of one dimension", loops, alone, plain(kernel, launch))
-    chains = {s: chain for s in nodes(kernel, ast.Assign) if (chain := _chain(kernel, s, index))}
-    names = {key: source.fresh(key) for key in ("lane", "first", "step", "kept", "places", "masks", "runs")}
-    names["run"] = source.fresh("RUN")
+    chains = {s: chain for s in nodes(kernel, ast.Assign) if (chain := _chain(kernel, s.value, index))}
+    names = {key: source.fresh(key) for key in "lane first step kept places masks runs RUN".split()}
     walked, edits, constant = _walked(kernel, loops[0], chains, names)
     inner, size = chains[walked]
     constants = _constants(source, kernel, constant | {total, size, *inner})
@@ -77,20 +81,17 @@ def windows(source: KernelSource, kernel: Function, launch: Launch) -> str:
     edits |= {bound: f"{names['lane']} < {total} // {size}" for bound in bounds}
     known = names | {"total": total, "size": size, "index": index, "plane": " * ".join(inner) or "1",
                      "indent": source.indent(statement)}  # fmt: skip
-    ids = source.replace(asked[0], "tl.program_id(1)")
-    assert isinstance(statement, ast.Assign)
-    begin, end = source.start(statement.value), source.end(statement.value)
-    within = [ids] if begin <= ids.start < end else []
-    known["lanes"] = source.between(within, begin, end)
+    lanes, call = source.of(statement.value), source.of(asked[0])
+    known["lanes"] = lanes.replace(call, "tl.program_id(1)")
     part = [s for s in body_of(kernel) if s.lineno > statement.lineno]
     return source.apply([
         *constants,
-        *([] if within else [ids]),
+        *([] if call in lanes else [source.replace(asked[0], "tl.program_id(1)")]),
         source.replace(statement, BEFORE.format(**known)),
         _repeated(source, kernel, part, edits, known),
-        source.parameter(kernel, f"{known['run']}: tl.constexpr"),
-        append_arguments(source, launch, f"{known['run']}={OUTPUTS}"),
-        source.replace(launch.grid, "lambda meta: (triton.cdiv(meta['{size}'], meta['{run}']), triton.cdiv("
+        source.parameter(kernel, f"{known['RUN']}: tl.constexpr"),
+        append_arguments(source, launch, f"{known['RUN']}={OUTPUTS}"),
+        source.replace(launch.grid, "lambda meta: (triton.cdiv(meta['{size}'], meta['{RUN}']), triton.cdiv("
                        "meta['{total}'] // meta['{size}'], meta['{block}']))".format(**known, block=block)),
     ])  # fmt: skip
 
@@ -111,9 +112,10 @@ def _constants(source: KernelSource, kernel: Function, names: set[str]) -> list[
     return [source.replace(free[name], f"{name}: tl.constexpr") for name in sorted(needed)]
 
 
-def _chain(kernel: Function, statement: ast.Assign, index: str) -> tuple[list[str], str] | None:
-    """Return the divisors A, B and the size C of `name = index // A // B % C`, "" without one; None for others."""
-    text = re.sub(r"// \((\w+) \* (\w+)\)", r"// \1 // \2", ast.unparse(_whole(kernel, statement.value)))
+def _chain(kernel: Function, value: ast.expr, index: str) -> tuple[list[str], str] | None:
+    """Return the divisors A, B and the size C of `index // A // B % C`, "" without one; None for others."""
+    whole = ast.unparse(_whole(kernel, value))
+    text = re.sub(r"// \(([\w *]+)\)", lambda found: "// " + found[1].replace(" * ", " // "), whole)
     found = re.fullmatch(rf"{index}((?: // [A-Za-z_]\w*)*)(?: % ([A-Za-z_]\w*))?", text)
     return (found[1].split(" // ")[1:], found[2] or "") if found else None
 
@@ -193,3 +195,94 @@ def _repeated(
         edits.append(source.replace(_range(loop).func, "tl.static_range"))
     text = textwrap.indent(source.between(edits, begin, end), "    ")
     return Edit(begin, end, text + AFTER.format(**known))
+
+
+# -- T30
+
+# What T30 names in a kernel, and the tile with which it begins: positions, channels, steps of one loop.
+NAMES = "CHANNELS DEPTH lane column step rest chunks depth inside x_tile w_tile".split()
+TILE = "{block}=128, {CHANNELS}=64, {DEPTH}=16"
+# The last tile begins earlier rather than end later, so that lanes stay next to each other.
+LANES = """
+{indent}tl.static_assert({total} % ({plane} * {size}) == 0)
+{indent}if {total} // {size} < {block}:
+{indent}    {lane} = tl.minimum({index}, {total} // {size} - 1)[:, None]
+{indent}else:
+{indent}    {lane} = ({index} - tl.maximum(tl.program_id(0) * {block} + {block} - {total} // {size}, 0))[:, None]
+{indent}{column} = tl.program_id(1) * {CHANNELS} + tl.arange(0, {CHANNELS})
+{indent}{column} = tl.minimum({column}, {size} - 1)[None, :].to({lane}.dtype)
+{indent}{index} = ({lane} // ({plane}) * {size} + {column}) * ({plane}) + {lane} % ({plane})"""
+PRODUCT = """{acc} = tl.zeros([{block}, {CHANNELS}], dtype=tl.float32)
+{indent}{chunks}: tl.constexpr = ({end} + {DEPTH} - 1) // {DEPTH}
+{indent}for {step} in range({steps}):
+{indent}    {rest} = {step}
+{indent}    {taps}
+{indent}    {depth} = {deep} * {DEPTH} + tl.arange(0, {DEPTH})
+{indent}    {deep} = tl.minimum({depth}, {end} - 1)[None, :]
+{indent}    {x_tile} = {x}
+{indent}    {deep} = tl.minimum({depth}, {end} - 1)[:, None]
+{indent}    {w_tile} = {w}
+{indent}    if {end} % {DEPTH} == 0:
+{indent}        {acc} = tl.dot({x_tile}, {w_tile}, {acc}, input_precision="tf32")
+{indent}    else:
+{indent}        {inside} = ({depth} < {end})[None, :]
+{indent}        {acc} = tl.dot(tl.where({inside}, {x_tile}, 0.0), {w_tile}, {acc}, input_precision="tf32")"""
+
+
+@every_launch
+def implicit_product(source: KernelSource, kernel: Function, launch: Launch) -> str:
+    """A convolution with an output in each lane becomes a product of matrices, whose tiles are read in place.
+
+    It fits any sum of products of which one factor depends on one coordinate of the output alone, the channel, and the
+    other factor on the rest. So masks, strides and the order of loops stay as they are. One loop becomes a dimension
+    of the tiles, and all become one loop, whose loads the compiler starts ahead. Lanes and steps beyond the end repeat
+    the last one, such a step with zeros: the weights must be finite.
+    """
+    index, statement, _, block, total, _, _ = flat_index(source, kernel, launch, "store")
+    loops = loops_in(kernel)
+    require("there is no nest of loops, or the launch is not of one dimension",
+            loops, all(loops[-1] in loops_in(loop) for loop in loops),
+            len(source.grid_parts(launch)) == 1, plain(kernel, launch))  # fmt: skip
+    filled = needed(filled_by(kernel, loops[-1]), "the loops do not fill one sum")
+    added = _placed(kernel, filled.value, index, total)
+    factors = needed(matched("_x * _w", added), "the loops add up no product")
+    chains = {name: chain for name in names_in(added)
+              if (chain := _chain(kernel, value_of(kernel, ast.Name(name)), index))}  # fmt: skip
+    x, w = sorted(factors.values(), key=lambda factor: -len(names_in(factor) & chains.keys()))
+    own = names_in(w) & chains.keys()
+    inner, size = chains.get("".join(own), ([], ""))  # of the one coordinate
+    known = {name: source.fresh(name) for name in NAMES}
+    texts = {name: _shared(chain, inner, size, known["lane"]) or known["column"] for name, chain in chains.items()}
+    counts = {ast.unparse(loop.target): re.sub(r".*range\((0, )?|\)$", "", ast.unparse(loop.iter)) for loop in loops}
+    require(
+        "the loops do more than add up products, or the factors share or lack a coordinate",
+        calls(kernel, "load") == calls(loops[0], *MEMORY), len(own) == 1 < len(chains), not own & names_in(x),
+        [*texts.values()].count(known["column"]) == 1,
+        sum(len(assigned(kernel, name)) - 1 for name in stored_names(loops[0])) == 1,
+        not any(assigned(kernel, name) for name in names_in(added) - {*counts, *chains}),
+    )  # fmt: skip
+    deep = min(counts, key=lambda tap: reads(x, tap) or 9)  # input channels, which no padding bounds
+    steps, indent = {**counts, deep: known["chunks"]}, source.indent(statement)
+    known |= {
+        "deep": deep, "end": counts[deep], "size": size, "total": total, "index": index, "block": block,
+        "acc": filled.name, "plane": " * ".join(inner) or "1", "indent": indent, "steps": " * ".join(steps.values()),
+        "x": ast.unparse(x), "w": ast.unparse(w),
+        "taps": f"\n{indent}    ".join("{0}, {rest} = {rest} % {1}, {rest} // {1}".format(*step, **known)
+                                       for step in reversed(steps.items())),
+    }  # fmt: skip
+    return source.apply([
+        *_constants(source, kernel, {total, size, *inner, *counts.values()}),
+        source.after(statement, LANES.format(**known)),
+        source.replace(loops[0], PRODUCT.format(**known)),
+        *(source.replace(value_of(kernel, ast.Name(name)), text) for name, text in texts.items()),
+        source.parameter(kernel, "{CHANNELS}: tl.constexpr, {DEPTH}: tl.constexpr".format(**known)),
+        source.replace(needed(launch.keyword(block), "the block has no name"), TILE.format(**known)),
+        source.replace(launch.grid, "lambda meta: (triton.cdiv(meta['{total}'] // meta['{size}'], meta['{block}']), "
+                       "triton.cdiv(meta['{size}'], meta['{CHANNELS}']))".format(**known)),
+    ])  # fmt: skip
+
+
+def _placed(kernel: Function, value: ast.expr, index: str, total: str) -> ast.expr:
+    """Return the value of a lane within the bound, in terms of coordinates, arguments and steps."""
+    whole = inlined(kernel, value, lambda part: not (_chain(kernel, part, index) or "range(" in ast.unparse(part)), 9)
+    return ast.parse(ast.unparse(whole).replace(f"{index} < {total}", "True"), mode="eval").body

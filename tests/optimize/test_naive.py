@@ -1,4 +1,4 @@
-"""The ten naive kernels from which searches of KernelBench problems start are right, in Triton's interpreter."""
+"""The eleven naive kernels from which searches of KernelBench problems start are right, in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import argparse
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 
 import naive
 import pytest
 import searches
-from conftest import ROOT
+from conftest import ROOT, WHOLE
 
 from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, refusal
@@ -21,6 +22,9 @@ from repro.optimize.state import INPUT, Program, State
 from repro.records.search import Options
 
 KERNELS = naive.kernels()
+# Rewrites whose results are those of fp16.
+HALF = ("dot_fp16", "halved")
+CONV = "63_conv_standard_2D__square_input__square_kernel"
 PROGRAM = """
 import importlib.util, json, pathlib, sys
 import torch
@@ -41,6 +45,11 @@ CASES = {
     "63_Gemm_ReLU_Divide": ([40, 50, 2.0], [(33, 40)], lambda m, x: torch.relu(m.linear(x)) / 2.0),
     "76_Gemm_Add_ReLU": ([40, 50, (50,)], [(33, 40)], lambda m, x: torch.relu(m.gemm(x) + m.bias)),
     "86_Matmul_Divide_GELU": ([40, 50, 10.0], [(33, 40)], lambda m, x: F.gelu(m.linear(x) / 10.0)),
+    # stride 2, padding 1 and dilation 2; more channels than a tile has; a mask that is not the padding's
+    "63_conv_standard_2D__square_input__square_kernel":
+        ([5, 7, 3, 2, 1, 2], [(3, 5, 17, 16)], lambda m, x: m.conv2d(x)),
+    "channels": ([20, 70, 2], [(3, 20, 6, 5)], lambda m, x: m.conv2d(x)),
+    "mask": ([5, 7, 3, 1, 1], [(2, 5, 8, 9)], lambda m, x: m.conv2d(x * (torch.arange(8) < 7)[:, None])),
 }
 said = {}
 for file in pathlib.Path(sys.argv[1]).glob("*.py"):
@@ -120,25 +129,28 @@ def test_a_tile_that_no_register_file_holds_is_not_proposed():
         assert found and all(knobs.fits(source, params) for params in found)
 
 
+def wrong(folder, texts):
+    """How far the results of kernels are from torch's, of those that are not near. texts: name -> source."""
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(text)
+    env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", PROGRAM, folder], capture_output=True, text=True, env=env, check=True)
+    said = json.loads(done.stdout)
+    assert said.keys() == texts.keys()
+    return {name: off for name, off in said.items() if not off < (0.05 if name.endswith(HALF) else 1e-4)}
+
+
 @pytest.mark.slow
 def test_naive_kernels_are_right(tmp_path):
     """As they are; those of rows where several programs share each; a softmax of two passes; products in fp16."""
-    texts, half = dict(KERNELS), ("dot_fp16", "halved")
-    for rewrite in ("split_rows", "joined_passes", *half):
+    texts = dict(KERNELS)
+    for rewrite in ("split_rows", "joined_passes", *HALF):
         made = {name: rewrites.applicable(text).get(rewrite) for name, text in KERNELS.items()}
         texts |= {f"{name}.{rewrite}": text for name, text in made.items() if text}
     changed = {"23_Softmax.split_rows", "40_LayerNorm.split_rows", "23_Softmax.joined_passes"}
-    changed |= {f"{name}.{rewrite}" for name in (*naive.LINEAR, "1_Square_matrix_multiplication_") for rewrite in half}
-    assert texts.keys() - KERNELS.keys() == changed and len(KERNELS) == 10
-    for name, text in texts.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, tmp_path], capture_output=True, text=True, env=env, check=True
-    )
-    said = json.loads(done.stdout)
-    assert said.keys() == texts.keys()
-    assert {name: off for name, off in said.items() if not off < (0.05 if name.endswith(half) else 1e-4)} == {}
+    changed |= {f"{name}.{rewrite}" for name in (*naive.LINEAR, "1_Square_matrix_multiplication_") for rewrite in HALF}
+    assert texts.keys() - KERNELS.keys() == changed and len(KERNELS) == 11
+    assert wrong(tmp_path, texts) == {}
 
 
 def test_a_matrix_that_does_more_than_feed_products_keeps_its_precision():
@@ -147,6 +159,64 @@ def test_a_matrix_that_does_more_than_feed_products_keeps_its_precision():
     halved = rewrites.applicable(text.replace("    acc += tl.load(bias_ptr", more))["halved"]
     assert "half_b_ptr" in halved and "half_a_ptr" not in halved
     assert "halved" not in rewrites.applicable(rewrites.applicable(text)["halved"])
+
+
+TAPS_FIRST = iter(("kh in range(0, K)", "kw in range(K)", "c in tl.range(C)"))
+FORMS = {
+    "": KERNELS[CONV],
+    ".taps_first": re.sub(r"\w+ in range\([CK]\)", lambda found: next(TAPS_FIRST), KERNELS[CONV]),
+    ".rest": KERNELS[CONV].replace("oh = index // OW % OH", "rest = index // OW\n    oh = rest % OH"),
+    ".wide": KERNELS[CONV].replace("program_id(0)", "program_id(0).to(tl.int64)"),
+    ".turned": KERNELS[CONV].replace("acc += x * tap", "acc = acc + tap * x.to(tl.float32)"),
+}
+
+
+@pytest.mark.slow
+def test_a_convolution_becomes_a_product_of_matrices(tmp_path):
+    """For stride, padding and dilation, whatever its loops and names, and with a mask that is not the padding's."""
+    texts = {f"{name}{form}": text for form, text in FORMS.items() for name in (CONV, "channels")}
+    texts["mask"] = KERNELS[CONV].replace("(h < H)", "(h < H - 1)")
+    rewritten = {name: rewrites.BY_NAME["implicit_product"].apply(KernelSource(text)) for name, text in texts.items()}
+    assert not [name for name, text in rewritten.items() if refusal(text)]
+    half = {f"{CONV}.{rewrite}": rewrites.applicable(rewritten[CONV])[rewrite] for rewrite in HALF}
+    assert wrong(tmp_path, rewritten | half) == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("acc += x * tap", "acc += x * tap + 1.0"),
+        ("acc += x * tap", "acc += x * tap * tap"),
+        ("acc += x * tap", "acc += x * tap\n            acc *= 0.5"),
+        ("acc += x * tap", "acc += x * tap\n            x_ptr += 1"),
+        ("& (h >= 0)", "& (f < 3) & (h >= 0)"),
+        ("& (h >= 0)", "& (index > 3) & (h >= 0)"),
+        ("image * C + c)", "image * C + c + f)"),
+        ("(f * C + c)", "(f * C + c + ow)"),
+        ("range(C)", "range(1, C)"),
+        ("range(C)", "range(0, C, 2)"),
+        ("% F\n", "% F\n    F = F + 1\n"),
+        ("acc, mask=index < total", "acc"),
+        ("acc, mask=", "acc + tl.load(y_ptr + index, mask=index < total), mask="),
+        ("y.numel(), 256", "y.numel(), 128"),
+    ],
+)  # fmt: skip
+def test_what_is_almost_a_convolution_stays(old, new):
+    changed = KERNELS[CONV].replace(old, new, 1)
+    assert changed != KERNELS[CONV] and "implicit_product" not in rewrites.applicable(changed)
+
+
+@pytest.mark.alike
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", [80, 90, 100, 120] if WHOLE else [90])
+def test_a_product_of_matrices_compiles(arch, tmp_path):
+    file = tmp_path / f"{CONV}.py"
+    file.write_text(rewrites.applicable(KERNELS[CONV])["implicit_product"])
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")} | {"TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, ROOT / "tests" / "compile_kernels.py", file, str(arch)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+    found = json.loads(done.stdout)["compiled"]
+    assert len(found) == 2 and all(kernel["cubin"] and kernel["arch"] == arch for kernel in found)
 
 
 @pytest.mark.slow
@@ -165,7 +235,7 @@ def test_published_searches_start_from_the_naive_kernels(tmp_path):
         (problems / f"{name}.py").touch()
     options = {"only": "naive", "kernelbench": tmp_path, "seeds": [0, 1, 2], "out": tmp_path / "out", "published": None}
     found = searches.cases(argparse.Namespace(**options, named=""))
-    assert len(found) == 30 and {case.kernel.read_text() for case in found} == set(KERNELS.values())
+    assert len(found) == 33 and {case.kernel.read_text() for case in found} == set(KERNELS.values())
     some = searches.cases(argparse.Namespace(**options, named=next(iter(KERNELS))))
     assert len(some) == 3 and {case.seed for case in some} == {0, 1, 2}
     designs = searches.cases(argparse.Namespace(**options | {"only": "designs", "seeds": [0]}, named=""))
