@@ -13,44 +13,54 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from repro import config
-from repro.errors import SolutionError
+from repro.errors import SolutionDied, SolutionError, SolutionTimeout
 from repro.judge import baselines
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
 from repro.problems.plan import Weights
 
+_Answer = TypeVar("_Answer")
 # All files together. Beyond that, those go that were used longest ago.
 MOST_BYTES = 2 << 30
 
 
-@contextlib.contextmanager
-def kept(evaluation: Evaluation, implementation: Implementation, variant: str) -> Iterator[None]:
-    """Hand a baseline's worker what an earlier job kept, and keep what its first call, made meanwhile, adds to it."""
+def first_call(
+    evaluation: Evaluation, implementation: Implementation, variant: str, call: Callable[[], _Answer]
+) -> _Answer:
+    """Return the answer of a baseline's first call, with what an earlier job kept, and keep what it adds to that.
+
+    A call that fails with what was kept is made again without it.
+    """
     us, workers = os.geteuid(), evaluation.workers
     if variant.startswith("eager") or variant in implementation.made or implementation.hello.get("uid", us) == us:
-        yield
-        return
+        return call()
     name = _name(evaluation, variant)
-    if found := _read(name):
+    found = _read(name)
+    if found:
         data = torch.frombuffer(bytearray(found), dtype=torch.uint8)
         workers.send(implementation, Weights([], {"compiled": data}))
         with contextlib.suppress(SolutionError):
             workers.ask(implementation, {"op": "take"})
     try:
-        yield
-    except SolutionError:  # the next job compiles it anew
-        with contextlib.suppress(OSError):
+        answer = call()
+    except SolutionError as error:
+        with contextlib.suppress(OSError):  # the next job compiles it anew
             (_folder() / name).unlink(missing_ok=True)
-        raise
+        if not found or isinstance(error, SolutionDied | SolutionTimeout):
+            raise
+        workers.ask(implementation, {"op": "forget", "variant": variant})
+        answer = call()
     with contextlib.suppress(SolutionError):  # what cannot be kept costs no baseline
         _keep(evaluation, implementation, variant, name)
+    return answer
 
 
 def _keep(evaluation: Evaluation, implementation: Implementation, variant: str, name: str) -> None:

@@ -174,8 +174,10 @@ class Experiment:
         tuned = baselines.split(variant)[0] == baselines.TUNED
         timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
         try:
-            with compiled.kept(self.evaluation, implementation, variant):
-                klass = self.evaluation.comparison.class_of_call(implementation, variant, self.kind, timeout_s)
+            klass = compiled.first_call(
+                self.evaluation, implementation, variant,
+                lambda: self.evaluation.comparison.class_of_call(implementation, variant, self.kind, timeout_s),
+            )  # fmt: skip
             self.classes[variant] = implementation.classes[variant] = klass
         except SolutionError as error:
             self.left_out[variant] = f"{error.code}: {error.detail}"

@@ -69,8 +69,10 @@ class Ahead:
             implementation.variants = sorted({*implementation.variants, variant})
             workers.rebind(implementation)
             workers.load(implementation, self.weights, COMPILE_TIMEOUT_S)
-            with compiled.kept(self.evaluation, implementation, variant):
-                implementation.ask({"op": "run", "variant": variant, "inputs": self.inputs}, COMPILE_TIMEOUT_S)
+            run = {"op": "run", "variant": variant, "inputs": self.inputs}
+            compiled.first_call(
+                self.evaluation, implementation, variant, lambda: implementation.ask(run, COMPILE_TIMEOUT_S)
+            )
             workers.release(implementation)
         except _FAULTS as error:
             self.why[variant] = str(error)

@@ -263,6 +263,17 @@ class Worker:
             torch.compiler.load_cache_artifacts(zlib.decompress(self.state.pop("compiled").cpu().numpy().tobytes()))
         return {}
 
+    def forget(self, variant: str) -> Json:
+        """Forget what torch.compile made or took, and make a variant's callable again."""
+        from torch._inductor.utils import clear_caches
+
+        torch.compiler.reset()
+        clear_caches()
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="inductor-", dir=self.scratch)
+        self.calls.pop(variant, None)
+        self.bind([variant])
+        return {}
+
     def compiled(self) -> Json:
         """Put what torch.compile made or took since the last such request in the output's place, as `size` bytes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import subprocess
@@ -14,7 +15,7 @@ from conftest import WHOLE
 
 from repro import config
 from repro.engines import local
-from repro.errors import SolutionError
+from repro.errors import SolutionError, SolutionTimeout
 from repro.fixtures import calibration
 from repro.judge.correctness.workers import Workers
 from repro.judge.isolation import uids
@@ -87,26 +88,60 @@ def test_every_variant_and_problem_has_a_file_of_its_own():
     assert len({named(*facts) for facts in ("aaa", "baa", "aba", "aab", "aaa")}) == 4
 
 
+def first_call(workers, baseline, call):
+    return compiled.first_call(cast("Any", Named(workers=workers)), cast("Any", baseline), "compile", call)
+
+
 def test_a_result_that_cannot_be_kept_costs_no_baseline(monkeypatch):
     def ask(*_):
         raise SolutionError("error", "this torch keeps nothing")
 
     monkeypatch.setattr(compiled, "_name", lambda *_: "none")
     baseline = Named(hello={"uid": uids.FIRST_UID}, made={})
-    with compiled.kept(cast("Any", Named(workers=Named(ask=ask))), baseline, "compile"):
-        pass
-    assert not baseline.made
+    assert first_call(Named(ask=ask), baseline, lambda: "answer") == "answer" and not baseline.made
 
 
-def test_a_kept_result_that_fails_is_not_used_again(folder, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "again"), [(SolutionError("exception", "PermissionError"), True), (SolutionTimeout("timeout", ""), False)]
+)
+def test_a_kept_result_that_fails_costs_no_baseline(folder, monkeypatch, error, again):
+    """The call is made again without it, unless its worker has ended; and it is not used again."""
+    asked, answers = [], iter([error, "answer"])
+
+    def call():
+        answer = next(answers)
+        if isinstance(answer, SolutionError):
+            raise answer
+        return answer
+
+    def ask(_, message):
+        asked.append(message["op"])
+        return {"size": 0, "graphs": 0}
+
     monkeypatch.setattr(compiled, "_name", lambda *_: "name")
-    workers, baseline = Named(send=lambda *_: None, ask=lambda *_: None), Named(hello={"uid": uids.FIRST_UID}, made={})
-    with (
-        pytest.raises(SolutionError),
-        compiled.kept(cast("Any", Named(workers=workers)), cast("Any", baseline), "compile"),
-    ):
-        raise SolutionError("exception", "PermissionError")
-    assert not compiled._read("name")
+    baseline = Named(hello={"uid": uids.FIRST_UID}, made={})
+    workers = Named(send=lambda *_: None, ask=ask, release=lambda _: None)
+    with contextlib.nullcontext() if again else pytest.raises(SolutionTimeout):
+        assert first_call(workers, baseline, call) == "answer"
+    assert asked == (["take", "forget", "compiled"] if again else ["take"]) and not compiled._read("name")
+
+
+@pytest.mark.slow
+def test_a_worker_that_forgets_compiles_anew(tmp_path, monkeypatch):
+    from repro.judge.worker.server import Worker
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    worker = Worker(torch.device("cpu"), tmp_path)
+    worker.problem, worker.entry = catalogue.load_file(tmp_path / "problem.py"), "Model"
+    worker.problem_module = worker.problem.module()
+    worker.model = worker.problem_module.Model()
+    worker.bind(["compile"])
+    for graphs in (1, 0, 1):
+        worker.run("compile", cast("Any", [{"value": torch.rand(64, 32)}]))
+        assert worker.compiled()["graphs"] == graphs
+        if not graphs:
+            worker.forget("compile")
 
 
 @pytest.mark.parametrize("best", [64, 4096])
