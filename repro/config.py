@@ -316,7 +316,7 @@ def interpret() -> None:
 
 
 def own_caches(folder: Path) -> None:
-    """Puts what the judge itself compiles into its job's folder, where no worker can write."""
+    """Puts what this process compiles into a folder of its own."""
     os.environ["TRITON_CACHE_DIR"] = str(folder / "cache" / "triton")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "cache" / "inductor")
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from repro import config
 from repro.errors import SolutionError
 from repro.judge import baselines
 from repro.judge.gpu import commitment, driver
@@ -269,7 +270,7 @@ class Worker:
 
         torch.compiler.reset()
         clear_caches()
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="inductor-", dir=self.scratch)
+        config.own_caches(Path(tempfile.mkdtemp(dir=self.scratch)))
         self.calls.pop(variant, None)
         self.bind([variant])
         return {}

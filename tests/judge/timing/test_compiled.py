@@ -130,7 +130,8 @@ def test_a_kept_result_that_fails_costs_no_baseline(folder, monkeypatch, error, 
 def test_a_worker_that_forgets_compiles_anew(tmp_path, monkeypatch):
     from repro.judge.worker.server import Worker
 
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
     (tmp_path / "problem.py").write_text(PROBLEM)
     worker = Worker(torch.device("cpu"), tmp_path)
     worker.problem, worker.entry = catalogue.load_file(tmp_path / "problem.py"), "Model"
