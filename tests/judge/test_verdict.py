@@ -145,7 +145,7 @@ def test_a_probe_limits_the_classes_whose_honest_error_is_bounded(tf32, edit, li
     honest = {"fp32": 1e-7, "tf32": tf32, "bf16": 4e-3}
     values = {name: {"rel_l2": x, "max": x, "row": x, "bias": x / 10, "edit": 0.01} for name, x in honest.items()}
     values["tf32"]["edit"] = edit
-    found = tolerances.probe_limits(values)
+    found = tolerances.probe_limits(values, {})
     assert [name for name, limits in found.items() if limits] == limited
     assert all(limits["edit"] == tolerances.EDIT_LIMIT for limits in found.values() if limits)
 

@@ -30,6 +30,8 @@ import torch
 from repro.judge.correctness.indices import Pointed
 from repro.judge.gpu import driver
 
+# Guard -> distance or limit.
+Values = dict[str, float]
 # Measured for every output. `zero` joins them where the reference has zeros.
 GUARDS = ("rel_l2", "max", "row")
 ZERO, BIAS, EDIT, DIFFER = "zero", "bias", "edit", "differ"
@@ -80,7 +82,7 @@ class Change:
             self.error_sq += error.masked_fill_(~clear, 0.0).square_().sum()
             self.change_sq += change.masked_fill_(~clear, 0.0).square_().sum()
 
-    def values(self) -> dict[str, float]:
+    def values(self) -> Values:
         """Return the guard, or nothing if the change of inputs changes nothing clearly."""
         error_sq, change_sq = float(self.error_sq), float(self.change_sq)
         return {EDIT: math.sqrt(error_sq / change_sq)} if change_sq else {}
@@ -197,7 +199,7 @@ class Distance:
         sums = [torch.bincount(place, torch.where(finite, w, 0.0).double(), minlength=_BINS) for w in weights]
         self.bins = torch.stack(sums) if self.bins is None else self.bins + torch.stack(sums)
 
-    def _bias(self) -> dict[str, float]:
+    def _bias(self) -> Values:
         """Return `bias`, or nothing if no magnitude has elements enough."""
         if self.bins is None:
             return {}
@@ -214,7 +216,7 @@ class Distance:
         self.settle()
         return math.sqrt(self.reference_sq / max(1, self.elements))
 
-    def values(self) -> dict[str, float]:
+    def values(self) -> Values:
         """Return the guards; infinity if the output is not finite where the reference is."""
         self.settle()
         if not self.finite or self.elements == 0:
@@ -271,7 +273,7 @@ class Distances:
         """Return the distances of an output that is not finite where the reference is."""
         return cls([Distance(finite=False, legacy=dict.fromkeys(_LEGACY, False))])
 
-    def values(self) -> dict[str, float]:
+    def values(self) -> Values:
         """Return the guards of all outputs."""
         return joined([distance.values() for distance in self.outputs])
 
@@ -281,11 +283,11 @@ class Distances:
         return {name: all(each.legacy[name] for each in self.outputs) for name in _LEGACY}
 
 
-def joined(outputs: list[dict[str, float]], *, largest: bool = True) -> dict[str, float]:
+def joined(outputs: list[Values], *, largest: bool = True) -> Values:
     """Return the guards of all outputs: of several, those of each by its place, and the largest of each guard."""
     if len(outputs) == 1:
         return outputs[0]
-    found: dict[str, float] = {}
+    found: Values = {}
     for place, values in enumerate(outputs):
         for name, value in values.items():
             found[at(name, place)] = value
@@ -294,12 +296,12 @@ def joined(outputs: list[dict[str, float]], *, largest: bool = True) -> dict[str
     return found
 
 
-def of_output(values: dict[str, float], place: int) -> dict[str, float]:
+def of_output(values: Values, place: int) -> Values:
     """Return the guards of one of several outputs, by their own names."""
     return {name.partition(_OF)[0]: value for name, value in values.items() if name.endswith(f"{_OF}{place}")}
 
 
-def split(values: dict[str, float]) -> list[dict[str, float]]:
+def split(values: Values) -> list[Values]:
     """Return the guards of each output, from those of all. It undoes `joined`."""
     places = {int(place) for _, _, place in (name.partition(_OF) for name in values) if place}
     return [of_output(values, place) for place in sorted(places)] or [values]
@@ -310,18 +312,18 @@ def at(name: str, place: int | None) -> str:
     return name if place is None else f"{name}{_OF}{place}"
 
 
-def of_row(values: dict[str, float]) -> dict[str, float]:
+def of_row(values: Values) -> Values:
     """Return the guards of one row that was compared alone: a row has a limit of its own."""
     kept = {name.replace("rel_l2", "row"): value for name, value in values.items() if name.startswith("rel_l2")}
     return kept | {name: value for name, value in values.items() if name.startswith(DIFFER)}
 
 
-def score(values: dict[str, float], limits: dict[str, float]) -> float:
+def score(values: Values, limits: Values) -> float:
     """Return the worst guard as a fraction of its limit: at most 1 passes."""
     return max((values[name] / limit for name, limit in limits.items() if name in values), default=math.inf)
 
 
-def named(values: dict[str, float], limits: dict[str, float]) -> tuple[str, int | None]:
+def named(values: Values, limits: Values) -> tuple[str, int | None]:
     """Return the guard to name for outputs that are over their limits, and of several outputs the place of the one that
     is over most."""
     ours, theirs = split(values), split(limits)
@@ -331,7 +333,7 @@ def named(values: dict[str, float], limits: dict[str, float]) -> tuple[str, int 
     return _named(ours[place], theirs[place]), place
 
 
-def _named(values: dict[str, float], limits: dict[str, float]) -> str:
+def _named(values: Values, limits: Values) -> str:
     """Return the guard of one output to name: the one that is over its limit most. `bias` and `edit` are named where no
     other one is over: they are small where others say more of the mistake. An output that is wrong as a whole, such as
     zeros or that of another call, is named by its norm, not by its worst element or its zeros."""

@@ -19,6 +19,10 @@ from repro.records.verdict import PrecisionClass
 CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
     "float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("fp16",),
 }  # fmt: skip
+# Class -> distances of its honest kernel, or its limits.
+ByClass = dict[str, Limits]
+# Kind of input case -> a solution's distances on each of its draws.
+Draws = dict[str, list[dict[str, float]]]
 
 # Relative L2 limits: four times the honest error, but at least _FLOOR (honest kernels sum in different orders) and at
 # most _CAP, unless the honest error itself is close to it. Over ten problems the largest honest errors were 3e-6 for
@@ -81,7 +85,7 @@ def limits(honest: Limits, klass: str, sensitivity: float, integers: Limits | No
     return quantity | {DIFFER: EXACT} if DIFFER in honest and not integers else quantity
 
 
-def rounding(honest: dict[str, Limits], size: float) -> dict[str, Limits]:
+def rounding(honest: ByClass, size: float) -> ByClass:
     """Return class -> share of integers that differ, and the largest difference, where rounding decides them.
 
     size: root mean square of the output. A class of which too many differ has limits of a quantity, and is left out.
@@ -90,9 +94,7 @@ def rounding(honest: dict[str, Limits], size: float) -> dict[str, Limits]:
     return {klass: {DIFFER: values[DIFFER], "max": values["max"] * size} for klass, values in few.items()}
 
 
-def integers(
-    kind: str, honest: dict[str, Limits], elements: int, published: dict[str, Limits], size: float
-) -> dict[str, Limits]:
+def integers(kind: str, honest: ByClass, elements: int, published: ByClass, size: float) -> ByClass:
     """Return, for each class, the least limits of integers that rounding decides: where some honest kernel's differ,
     few of every class's may, by no more than in the worst class.
 
@@ -114,24 +116,24 @@ def integers(
     return least
 
 
-def probe_limits(honest: dict[str, Limits], least: dict[str, Limits] | None = None) -> dict[str, Limits]:
+def probe_limits(honest: ByClass, least: ByClass) -> ByClass:
     """Return the limits of every class on a probe.
 
     honest: class -> distances, the most precise class first. least: `integers`. A class has no limits where its honest
     kernel's error is over the class's cap or does not follow an edit. Nor has it any where a looser class's error is
     far over its own: there, results hang on single comparisons, such as which logit is the largest.
     """
-    by_class: dict[str, dict[str, float]] = {}
+    by_class: ByClass = {}
     for klass, values in honest.items():
         looser = list(honest)[list(honest).index(klass) + 1 :]
         bounded = values["rel_l2"] <= _CAP[klass] and values.get(EDIT, 0.0) <= EDIT_HONEST
         steady = all(honest[other]["rel_l2"] <= _LOOSE * _CAP[other] for other in looser)
-        own = limits(values, klass, 0.0, (least or {}).get(klass)) if bounded and steady else {}
+        own = limits(values, klass, 0.0, least.get(klass)) if bounded and steady else {}
         by_class[klass] = own | ({EDIT: EDIT_LIMIT} if own and EDIT in values else {})
     return by_class
 
 
-def offset_limits(honest: dict[str, Limits], least: dict[str, Limits] | None = None) -> dict[str, Limits]:
+def offset_limits(honest: ByClass, least: ByClass) -> ByClass:
     """Return the limits of every class on inputs far from zero: fp32 has those of tf32, because rounding grows there.
 
     honest: class -> distances. A class has none where its honest kernel is not far more precise than they are.
@@ -142,18 +144,18 @@ def offset_limits(honest: dict[str, Limits], least: dict[str, Limits] | None = N
     most = {klass: _EXACT * _FLOOR[of[klass]] for klass in honest} | {klass: _CAP[klass] for klass in ("fp16", "bf16")}
     bounded = {klass: values["rel_l2"] <= most[klass] for klass, values in honest.items()}
     return {
-        klass: limits(values, of[klass], 0.0, (least or {}).get(klass)) if bounded[klass] else {}
+        klass: limits(values, of[klass], 0.0, least.get(klass)) if bounded[klass] else {}
         for klass, values in honest.items()
     }
 
 
-def heavy_limits(honest: dict[str, Limits], least: dict[str, Limits] | None = None) -> dict[str, Limits]:
+def heavy_limits(honest: ByClass, least: ByClass) -> ByClass:
     """Return the limits of every class on heavy tails: the widest that it has, a wider one where its honest kernel's
     error is not well under that, and none of single elements, rows or a bias, as errors have heavy tails too.
 
     A class has none where the wider one would be too wide.
     """
-    by_class: dict[str, Limits] = {}
+    by_class: ByClass = {}
     for klass, own in probe_limits(honest, least).items():
         error = honest[klass]["rel_l2"]
         rel = _CAP[klass] if HEADROOM * error <= _CAP[klass] else _EXTREME_HEADROOM * error
@@ -162,7 +164,7 @@ def heavy_limits(honest: dict[str, Limits], least: dict[str, Limits] | None = No
     return by_class
 
 
-def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, float]:
+def zero_limit(honest: ByClass, share: float) -> Limits:
     """Return the limit on zeros that all classes of a trial share, or none.
 
     honest: class -> distances. share: fraction of the reference's elements that are exactly 0.
@@ -282,7 +284,7 @@ def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> _S
 
 
 def class_of(
-    distances: dict[str, list[dict[str, float]]], fixture: Fixture, *, refused: bool = False, trusted: bool = False
+    distances: Draws, fixture: Fixture, *, refused: bool = False, trusted: bool = False
 ) -> PrecisionClass | None:
     """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored.
 
@@ -308,7 +310,7 @@ class Missed:
     values: Limits
 
 
-def contested(distances: dict[str, list[dict[str, float]]], fixture: Fixture) -> Iterator[list[Missed]]:
+def contested(distances: Draws, fixture: Fixture) -> Iterator[list[Missed]]:
     """Yield for each class, from the most precise on to the one that a solution has, the draws on which it is over that
     class's limits, where these are few: rounding may decide their results."""
     for klass in CLASSES[fixture.dtype]:
@@ -320,7 +322,7 @@ def contested(distances: dict[str, list[dict[str, float]]], fixture: Fixture) ->
 
 
 def _missed(
-    distances: dict[str, list[dict[str, float]]],
+    distances: Draws,
     fixture: Fixture,
     klass: str,
     refused: bool = False,
@@ -363,7 +365,7 @@ def _unlimited(trial: Limited, klass: str, capped: bool, trusted: bool) -> Limit
     return {"rel_l2": trial.needed[klass]} if klass in trial.needed and not trusted else {}
 
 
-def _capped(deciding: dict[str, list[dict[str, float]]], fixture: Fixture) -> set[str]:
+def _capped(deciding: Draws, fixture: Fixture) -> set[str]:
     """Return the kinds of trials on which a solution must meet the widest cap if its class has no limits there.
 
     These are those of a solution that is of a class more precise than the loosest admitted one wherever all have
@@ -381,7 +383,7 @@ def _capped(deciding: dict[str, list[dict[str, float]]], fixture: Fixture) -> se
     return set()
 
 
-def _told_apart(limits: dict[str, Limits], klass: str, loosest: str) -> bool:
+def _told_apart(limits: ByClass, klass: str, loosest: str) -> bool:
     """Return whether the honest kernel of the loosest class is over the limits of another one."""
     pairs = zip(split(limits[klass]), split(limits[loosest]), strict=True)
     norms = [(own.get("rel_l2", math.inf), wide.get("rel_l2", 0.0)) for own, wide in pairs]
