@@ -236,13 +236,18 @@ class JudgeSession:
         for old, heir in zip(screened, heirs, strict=False):
             workers.pass_on(old, heir)
         resting = screened[len(heirs) :] if heirs else []
-        workers.end(*[solution for solution in (*workers.solutions, *screened) if solution not in resting])
+        self._end_but(resting, screened)
         for solution in resting:
             workers.rebind(solution)  # its name may be that of a new one
             workers.rest(solution)
         self.screened = [*heirs, *resting]
         workers.solutions = new
         self.clock.lap("ending")
+
+    def _end_but(self, kept: list[Implementation], more: list[Implementation]) -> None:
+        """End the workers of the solutions of the latest check, and of `more`, but keep some."""
+        workers = self.evaluation.workers
+        workers.end(*[solution for solution in (*workers.solutions, *more) if solution not in kept])
 
     def _stays_correct(self, name: str) -> bool:
         """Return whether a solution's last full check found it correct, whatever a timing said since."""
@@ -312,10 +317,8 @@ class JudgeSession:
         """
         wanted = list(names)
         good = [solution for solution in self._candidates(wanted, tier) if self._is_correct(solution)]
-        workers = self.evaluation.workers
-        resting = self.screened if tier != "screen" else []
-        workers.end(*[solution for solution in (*workers.solutions, *resting) if solution not in good])
-        workers.solutions = good
+        self._end_but(good, self.screened if tier != "screen" else [])
+        self.evaluation.workers.solutions = good
         self.baselines.wait(good if tier == "full" else [])
         self.clock.lap("waiting for torch.compile")
         self.timed.lap()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
-from repro.judge.correctness.distance import CODES, at, named, split
+from repro.judge.correctness.distance import CODES, at, named, rounded, split
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.source import kernels as kernel_origins
 from repro.judge.source.labels import labels as labels_of
@@ -182,7 +182,7 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
 
 def _distances(values: dict[str, float]) -> Distances:
     """Return the distances as they are kept: with six digits, for they are most of a bundle."""
-    values = {name: float(f"{value:.6g}") for name, value in values.items()}
+    values = rounded(values)
     each = [Distances.model_validate(one) for one in split(values)]
     largest = {name: values[name] for name in Distances.model_fields.keys() & values.keys()}
     return Distances.model_validate(largest | ({"outputs": each} if len(each) > 1 else {}))

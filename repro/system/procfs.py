@@ -38,10 +38,19 @@ def processes() -> dict[int, tuple[int, str]]:
     return seen
 
 
+def parents() -> dict[int, int]:
+    """Return pid -> parent of every living process."""
+    return {pid: parent for pid, (parent, state) in processes().items() if state != "Z"}
+
+
 def descendants(root: int) -> list[int]:
     """Return `root` and every living process below it."""
-    parents = {pid: parent for pid, (parent, state) in processes().items() if state != "Z"}
-    pids = [root] if root in parents else []
+    known = parents()
+    return with_descendants([root] if root in known else [], known)
+
+
+def with_descendants(pids: list[int], parents: dict[int, int]) -> list[int]:
+    """Return some processes and every one below them."""
     for pid in pids:
         pids += [child for child, parent in parents.items() if parent == pid]
     return pids

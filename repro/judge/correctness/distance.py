@@ -296,6 +296,11 @@ def joined(outputs: list[Values], *, largest: bool = True) -> Values:
     return found
 
 
+def rounded(values: Values) -> Values:
+    """Return values with six digits, which are enough for a file and make it a quarter of the size."""
+    return {name: float(f"{value:.6g}") for name, value in values.items()}
+
+
 def of_output(values: Values, place: int) -> Values:
     """Return the guards of one of several outputs, by their own names."""
     return {name.partition(_OF)[0]: value for name, value in values.items() if name.endswith(f"{_OF}{place}")}

@@ -334,9 +334,7 @@ def _run(model: nn.Module, plan: Plan, device: torch.device) -> Any:
     rows = slice(0, min(_CALIBRATION_ROWS, plan.batch)) if plan.batch else None
     inputs = plan.chunk(rows, PUBLIC_SEED, device, None)
     with exact_float32():
-        value = model.to(device)(
-            *[x.float() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs]
-        )
+        value = model.to(device)(*[meta.cast(x, torch.float32) for x in inputs])
     model.cpu()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from repro.judge.correctness.distance import BIAS, DIFFER, EDIT, ZERO, of_output, score, split
+from repro.judge.correctness.distance import BIAS, DIFFER, EDIT, ZERO, of_output, rounded, score, split
 from repro.judge.correctness.input_cases import PROBES
 from repro.records.fixture import PUBLISHED, STRESSED, Fixture, Limited, Limits, TrialLimits
 from repro.records.verdict import PrecisionClass
@@ -278,7 +278,7 @@ def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> _S
             )
     admitted = [klass for klass in classes if klass not in refused]
     best, strength, honest, margin = margin_of[(admitted or classes)[-1]]
-    margins = {klass: float(f"{measured_margin[3]:.6g}") for klass, measured_margin in margin_of.items()}
+    margins = rounded({klass: own[3] for klass, own in margin_of.items()})
     reason = "" if admitted else refused[classes[-1]]
     return _Separation(best, strength, honest, margin, margins, refused, reason, timed)
 

@@ -86,18 +86,18 @@ class Trials:
         for trial in order:
             for solution in solutions:
                 if solution.failed in ("", "incorrect") and solution.worker is not None:
-                    self.announce(solution, trial)
-                    with self.workers.gpu.trial():
-                        self.run(solution, trial)
+                    self._turn(solution, trial)
         again = [] if screening else [trial for solution in solutions for trial in self._again(solution)]
         self.slots.turned = ()
         self.expected.forget()
         self.comparison.choose(few=False)
         return again
 
-    def announce(self, solution: Implementation, trial: Trial) -> None:
-        """Say which trial of which solution begins."""
+    def _turn(self, solution: Implementation, trial: Trial) -> None:
+        """Say which trial of which solution begins, and run it once the GPU is free."""
         self.progress(f"{self.problem.key}: {solution.name} {CASES[trial.kind]}")
+        with self.workers.gpu.trial():
+            self.run(solution, trial)
 
     def _again(self, solution: Implementation) -> list[Trial]:
         """Draw those few trials again that keep a solution from a class and whose results rounding decides; return the
@@ -111,9 +111,7 @@ class Trials:
                 solution.findings.append(Reason(code=AGAIN, detail=detail))
                 drawn.append(replace(old, seed=input_cases.secret_seed()))
             for trial in drawn[len(drawn) - len(missed) :]:
-                self.announce(solution, trial)
-                with self.workers.gpu.trial():
-                    self.run(solution, trial)
+                self._turn(solution, trial)
         return drawn
 
     def _decided_by_rounding(self, solution: Implementation) -> list[Missed]:

@@ -43,13 +43,14 @@ class Slots:
         self.spoiled = False
         self.turned: Sequence[int] = ()
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
-        whole = max(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
+        outputs = [_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec)]
+        whole = max(outputs)
         # A chunk is fetched with the whole segments in which it begins and ends, in one piece if it is contiguous.
         if device.type == "cuda":
             chunk = max(chunk, min(whole, _WINDOW_BYTES))
         self.staging_bytes = max(_STAGING_BYTES, chunk) + 2 * commitment.segment_bytes(whole)
         self.buffers: dict[str, SharedBuffer] = {}
-        self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
+        self.output_bytes = sum(outputs)
         for i in plan.tensors:
             self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i) + math.prod(_places(plan, i)), device)
         draw, steps = random.SystemRandom(), {i: _places(plan, i) for i in plan.tensors}

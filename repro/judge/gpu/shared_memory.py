@@ -7,6 +7,7 @@ maps other memory of the judge, such as a reference.
 from __future__ import annotations
 
 import fcntl
+import math
 import mmap
 import os
 from typing import Any, TypedDict
@@ -106,10 +107,7 @@ class Gate(SharedBuffer):
 
 def view(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset: int = 0) -> torch.Tensor:
     """Return the bytes of a flat uint8 tensor from `offset` on, as dtype and shape."""
-    count = 1
-    for size in shape:
-        count *= size
-    return data[offset : offset + count * dtype.itemsize].view(dtype).view(shape)
+    return data[offset : offset + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
 
 
 def open_ticket(ticket: Ticket, device: torch.device) -> torch.Tensor:

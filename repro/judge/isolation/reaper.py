@@ -9,16 +9,14 @@ import contextlib
 import os
 import signal
 
-from repro.system.procfs import children, processes
+from repro.system.procfs import children, parents, processes, with_descendants
 
 
 def orphans(known: set[int]) -> list[int]:
     """Return all living orphans and their descendants. One look at /proc, since thousands may be dead."""
-    parents = {pid: parent for pid, (parent, state) in processes().items() if state != "Z"}
-    living = [child for child, parent in parents.items() if parent == os.getpid() and child not in known]
-    for pid in living:
-        living += [child for child, parent in parents.items() if parent == pid]
-    return living
+    living = parents()
+    own = [child for child, parent in living.items() if parent == os.getpid() and child not in known]
+    return with_descendants(own, living)
 
 
 def kill(known: set[int]) -> bool:
