@@ -35,6 +35,11 @@ def printable_lines(text: str, most: int = 40, wide: int = 500) -> str:
     return "\n".join(map(printable, lines))
 
 
+def reason_of(error: OSError) -> str:
+    """Return why the system refused something, in its own words."""
+    return error.strerror or str(error)
+
+
 class ReproError(Exception):
     """An expected failure: what happened, why and what to do.
 

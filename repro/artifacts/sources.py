@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro import config
-from repro.errors import PrerequisiteError, Unreadable, UsageError
+from repro.errors import PrerequisiteError, Unreadable, UsageError, reason_of
 from repro.system import foreign
 
 FILE = config.ARTIFACTS_DIR / "sources.toml"
@@ -147,7 +147,7 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
             with contextlib.suppress(OSError):  # another fetch of the same tree may have come first
                 files.rename(source.folder)
     except OSError as error:
-        raise PrerequisiteError(f"cannot bring {name} below {parent}", error.strerror or str(error)) from error
+        raise PrerequisiteError(f"cannot bring {name} below {parent}", reason_of(error)) from error
     check(source)
     return source, False
 

@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-from repro.errors import BundleError, PrerequisiteError, Unreadable, UsageError
+from repro.errors import BundleError, PrerequisiteError, Unreadable, UsageError, reason_of
 from repro.system import foreign, stopwatch
 
 ARCHIVE = "bundle.tar.xz"
@@ -214,7 +214,7 @@ def new_folder(results: Path, name: str) -> Path:
             if results.exists() and not results.is_dir():
                 raise PrerequisiteError(f"results folder {results} is a file", "", remedy) from None
         except OSError as error:
-            why = error.strerror or str(error)
+            why = reason_of(error)
             raise PrerequisiteError(f"cannot write to the results folder {results}", why, remedy) from error
     raise AssertionError("unreachable")
 
@@ -235,5 +235,5 @@ def whole(target: Path) -> Iterator[Path]:
         half.rename(target)
     except OSError as error:
         shutil.rmtree(half, ignore_errors=True)
-        why = error.strerror or str(error)
+        why = reason_of(error)
         raise PrerequisiteError(f"cannot write to {target.parent}", why, "Choose another -o.") from error

@@ -15,7 +15,7 @@ from repro.bundle.lines import Lines, row_of, settled
 from repro.bundle.origin import COMMAND, origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
-from repro.errors import BundleError, Unreadable, UsageError
+from repro.errors import BundleError, Unreadable, UsageError, reason_of
 from repro.records import reading
 from repro.records.fingerprint import Fingerprint
 from repro.records.manifest import Manifest
@@ -185,7 +185,7 @@ class Bundle:
             call()
         except OSError as error:
             kept = f"{len(self.rows)} rows written before are kept; free space and repeat with --resume."
-            raise BundleError(f"cannot write to {self.path}", error.strerror or str(error), kept) from error
+            raise BundleError(f"cannot write to {self.path}", reason_of(error), kept) from error
 
     def record(self, row: str) -> Row:
         """Returns the last row of an id as a record. Raises KeyError or BundleError where it is missing or damaged."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.bundle.write import Bundle, latest
 from repro.cli import ending
-from repro.errors import UsageError
+from repro.errors import UsageError, reason_of
 from repro.records import wording
 from repro.system import jsonio
 from repro.system.screen import Screen
@@ -25,7 +25,7 @@ def write_json(path: Path | None, value: Any) -> None:
         try:
             jsonio.write(path, value)
         except OSError as error:
-            raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+            raise UsageError(f"cannot write {path}", reason_of(error)) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -34,7 +34,7 @@ def write_text(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     except OSError as error:
-        raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+        raise UsageError(f"cannot write {path}", reason_of(error)) from error
 
 
 def newest(results: Path) -> Bundle:

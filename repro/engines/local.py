@@ -21,7 +21,7 @@ from repro.engines import resources
 from repro.engines.base import Engine, Progress, Slots, inbox, known_gpus
 from repro.engines.resources import Lease
 from repro.engines.session import Process
-from repro.errors import EngineError, PrerequisiteError
+from repro.errors import EngineError, PrerequisiteError, reason_of
 from repro.records.job import OUTCOMES, Job
 from repro.system import removal, signals
 from repro.system.procfs import alive, dead, descendants, kill, owner, place
@@ -93,9 +93,7 @@ class LocalEngine(Engine):
                 for name, content in inbox(jobs).items():
                     (folder / name).write_bytes(content)
             except OSError as error:
-                raise EngineError(
-                    "cannot write temporary files", error.strerror or str(error), "Free disk space."
-                ) from error
+                raise EngineError("cannot write temporary files", reason_of(error), "Free disk space.") from error
             yield folder, lease, held
 
     def look(self, program: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from repro.errors import BundleError, ReproError, Unreadable
+from repro.errors import BundleError, ReproError, Unreadable, reason_of
 from repro.records.base import faults
 from repro.records.search import Line, Start
 from repro.system import foreign, jsonio
@@ -161,7 +161,7 @@ class Journal:
         try:
             jsonio.append(self.folder / FILE, line.to_json())
         except OSError as error:
-            raise BundleError("the journal cannot be written", error.strerror or str(error)) from error
+            raise BundleError("the journal cannot be written", reason_of(error)) from error
 
 
 class Branch(Journal):

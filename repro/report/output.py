@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from repro.bundle.write import Bundle
-from repro.errors import UsageError
+from repro.errors import UsageError, reason_of
 from repro.report import document, elements, figures, latex, markdown, page, traces
 from repro.report.document import Document
 from repro.report.elements import Table
@@ -91,5 +91,5 @@ def beside(bundles: list[Bundle], chosen: list[str], folder: Path) -> tuple[Docu
         for name, content in drawn.items():
             jsonio.replace(folder / name, content.encode())
     except OSError as error:
-        raise UsageError(f"cannot write to {folder}", error.strerror or str(error)) from error
+        raise UsageError(f"cannot write to {folder}", reason_of(error)) from error
     return whole, [folder / name for name in drawn]

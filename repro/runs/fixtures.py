@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from repro.bundle.write import Bundle
-from repro.errors import BundleError
+from repro.errors import BundleError, reason_of
 from repro.fixtures import store
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
@@ -93,7 +93,7 @@ def _keep(files: Iterable[Path], bundle: Bundle) -> None:
             except OSError as error:
                 bundle.finish("failed", error=f"cannot write {file}")
                 kept = f"The measured fixtures are in {bundle.path}; repeat with --resume."
-                raise BundleError(f"cannot write {file}", error.strerror or str(error), kept) from error
+                raise BundleError(f"cannot write {file}", reason_of(error), kept) from error
 
 
 def summary(row: record.Row) -> str:
