@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from repro.errors import ProblemError
-from repro.problems.plan import Plan, Weights, build, refuse_dtype, torch_dtype
+from repro.problems.plan import Functions, Plan, Weights, build, refuse_dtype, torch_dtype
 
 # What errors say of a Model that reads values, which tensors of the meta device lack.
 _READS = re.compile(r"(?i)meta\b|__format__")
@@ -86,7 +85,7 @@ class Run:
     value: Any
 
 
-class Widened(TorchFunctionMode):
+class Widened(Functions):
     """Runs a Model at one precision although it names a lower one: casts and new tensors get that of the run."""
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -94,20 +93,19 @@ class Widened(TorchFunctionMode):
         self.lower = [each for each in (torch.float32, torch.float16, torch.bfloat16) if each.itemsize < dtype.itemsize]
         self.dtype = dtype
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
+    def call(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name in ("half", "bfloat16", "float") and getattr(torch, name) in self.lower:
             return args[0].to(self.dtype)
         if self.lower and name != "view":  # which takes the bits as they are
             args = tuple(map(self._widened, args))
-            kwargs = {key: self._widened(value) for key, value in (kwargs or {}).items()}
-        return func(*args, **(kwargs or {}))
+            kwargs = {key: self._widened(value) for key, value in kwargs.items()}
+        return func(*args, **kwargs)
 
     def _widened(self, value: Any) -> Any:
         return self.dtype if isinstance(value, torch.dtype) and value in self.lower else value
 
 
-class _Recurrent(TorchFunctionMode):
+class _Recurrent(Functions):
     """Gives outputs of recurrent layers by their shapes. Step by step on the meta device an LSTM of 6 layers and 512
     steps takes a minute."""
 
@@ -117,10 +115,10 @@ class _Recurrent(TorchFunctionMode):
         super().__init__()
         self.tally = tally
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def call(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         # a packed sequence has its batch sizes in second place, and is left to torch
-        if getattr(func, "__name__", "") not in self.NAMES or len(args) != 9 or not isinstance(args[2], list):
-            return func(*args, **(kwargs or {}))
+        if name not in self.NAMES or len(args) != 9 or not isinstance(args[2], list):
+            return func(*args, **kwargs)
         x, states, weights, _, _, _, _, bidirectional, _ = args
         states = list(states) if isinstance(states, list | tuple) else [states]
         width = states[0].shape[-1] * (2 if bidirectional else 1)

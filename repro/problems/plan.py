@@ -12,7 +12,7 @@ import hashlib
 import math
 import random
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -67,7 +67,18 @@ def _shape(args: Sequence[Any]) -> tuple[int, ...]:
     return tuple(int(size) for size in args)
 
 
-class _Served(TorchFunctionMode):
+class Functions(TorchFunctionMode):
+    """Passes every call of one of torch's functions to `call`, with the function's name."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.call(func, getattr(func, "__name__", ""), args, kwargs or {})
+
+    def call(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Return what the call returns."""
+        raise NotImplementedError
+
+
+class _Served(Functions):
     """Serves torch's random functions from `philox` while active. `drawn` maps id(tensor) -> (tensor, recipe, version).
 
     On the meta device nothing is computed. Draws are numbered in order. Functions that it does not serve (multinomial,
@@ -129,14 +140,13 @@ class _Served(TorchFunctionMode):
         torch.randperm: (_permutation,),
     }
 
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
+    def call(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         if func in self._SERVED:
             serve, *kind = self._SERVED[func]
-            return serve(self, *kind, *args, **given)
-        if (name := getattr(func, "__name__", "")) in self.FOREIGN:
+            return serve(self, *kind, *args, **kwargs)
+        if name in self.FOREIGN:
             self.foreign.append(name)
-        return func(*args, **given)
+        return func(*args, **kwargs)
 
 
 # Inputs that every call of `get_inputs()` gives alike: making the others to have them would take as long as these.

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from repro.inputs import stress as input_stress
 from repro.inputs.stress import Stress
 from repro.judge.correctness.reference import Reference
-from repro.problems.plan import Plan, Weights
+from repro.problems.plan import Functions, Plan, Weights
 
 # Functions with curves and tails, by the names that torch gives them as functions and methods.
 _FUNCTIONS = frozenset(
@@ -36,7 +35,7 @@ SCALES, RAISED = (16, 8, 4), 4.0
 NEGLIGIBLE = 1e-3
 
 
-class _Arguments(TorchFunctionMode):
+class _Arguments(Functions):
     """Notes the share of the arguments of every elementwise function that lies where these curve, and the largest."""
 
     def __init__(self) -> None:
@@ -44,13 +43,13 @@ class _Arguments(TorchFunctionMode):
         self.shares: list[float] = []
         self.largest: list[tuple[str, float]] = []
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "").rstrip("_")
+    def call(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        name = name.rstrip("_")
         if name in _FUNCTIONS and args and isinstance(args[0], torch.Tensor):
             size = args[0].abs()
             self.largest.append((name, float(size.nan_to_num(0.0, 0.0, 0.0).max()) if size.numel() else 0.0))
             self.shares.append(float(((size >= FROM) & (size <= TO)).double().mean()) if size.numel() else 0.0)
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
 def _run(plan: Plan, reference: Reference, stress: Stress | None) -> tuple[list[torch.Tensor], _Arguments]:

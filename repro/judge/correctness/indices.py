@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+
+from repro.problems.plan import Functions
 
 # Function -> place of `dim` among its arguments. Indices are the second of two results, or the only one of `arg…`.
 _DIM = dict.fromkeys("argmax argmin argsort max min median nanmedian cummax cummin sort".split(), 1)
@@ -51,17 +52,16 @@ def _twice(rows: torch.Tensor) -> torch.Tensor:
     return (rows.sort(1).values.diff(dim=1) == 0).sum()
 
 
-class Pointers(TorchFunctionMode):
+class Pointers(Functions):
     """Notes for each tensor of indices that a function returns where they point to."""
 
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[int, tuple[torch.Tensor, int, Pointed]] = {}
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def call(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
-        name, source = getattr(func, "__name__", ""), args[0] if args else kwargs.get("input")
+        source = args[0] if args else kwargs.get("input")
         if name in _KEPT and isinstance(result, torch.Tensor) and (pointed := self.of(source)) is not None:
             self._note(result, pointed)
         self._follow(name, source, result, args, kwargs)

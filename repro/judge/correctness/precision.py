@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
+
+from repro.problems.plan import Functions
 
 _CONTRACTIONS = frozenset(
     "linear matmul __matmul__ __rmatmul__ mm bmm addmm baddbmm einsum conv1d conv2d conv3d "
@@ -25,13 +26,12 @@ def round_mantissa(value: torch.Tensor) -> torch.Tensor:
     return rounded.view(torch.float32)
 
 
-class TF32Operands(TorchFunctionMode):
+class TF32Operands(Functions):
     """Rounds the float32 operands of every contraction, so that TF32 is the same on the CPU and on any GPU; those of a
     backward are the rounded operands and a rounded gradient."""
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if getattr(func, "__name__", "") in _CONTRACTIONS:
+    def call(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name in _CONTRACTIONS:
             args, kwargs = tree_map(_rounded, (args, kwargs))
             return tree_map(_gradient_rounded, func(*args, **kwargs))
         return func(*args, **kwargs)

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from repro.errors import JudgeError
 from repro.judge.correctness.distance import Distance, Distances, Whole
 from repro.judge.correctness.indices import Pointers
 from repro.judge.correctness.precision import TF32Operands, exact_float32
 from repro.problems.meta import Widened, leaves, tensors
-from repro.problems.plan import Plan, Weights, build
+from repro.problems.plan import Functions, Plan, Weights, build
 
 # Device memory for one chunk, with the reference's intermediates and the comparison.
 CHUNK_BYTES = 384 << 20
@@ -34,7 +33,7 @@ _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "gro
 _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
 
 
-class SplitConvolutions(TorchFunctionMode):
+class SplitConvolutions(Functions):
     """Computes large fp64 convolutions without groups in parts of output channels.
 
     Each part has at most about `part_bytes` of output, and of a transposed convolution on the CPU as much of columns:
@@ -45,9 +44,7 @@ class SplitConvolutions(TorchFunctionMode):
         super().__init__()
         self.part_bytes = part_bytes
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
+    def call(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         if not re.fullmatch(r"conv(_transpose)?[123]d", name):
             return func(*args, **kwargs)
         names, dims = _TRANSPOSED if "transpose" in name else _CONVOLUTION, int(name[-2])
