@@ -80,7 +80,11 @@ _WORKER_ENV = (
 )
 
 
-def _kept(names: Iterable[str]) -> dict[str, str]:
+# Environment variables and their values.
+Variables = dict[str, str]
+
+
+def _kept(names: Iterable[str]) -> Variables:
     """Those of these variables that are set."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
@@ -108,7 +112,7 @@ def sources_dir() -> Path:
     return Path(os.environ.get("REPRO_SOURCES", "sources"))
 
 
-def git_env(stalled_s: int) -> dict[str, str]:
+def git_env(stalled_s: int) -> Variables:
     """The environment of a git that fetches: no question is asked, no configuration but this machine's is read.
 
     stalled_s: seconds of silence after which a transfer ends.
@@ -205,12 +209,12 @@ def model(*, bedrock: bool) -> str:
     return os.environ.get("ANTHROPIC_MODEL", "").strip() or BEDROCK_MODEL if bedrock else API_MODEL
 
 
-def agent_env() -> dict[str, str]:
+def agent_env() -> Variables:
     """What an agent without a container gets of this process's environment: an allow-list, and where modules are."""
     return _kept(_AGENT_ENV) | {"PYTHONPATH": python_path()}
 
 
-def fingerprint_env() -> dict[str, str]:
+def fingerprint_env() -> Variables:
     """The allow-listed variables that are set."""
     return _kept(_FINGERPRINT_ENV)
 
@@ -239,7 +243,7 @@ def sample_ms() -> int:
     return int(told)
 
 
-def sampler_env() -> dict[str, str]:
+def sampler_env() -> Variables:
     """The whole environment of the sampler's process."""
     return _kept(("PATH", "LD_LIBRARY_PATH", "LANG")) | {"PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -270,7 +274,7 @@ def compiler() -> str:
     return os.environ.get("CC", "")
 
 
-def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
+def worker_env(scratch: Path, *, interpret: bool) -> Variables:
     """A worker's whole environment: an allow-list, caches in its own scratch folder, no secrets.
 
     interpret: run Triton kernels in Triton's interpreter (no GPU).
@@ -291,12 +295,12 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
     return env
 
 
-def environment() -> dict[str, str]:
+def environment() -> Variables:
     """A copy of this process's whole environment."""
     return dict(os.environ)
 
 
-def take_environment(environment: dict[str, str]) -> None:
+def take_environment(environment: Variables) -> None:
     """Makes this process's environment these variables and no other."""
     os.environ.clear()
     os.environ.update(environment)
@@ -321,7 +325,7 @@ def own_caches(folder: Path) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "cache" / "inductor")
 
 
-def job_env(extra: dict[str, str]) -> dict[str, str]:
+def job_env(extra: Variables) -> Variables:
     """The environment of a local job: this process's, without credentials, plus `extra`; and this process's state
     folder, which a job with temporary files of its own would not find."""
     hidden = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")

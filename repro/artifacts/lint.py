@@ -59,6 +59,8 @@ class Report(Drawn):
 
 
 _Found = tuple[str, str, str]
+# Round -> ms.
+Times = dict[int, float]
 
 
 def _files(artifact: Artifact) -> Iterator[_Found]:
@@ -167,15 +169,15 @@ def lint(root: Path) -> Report:
 # -- computed from a trace: the running best and the shipped round
 
 
-def running_best(times: dict[int, float]) -> dict[int, float]:
+def running_best(times: Times) -> Times:
     """Return the smallest time so far, ms, after every round that has one."""
-    best: dict[int, float] = {}
+    best: Times = {}
     for number in sorted(times):
         best[number] = min([times[number], *best.values()])
     return best
 
 
-def times(artifact: Artifact) -> dict[int, float]:
+def times(artifact: Artifact) -> Times:
     """Return round -> time, ms, of the rounds with a finite one."""
     return {r.number: r.timing.time_ms for r in artifact.rounds if r.timing.time_ms is not None}
 

@@ -48,6 +48,10 @@ class Ended:
     how: str
 
 
+# A line of progress, an outcome, or the last message.
+Message = str | Outcome | Ended
+
+
 @dataclass
 class Batch:
     """Jobs that run in one process or container of a node.
@@ -62,7 +66,7 @@ class Batch:
     jobs: list[Job]
     timeout_s: float
 
-    def run(self, gpu: str) -> Iterator[str | Outcome | Ended]:
+    def run(self, gpu: str) -> Iterator[Message]:
         """Yield lines of progress, outcomes, and last how the jobs ended. gpu: an index, a UUID or none.
 
         Raises Differs, EngineError.
@@ -74,7 +78,7 @@ class Batch:
             raise Differs(here.host, differs)
         if self.device == "cuda" and (others := set(here.gpus.values()) - self.kinds):
             raise Differs(here.host, f"a GPU {', '.join(others)} instead of {' or '.join(sorted(self.kinds))}")
-        messages: queue.SimpleQueue[str | Outcome | Ended | Exception] = queue.SimpleQueue()
+        messages: queue.SimpleQueue[Message | Exception] = queue.SimpleQueue()
         threading.Thread(target=self._work, args=(messages,), daemon=True).start()
         while True:
             message = messages.get()
@@ -86,7 +90,7 @@ class Batch:
             if isinstance(message, Ended):
                 return
 
-    def _work(self, messages: queue.SimpleQueue[str | Outcome | Ended | Exception]) -> None:
+    def _work(self, messages: queue.SimpleQueue[Message | Exception]) -> None:
         """Run the jobs. A thread of its own does, so that lines of progress are seen at once."""
         attempt = self._engine._attempt(self.jobs, self.timeout_s, messages.put)
         try:

@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from repro.fingerprint import container, gpu, host, software
-from repro.fingerprint.query import answers
-from repro.records.fingerprint import Stack, Value
+from repro.fingerprint.query import Answers, answers
+from repro.records.fingerprint import Stack
 from repro.system import stopwatch
 from repro.system.digest import sha256
 from repro.system.jsonio import Json
@@ -30,13 +30,13 @@ def digest(values: Json, klasses: str) -> str:
     return sha256(json.dumps(chosen, sort_keys=True, default=str))[:12]
 
 
-def _outside(device: str) -> dict[str, Value]:
+def _outside(device: str) -> Answers:
     """Return everything known without torch and Triton: from NVML, files and other programs."""
     queries = (*host.FIELDS, *container.FIELDS, *container.GIT, *software.PROGRAMS)
     return gpu.values(device) | answers(queries)
 
 
-def begin(device: str) -> Future[dict[str, Value]]:
+def begin(device: str) -> Future[Answers]:
     """Start collecting values that need no torch in a thread; `collect` takes the result."""
     pool = ThreadPoolExecutor(1)
     begun = pool.submit(_outside, device)
@@ -44,7 +44,7 @@ def begin(device: str) -> Future[dict[str, Value]]:
     return begun
 
 
-def collect(device: str, begun: Future[dict[str, Value]] | None = None) -> Json:
+def collect(device: str, begun: Future[Answers] | None = None) -> Json:
     """Return a whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so. begun: from `begin`.
 
     `sku_id` covers class H; `fingerprint_id` covers H, C and V. Dynamic values and identity change neither.

@@ -14,8 +14,7 @@ from typing import Any
 import pynvml
 
 from repro import config
-from repro.fingerprint.query import Class, Query, answers, hashed, why
-from repro.records.fingerprint import Value
+from repro.fingerprint.query import Answers, Class, Query, answers, hashed, why
 from repro.system.jsonio import Json
 
 # Bits of clock_event_reasons; source: nvml.h, the same in every release.
@@ -126,13 +125,13 @@ def device(uuid: str = "") -> tuple[Any, str]:
         return None, why(error)
 
 
-def _missing(name: str, status: str) -> dict[str, Value]:
+def _missing(name: str, status: str) -> Answers:
     """Return the one answer that says why there are no others."""
     query = next(query for query in (*FIELDS, *STATE) if query.name == name)
     return {name: query.value(None, status)}
 
 
-def _asked(name: str, queries: tuple[Query, ...], device_kind: str, uuid: str = "") -> dict[str, Value]:
+def _asked(name: str, queries: tuple[Query, ...], device_kind: str, uuid: str = "") -> Answers:
     """Return the answers about one GPU, or the field `name` with the reason why NVML does not answer."""
     if device_kind != "cuda":
         return _missing(name, "absent: the run used the CPU")
@@ -140,7 +139,7 @@ def _asked(name: str, queries: tuple[Query, ...], device_kind: str, uuid: str = 
     return _missing(name, reason) if handle is None else answers(queries, handle)
 
 
-def values(device_kind: str) -> dict[str, Value]:
+def values(device_kind: str) -> Answers:
     """Return everything that NVML reports, or a `gpu_name` with the reason why it does not answer."""
     system = answers(SYSTEM) if device_kind == "cuda" and not start() else {}
     return system | _asked("gpu_name", (*FIELDS, *STATE), device_kind)
@@ -158,7 +157,7 @@ class Snapshot:
     """The state at a time by `time.monotonic`."""
 
     t_s: float
-    values: dict[str, Value]
+    values: Answers
 
 
 def snapshot(device_kind: str, uuid: str = "") -> Snapshot:

@@ -33,6 +33,8 @@ _STATUS = {
 _IDENTITY_SALT = "repro/gpu/1"
 
 Class = Literal["I", "H", "C", "D", "V"]
+# Field -> its answer.
+Answers = dict[str, Value]
 
 
 class Absent(Exception):
@@ -62,7 +64,7 @@ class Query:
         return Value(value=value, source=self.source, status=status, klass=self.klass)
 
 
-def answers(queries: Iterable[Query], *given: Any) -> dict[str, Value]:
+def answers(queries: Iterable[Query], *given: Any) -> Answers:
     """Ask every query; return field -> answer."""
     return {query.name: query.ask(*given) for query in queries}
 

@@ -29,6 +29,7 @@ _IRWIN_HALL_STD = (8 * (65536.0**2 - 1) / 12) ** 0.5
 _MASK = 0xFFFFFFFF
 # Elements that are made at once on the CPU.
 _STEP = 1 << 22
+_Array = np.ndarray[Any, Any]
 
 
 def _normal_constant(std: float) -> float:
@@ -36,7 +37,7 @@ def _normal_constant(std: float) -> float:
     return float(np.float32(std / (2 * _IRWIN_HALL_STD)))
 
 
-def philox_numpy(counter: np.ndarray[Any, Any], seed: int, index: int, stream: int) -> list[np.ndarray[Any, Any]]:
+def philox_numpy(counter: _Array, seed: int, index: int, stream: int) -> list[_Array]:
     """Return four uint32 words (held in uint64 arrays) for each 64-bit counter."""
     c0, c1 = counter & np.uint64(_MASK), counter >> np.uint64(32)
     c2 = np.full_like(counter, index)
@@ -51,7 +52,7 @@ def philox_numpy(counter: np.ndarray[Any, Any], seed: int, index: int, stream: i
     return [c0, c1, c2, c3]
 
 
-def _cpu_words(start: int, count: int, seed: int, index: int, kind: str) -> np.ndarray[Any, Any]:
+def _cpu_words(start: int, count: int, seed: int, index: int, kind: str) -> _Array:
     """Return one word for each of the elements [start, start + count)."""
     first, last = start // _TILE, (start + count - 1) // _TILE
     counters = np.arange(first * LANE, (last + 1) * LANE, dtype=np.uint64)
@@ -99,7 +100,7 @@ def fill(
         _gpu_fill(out, kind, seed, index, start, low, high, std)
         return out
     for part in out.view(-1).split(_STEP):
-        values: np.ndarray[Any, Any]
+        values: _Array
         if kind == "normal":
             counters = np.arange(start, start + part.numel(), dtype=np.uint64)
             words = philox_numpy(counters, seed, index, _STREAMS[kind])

@@ -37,6 +37,8 @@ _DEVIATIONS = (1.0, 4.0, 0.25, 16.0, 0.03125)
 _PLANE_PART = 8
 # Elements of an input that are changed one at a time to see whether the output depends on all of them.
 _ASKED = 24
+# What a Model returned, tensor by tensor.
+_Outputs = list[torch.Tensor]
 
 
 class _Reduced:
@@ -47,7 +49,7 @@ class _Reduced:
         own = replace(
             problem, overrides={}
         )  # what is derived at small sizes does not depend on the sizes that were given
-        at = problem if problem.size == "smoke" else replace(problem, overrides=sizes.derive(own).overrides)
+        at = problem if problem.size == "smoke" else own.at(sizes.derive(own).overrides)
         self.problem = replace(at, size="smoke", work=None)
         self.plan = inputs.plan(self.problem)
         with torch.random.fork_rng(devices=[]):
@@ -64,7 +66,7 @@ class _Reduced:
         with meta.Widened(torch.float64):
             return self.model(*values)
 
-    def __call__(self, values: list[Any], seed: int = _SEED) -> list[torch.Tensor]:
+    def __call__(self, values: list[Any], seed: int = _SEED) -> _Outputs:
         """Return the output's tensors in fp64. seed: of torch's own generator. Raises ProblemError."""
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -76,7 +78,7 @@ class _Reduced:
         return [x.double() for x in meta.tensors(value)]
 
 
-def relative_change(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
+def relative_change(a: _Outputs, b: _Outputs) -> float:
     """Return the relative L2 distance of two lists of outputs; NaN and infinities count as 0."""
     pairs = [(x.nan_to_num(0.0, 0.0, 0.0), y.nan_to_num(0.0, 0.0, 0.0)) for x, y in zip(a, b, strict=True)]
     norm = math.sqrt(sum(float(x.square().sum()) for x, _ in pairs))
@@ -109,7 +111,7 @@ def batch(reduced: _Reduced, full: inputs.Plan) -> tuple[tuple[int, ...], int]:
     return split
 
 
-def _candidates(reduced: _Reduced, whole: list[torch.Tensor], dims: int) -> Iterator[tuple[int, ...]]:
+def _candidates(reduced: _Reduced, whole: _Outputs, dims: int) -> Iterator[tuple[int, ...]]:
     """Yield sets of inputs that may be split along the leading dimensions of the outputs, the largest first."""
     if not whole or any(x.dim() < dims for x in whole):
         return
@@ -122,9 +124,7 @@ def _candidates(reduced: _Reduced, whole: list[torch.Tensor], dims: int) -> Iter
         yield from itertools.combinations(able, count)
 
 
-def _splits(
-    reduced: _Reduced, values: list[Any], whole: list[torch.Tensor], chosen: tuple[int, ...], dims: int
-) -> bool:
+def _splits(reduced: _Reduced, values: list[Any], whole: _Outputs, chosen: tuple[int, ...], dims: int) -> bool:
     rows = math.prod(whole[0].shape[:dims])
     for part in (slice(rows - 1, rows), slice(rows // 2, min(rows, rows // 2 + 2)), slice(0, 1)):
         taken = [x.flatten(0, dims - 1)[part].view(-1, *[1] * (dims - 1), *x.shape[dims:]) if i in chosen else x
@@ -171,7 +171,7 @@ def _require_function(reduced: _Reduced) -> None:
                          "Let them depend on shapes alone, as of padded tensors.")  # fmt: skip
 
 
-def _same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+def _same(a: _Outputs, b: _Outputs) -> bool:
     return len(a) == len(b) and all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(a, b, strict=True))
 
 
@@ -243,7 +243,7 @@ def _read_shares(reduced: _Reduced) -> dict[int, float]:
     return shares
 
 
-def _matters(reduced: _Reduced, values: list[Any], whole: list[torch.Tensor], i: int, place: int) -> bool:
+def _matters(reduced: _Reduced, values: list[Any], whole: _Outputs, i: int, place: int) -> bool:
     original = values[i]
     for value in (1e3, -1e3) if original.is_floating_point() else (0, 1):
         changed = original.clone()

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -51,6 +51,9 @@ _BLOCK = 128
 _MOST_RUNS = 80
 # What a reduced size may cost, by the fields of Sizes.
 _BUDGET = {"elements": 1 << 17, "written": 1 << 20, "weights": 1 << 20, "flop": 1 << 28}
+# Constants that are made smaller together; and what constants are.
+_Move = tuple[Constant, ...]
+_Values = dict[Constant, int]
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class Search:
         """Whether a constant sets dimension 0 of some inputs and no other one."""
         try:
             whole, half = (
-                inputs.plan(replace(self.problem, overrides=self.overrides({constant: value})))
+                inputs.plan(self.problem.at(self.overrides({constant: value})))
                 for value in (constant.value, -(-constant.value // 2))
             )
         except JudgeError:
@@ -130,7 +133,7 @@ class Search:
         shapes = [(whole.spec[i][0], half.spec[i][0]) for i in whole.tensors]
         return all(a[1:] == b[1:] for a, b in shapes) and any(a != b for a, b in shapes)
 
-    def overrides(self, now: dict[Constant, int]) -> Overrides:
+    def overrides(self, now: _Values) -> Overrides:
         """The problem's own overrides, and every constant that differs from the file's."""
         changed: Overrides = dict(self.problem.overrides)
         for constant, value in now.items():
@@ -145,15 +148,15 @@ class Search:
                 changed[constant.name] = tuple(whole)
         return changed
 
-    def sized(self, now: dict[Constant, int]) -> Sizes | None:
+    def sized(self, now: _Values) -> Sizes | None:
         """The cost at these values, or None where the problem does not run at them."""
         self.runs += 1
         try:
-            return measure(replace(self.problem, overrides=self.overrides(now), work=None))
+            return measure(self.problem.at(self.overrides(now)))
         except JudgeError:
             return None
 
-    def _smaller(self, chosen: tuple[Constant, ...], factor: int) -> dict[Constant, int] | None:
+    def _smaller(self, chosen: _Move, factor: int) -> _Values | None:
         """The values with some constants divided by a factor, or None where one would be too small."""
         now = dict(self.now)
         for constant in chosen:
@@ -163,7 +166,7 @@ class Search:
             now[constant] = value
         return now
 
-    def _moves(self, broken: set[tuple[Constant, ...]]) -> Iterator[tuple[Constant, ...]]:
+    def _moves(self, broken: set[_Move]) -> Iterator[_Move]:
         """Constants to make smaller together: each alone, the largest first. Then, with one that cannot be made smaller
         alone: those of equal value, pairs, all."""
         order = sorted(self.constants, key=lambda c: -self.now[c] * self.weight[c])
@@ -180,7 +183,7 @@ class Search:
         """Every size on the way from the file's own to one within the budget; the last is the smallest found."""
         sizes = measure(self.problem)
         yield sizes
-        broken: set[tuple[Constant, ...]] = set()  # moves after which the problem did not run
+        broken: set[_Move] = set()  # moves after which the problem did not run
         while (excess := sizes.excess) > 0:
             smaller = self._step(excess, broken)
             if smaller is None and broken:  # what did not run before may run at the sizes of now
@@ -204,9 +207,9 @@ class Search:
                 self.now = now
                 yield sizes
 
-    def _channels(self, constant: Constant, now: dict[Constant, int]) -> int:
+    def _channels(self, constant: Constant, now: _Values) -> int:
         """The channels of a group of the norms that have as many groups as a constant says; 0 if there are none."""
-        plan = inputs.plan(replace(self.problem, overrides=self.overrides(now), work=None))
+        plan = inputs.plan(self.problem.at(self.overrides(now)))
         groups = now.get(constant, constant.value)
         found = meta.model(plan, plan.problem.init_inputs(plan.module)).modules()
         norms = (m for m in found if isinstance(m, nn.GroupNorm) and m.num_groups == groups)
@@ -246,7 +249,7 @@ class Search:
                     self.now = now
                     yield sizes
 
-    def _step(self, excess: float, broken: set[tuple[Constant, ...]]) -> Sizes | None:
+    def _step(self, excess: float, broken: set[_Move]) -> Sizes | None:
         """The first move that makes the cost fall, made; None where there is none."""
         for move in self._moves(broken):
             if move in broken or self.runs >= _MOST_RUNS:
@@ -310,7 +313,7 @@ def derive(problem: Problem) -> Sizes:
             )
             remedy = "Use a GPU, or try other constants: --shapes NAME=VALUE"
         else:
-            why, remedy = _fault(replace(problem, overrides=sizes.overrides, work=None))
+            why, remedy = _fault(problem.at(sizes.overrides))
             if not why:
                 return sizes
     raise PrerequisiteError(
@@ -372,7 +375,7 @@ def settle(problem: Problem, given: Overrides, *, known: bool) -> Problem:
     derived ones unless its small sizes are known. Raises JudgeError where no size runs."""
     problem = problem.at(given)
     if problem.size == "smoke" and not known:
-        problem = replace(problem, overrides=derive(problem).overrides)
+        problem = problem.at(derive(problem).overrides)
     return problem
 
 

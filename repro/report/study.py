@@ -101,8 +101,7 @@ def _sum(values: list[float | None]) -> float | None:
 
 def _timed(source: Source) -> bool:
     """Whether a study's times are a measurement."""
-    parameters = source.parameters
-    return source.on_gpu and parameters.get("size") == "full" and bool(parameters["options"]["timing"])
+    return source.timed and bool(source.parameters["options"]["timing"])
 
 
 def build(source: Source) -> Study | None:

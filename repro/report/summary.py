@@ -50,6 +50,7 @@ _OVER = {"run": "eager", "evaluate": "eager", "benchmark": "compile"}
 STUDY = {"run": "agent", "benchmark": "artifact"}
 _ARMS = ("baseline", "with_kb")
 _UNCONFIRMED = "?: faster by the solution's own clock, which the judge's clock cannot confirm; 1x in means."
+_Warning = tuple[Kind, str]
 
 
 class Headline(Drawn):
@@ -181,7 +182,7 @@ def banners(of: list[Source]) -> list[Banner]:
     return sorted(found, key=lambda banner: get_args(Kind).index(banner.kind))
 
 
-def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
+def _warnings(source: Source) -> Iterator[_Warning]:
     parameters, slowed = source.parameters, sources.slowed(source)
     off_pin = dict.fromkeys(f"{name} {version}" for value in source.fingerprints.values()
                             for name, version in value["off_pin"].items())  # fmt: skip
@@ -205,7 +206,7 @@ def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
     yield from _sizes(source)
 
 
-def _untrusted(source: Source) -> Iterator[tuple[Kind, str]]:
+def _untrusted(source: Source) -> Iterator[_Warning]:
     if source.failed:
         first, *others = source.failed
         more = f", and {elements.count(len(others), 'more check')}" if others else ""
@@ -218,7 +219,7 @@ def _untrusted(source: Source) -> Iterator[tuple[Kind, str]]:
         yield "warning", f"{count}{status}{why}. Missing: {wording.listed(missing, 5)}."
 
 
-def _without(source: Source) -> Iterator[tuple[Kind, str]]:
+def _without(source: Source) -> Iterator[_Warning]:
     """Torch baselines that failed: the best of the others may be slower than theirs."""
     failed = records.grouped((why, f"{name} of {row.row}") for row in source.done if row.judged
                              for name, why in row.judged.timing.left_out.items() if why != NOT_REQUESTED)  # fmt: skip
@@ -227,7 +228,7 @@ def _without(source: Source) -> Iterator[tuple[Kind, str]]:
         yield "warning", f"Compared without {wording.listed(names, 3)}: {brief}."
 
 
-def _sizes(source: Source) -> Iterator[tuple[Kind, str]]:
+def _sizes(source: Source) -> Iterator[_Warning]:
     stamps = {each.problem: each.result.sizes.stamp for group in sources.groups(source) for each in group.solutions
               if each.result.sizes and ":" in each.result.sizes.stamp and not each.shapes}  # fmt: skip
     if stamps and source.verb == "evaluate":

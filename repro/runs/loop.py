@@ -34,6 +34,8 @@ _SOLUTION_S, _COMPILED_S = 10.0, 25.0
 # Earlier bundles that say how long rows took.
 _EARLIER = 3
 _TEST_CLAIMS = ("run", "benchmark")
+# Rows that share a process or container.
+Batch = list[Row]
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _expected_s(row: Row) -> float:
     return level * (_SOLUTION_S * (1 + count) + _COMPILED_S * (count and len(row.job.options.modes) > 1))
 
 
-def divided(rows: list[Row], together: int, slots: int, known: Mapping[str, float]) -> list[list[Row]]:
+def divided(rows: list[Row], together: int, slots: int, known: Mapping[str, float]) -> list[Batch]:
     """Return rows in batches of at most `together`, or ROWS_A_PROCESS of one group.
 
     With several slots the longest come first. The rows of a problem, which share baselines, stay together, unless they
@@ -122,22 +124,22 @@ def divided(rows: list[Row], together: int, slots: int, known: Mapping[str, floa
     all are, the last minutes are one batch for each slot and then the shortest problems.
     """
 
-    def seconds(some: list[Row]) -> float:
+    def seconds(some: Batch) -> float:
         return sum(known.get(row.id) or _expected_s(row) for row in some)
 
-    def fit(some: list[Row], most_s: float) -> bool:
+    def fit(some: Batch, most_s: float) -> bool:
         first, last = some[0].group, some[-1].group
         return first == last and len(some) <= (ROWS_A_PROCESS if last else together) and seconds(some) <= most_s
 
     left = seconds(rows)
     fair = left / slots
     least = min(_WORTH_S, fair) if slots > 1 else math.inf
-    parts: list[list[Row]] = []
+    parts: list[Batch] = []
     for _, some in itertools.groupby(rows, lambda row: row.plan.problem):
         mine = list(some)
         parts += [mine] if fit(mine, fair) else [[row] for row in mine]
     due = deque(sorted(parts, key=seconds, reverse=True) if slots > 1 else parts)
-    batches: list[list[Row]] = []
+    batches: list[Batch] = []
     while due:
         if known.keys() >= {row.id for row in rows} and left / slots <= _DEALT_S:
             longer, shortest = list(due)[:-slots], list(due)[-slots:]
@@ -151,13 +153,13 @@ def divided(rows: list[Row], together: int, slots: int, known: Mapping[str, floa
 
 
 def _dealt(
-    parts: Iterable[list[Row]],
+    parts: Iterable[Batch],
     slots: int,
-    fit: Callable[[list[Row], float], bool],
-    seconds: Callable[[list[Row]], float],
-) -> list[list[Row]]:
+    fit: Callable[[Batch, float], bool],
+    seconds: Callable[[Batch], float],
+) -> list[Batch]:
     """Return parts, the longest first, as one batch for each slot, all about as long; more if they do not fit."""
-    batches: list[list[Row]] = [[] for _ in range(slots)]
+    batches: list[Batch] = [[] for _ in range(slots)]
     for part in parts:
         shortest = min(batches, key=seconds)
         if shortest and not fit(shortest + part, math.inf):

@@ -34,6 +34,8 @@ SCHEMA_VERSION = 1
 _GATED: Json = {"modes": ["eager"], "passes": ["control"], "reloads": True}
 # Bound of one request to a session, seconds.
 _REQUEST_S = 600.0
+# File of a solution, and what names its problem.
+_Chosen = tuple[Path, str]
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,8 @@ def row_for(plan: record.Planned, build: Callable[[], Job], withheld: str = "") 
         return Row(plan, None, error=str(error))
 
 
-def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
-    """(solution file, problem spec) of files and folders; the problem comes from `only` or from the file's name."""
+def find(paths: list[Path], only: list[str]) -> list[_Chosen]:
+    """The solutions of files and folders; the problem comes from `only` or from the file's name."""
     solutions = [pair for path in paths for pair in (_in_folder if path.is_dir() else _of_file)(path, only)]
     if not solutions:
         wanted = only[0] if only else "L1_36"
@@ -176,7 +178,7 @@ def _named_after(file: Path) -> str | None:
     return catalogue.id_in(file.name) or catalogue.id_in(file.name, catalogue.fetched())
 
 
-def _in_folder(folder: Path, only: list[str]) -> list[tuple[Path, str]]:
+def _in_folder(folder: Path, only: list[str]) -> list[_Chosen]:
     """Return the files that are named after a problem, of `only` if that names some, else solutions as JSON."""
     files = sorted(folder.glob("*.py"))
     if not files:
@@ -185,7 +187,7 @@ def _in_folder(folder: Path, only: list[str]) -> list[tuple[Path, str]]:
     return [(file, spec) for file, spec in named if not only or spec in only]
 
 
-def _of_file(file: Path, only: list[str]) -> list[tuple[Path, str]]:
+def _of_file(file: Path, only: list[str]) -> list[_Chosen]:
     if not file.exists():
         raise UsageError(f"no such file or folder: {file}")
     if file.suffix == ".ipynb":

@@ -17,6 +17,8 @@ from torch import nn
 from torch._library.custom_ops import CustomOpDef
 
 _Values = dict[str, Any]
+# Name of a parameter, index of its input or None, its value.
+_Bound = tuple[str, int | None, Any]
 _TENSORS = ("weight", "bias")
 # What a kernel may ask of a layer: by the layer's name and this one, and by this one alone where all layers agree.
 _LAYER = (*_TENSORS, "stride", "padding", "dilation", "output_padding", "groups", "kernel_size", "ceil_mode", "eps",
@@ -165,14 +167,12 @@ def _starred(values: _Values, taken: set[str]) -> _Values:
     return extra
 
 
-def _order(
-    parameters: list[Parameter], values: _Values, count: int, *, rest: bool
-) -> list[tuple[str, int | None, Any]]:
+def _order(parameters: list[Parameter], values: _Values, count: int, *, rest: bool) -> list[_Bound]:
     """Return (parameter name, input index or None, value) for every parameter. rest: inputs may be left over.
 
     Raises TypeError.
     """
-    order: list[tuple[str, int | None, Any]] = []
+    order: list[_Bound] = []
     used = 0
     for parameter in parameters:
         value = values.get(parameter.name, _UNKNOWN)
@@ -189,7 +189,7 @@ def _order(
     return order
 
 
-def _refuse(parameter: Parameter, value: Any, values: _Values, order: list[tuple[str, int | None, Any]]) -> None:
+def _refuse(parameter: Parameter, value: Any, values: _Values, order: list[_Bound]) -> None:
     """Raise TypeError for a parameter without a value, or with several. order: what those before it were bound to."""
     name = f"parameter {parameter.name!r} of kernel_function"
     if value is _UNKNOWN:

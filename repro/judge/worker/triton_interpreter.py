@@ -24,8 +24,10 @@ import numpy as np
 
 from repro.judge.worker import triton_grid
 
+_Array = np.ndarray[Any, Any]
 
-def narrow(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+
+def narrow(values: _Array) -> _Array:
     """Convert float32 to bfloat16 bits (uint16), to nearest even; a NaN stays a NaN."""
     single = np.ascontiguousarray(values, dtype=np.float32)
     bits = single.view(np.uint32).astype(np.uint64)
@@ -33,7 +35,7 @@ def narrow(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.where(np.isnan(single), np.uint16(0x7FC0), rounded).reshape(single.shape)
 
 
-def widen(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def widen(bits: _Array) -> _Array:
     """Convert bfloat16 bits (uint16) to float32, exactly."""
     return (np.ascontiguousarray(bits).astype(np.uint32) << 16).view(np.float32).reshape(bits.shape)
 

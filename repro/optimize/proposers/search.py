@@ -30,6 +30,9 @@ STARTUP_TRIALS = 6
 HELPS = 1.02
 # What a configuration counts that was refused or failed: slower than any that works.
 FAILED = 0.0
+# All knobs of a text; and configurations of them with their speedups.
+_Space = tuple[Knob, ...]
+_Trials = list[tuple[Params, float]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Direction:
     parent: str
     strategy: str
     text: str
-    knobs: tuple[Knob, ...]
+    knobs: _Space
     exact: bool
     why: str
 
@@ -183,20 +186,15 @@ def _direction(parent: str, strategy: str, text: str, why: str) -> Direction | N
 New = Callable[[Params], bool]
 
 
-def ask(
-    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, sampler: str, new: New
-) -> list[Params]:
+def ask(space: _Space, trials: _Trials, count: int, seed: int, sampler: str, new: New) -> list[Params]:
     """Return up to `count` configurations for which `new` holds. trials: configurations with their speedups."""
     if count <= 0 or not space:
         return []
-    if sampler == "optuna":
-        return _asked_of_optuna(space, trials, count, seed, new)
-    return _swept(space, trials, count, seed, new)
+    how = _asked_of_optuna if sampler == "optuna" else _swept
+    return how(space, trials, count, seed, new)
 
 
-def _asked_of_optuna(
-    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, new: New
-) -> list[Params]:
+def _asked_of_optuna(space: _Space, trials: _Trials, count: int, seed: int, new: New) -> list[Params]:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -224,9 +222,7 @@ def _asked_of_optuna(
     return found
 
 
-def _swept(
-    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, new: New
-) -> list[Params]:
+def _swept(space: _Space, trials: _Trials, count: int, seed: int, new: New) -> list[Params]:
     """Return neighbours of the best configuration: one knob at a time, the nearest values first."""
     now = {knob.name: knob.now for knob in space}
     best = max(trials, key=lambda t: t[1])[0] if trials else now
