@@ -211,10 +211,6 @@ class Recipe:
     def numel(self) -> int:
         return math.prod(self.shape)
 
-    @property
-    def nbytes(self) -> int:
-        return self.numel * self.dtype.itemsize
-
     def fill(self, out: torch.Tensor, seed: int, start: int = 0) -> torch.Tensor:
         """Write elements [start, start + out.numel()) into `out` (contiguous, of this dtype); return it."""
         if self.edits:

@@ -1286,13 +1286,13 @@ def test_sums_of_slices_are_those_of_the_whole(monkeypatch):
 def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch):
     """At full size of a large problem each measurement takes a good part of a second."""
     seen = []
-    measure = calibration._measure
+    measured = calibration._Calibration._measurement
 
-    def counted(shape, trial, *given, **more):
+    def counted(self, trial, *given):
         seen.append((trial.kind, trial.stress))
-        return measure(shape, trial, *given, **more)
+        return measured(self, trial, *given)
 
-    monkeypatch.setattr(calibration, "_measure", counted)
+    monkeypatch.setattr(calibration._Calibration, "_measurement", counted)
     monkeypatch.setattr(calibration, "draws", lambda shape: 1)
     fixture = calibration.build(smoke_problem(), CPU)
     probes = [each for each in seen if each[0] in input_cases.PROBES]
