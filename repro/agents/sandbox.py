@@ -168,8 +168,9 @@ class Plain(LocalSandboxEnvironment):
         if cmd and cmd[0] == SANDBOX_CLI:
             chosen[self._SANDBOX_TOOLS_DIR_ENV] = str(self._sandbox_tools_dir)
         words = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in chosen.items()), *cmd]
-        folder = os.path.join(self.root, "files", cwd or "")
-        return await subprocess(words, input=input, cwd=folder, timeout=timeout, concurrency=concurrency)
+        return await subprocess(
+            words, input=input, cwd=self._resolve_file(cwd or ""), timeout=timeout, concurrency=concurrency
+        )
 
     def _resolve_file(self, file: str) -> str:
         return os.path.join(self.root, "files", file)

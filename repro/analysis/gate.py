@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from repro.analysis import workloads
 from repro.analysis.compare import word
-from repro.analysis.records import Interval
+from repro.analysis.records import Interval, grouped
 from repro.judge.timing import speedups
 from repro.records import result, wording
 from repro.records.row import Row
@@ -30,16 +30,15 @@ def judged(rows: Iterable[Row]) -> list[Verdict]:
 
 def by_solution(rows: Iterable[Row]) -> dict[tuple[str, str], Verdict]:
     """Return (row without its shape, solution) -> its verdict, as `judged` does."""
-    found: dict[tuple[str, str], list[Verdict]] = {}
-    for row in rows:
-        old, *new = evaluation.results_of([row])
-        every = [
-            old,
-            *(one.model_copy(update={"against": _against(row.judged, old, one)}) for one in new if row.judged),
-        ]
-        for one in [] if row.left_out else every:
-            found.setdefault((row.group, one.solution), []).append(one)
+    found = grouped(((row.group, one.solution), one) for row in rows if not row.left_out for one in _of_row(row))
     return {key: workloads.combined(every) for key, every in found.items()}
+
+
+def _of_row(row: Row) -> list[Verdict]:
+    """Return the old solution's verdict, or an only one, and those of new solutions with `against`."""
+    old, *new = evaluation.results_of([row])
+    compared = (one.model_copy(update={"against": _against(row.judged, old, one)}) for one in new if row.judged)
+    return [old, *compared]
 
 
 def slower(verdict: Verdict, allowed: float) -> bool:

@@ -7,10 +7,8 @@ says so, with the reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
 
 from repro import fingerprint
 from repro.artifacts import layout
@@ -25,10 +23,9 @@ from repro.records.result import JudgeResult
 from repro.records.row import Row
 from repro.records.verdict import Ratio, SpeedWord, Summary, Verdict
 from repro.studies import artifact_study, evaluation
+from repro.system.groups import grouped as grouped
 from repro.system.jsonio import Json
 
-_K = TypeVar("_K", bound=Hashable)
-_V = TypeVar("_V")
 VERBS = ("run", "evaluate", "benchmark")
 NOT_STARTED = "the run ended before it"
 # The edges of an interval of zero width may differ from its value by some roundings.
@@ -239,14 +236,6 @@ class Source:
         """Return the values of the fingerprint of a row."""
         values: Fingerprint = self.fingerprints.get((row and row.fingerprint_id) or "", {}).get("values", {})
         return values
-
-
-def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
-    """Return key -> its values, both in their first order."""
-    groups: dict[_K, list[_V]] = {}
-    for key, one in pairs:
-        groups.setdefault(key, []).append(one)
-    return groups
 
 
 def read(bundle: Bundle) -> Source:

@@ -50,8 +50,7 @@ def _by_schema(model: type[Record], values: Json) -> Iterator[str]:
 
 def _study_schema(bundle: Evidence) -> Iterator[str]:
     """What the manifest says of a study's agents, and the record of every sitting."""
-    parameters = bundle.manifest.get("parameters")
-    study = parameters.get("study") if isinstance(parameters, dict) else None
+    study = bundle.parameters.get("study")
     if study is None:
         raise Skip("no study with agents")
     yield from _by_schema(AgentConfig, {f"{MANIFEST} parameters/study": study})
@@ -114,8 +113,7 @@ def _copies(bundle: Evidence) -> Iterator[str]:
 
 def _plan(bundle: Evidence) -> Iterator[str]:
     """The plan has the digest that the manifest names, and every row was planned."""
-    parameters, known = bundle.manifest.get("parameters"), bundle.manifest.get("plan_digest")
-    if plan_digest(bundle.plan, parameters if isinstance(parameters, dict) else {}) != known:
+    if plan_digest(bundle.plan, bundle.parameters) != bundle.manifest.get("plan_digest"):
         yield "plan or parameters are not those of plan_digest"
     yield from (f"row {name} was not planned" for name in bundle.rows if name not in bundle.plan)
 

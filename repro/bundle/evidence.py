@@ -72,6 +72,12 @@ class Evidence:
         return [str(name) for name in plan] if isinstance(plan, list) else []
 
     @property
+    def parameters(self) -> Json:
+        """The parameters of the run."""
+        parameters = self.manifest.get("parameters")
+        return parameters if isinstance(parameters, dict) else {}
+
+    @property
     def files(self) -> dict[str, str]:
         """The file hashes of the manifest, by name."""
         files = self.manifest.get("files")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from repro.system.groups import grouped
 from repro.system.jsonio import Json
 
 PROVENANCE, TEST_RESULT = "statement.json", "test-result.json"
@@ -22,11 +23,12 @@ def build(manifest: Json, rows: Mapping[str, Json], files: Mapping[str, str]) ->
     """Return file -> statement. files: name -> sha256 of its subjects."""
     requirements = manifest.get("origin", {}).get("requirements", {})
     code = dict.fromkeys(a["code_sha256"] for a in manifest.get("attempts", []) if "code_sha256" in a)
-    users: dict[tuple[str, str], list[str]] = {}
+    users = grouped(
+        ((text.get("kept") or text["name"], text["sha256"]), row)
+        for row, value in rows.items()
+        for text in value.get("inputs") or ()
+    )
     tests = _tests(manifest["plan"], rows)
-    for row, value in rows.items():
-        for text in value.get("inputs") or ():
-            users.setdefault((text.get("kept") or text["name"], text["sha256"]), []).append(row)
     used = [_resource(*text) | {"annotations": {"rows": names}} for text, names in sorted(users.items())]
     tools = [*resources(requirements.items()), *({"name": "repro", "digest": {"dirHash": tree}} for tree in code)]
     provenance = {

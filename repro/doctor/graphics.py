@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+from typing import Any
 
 from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, warn
@@ -45,8 +46,7 @@ def gpu(setting: Setting) -> Finding:
     """Check for a GPU with bfloat16 and TF32, undivided and not virtual."""
     if not setting.handles:
         return (fail if setting.device == "cuda" else warn)("no GPU", _SMOKE)
-    queries = [query for query in facts.FIELDS if query.name in _MODEL]
-    gpus = [{query.name: query.ask(handle).value for query in queries} for handle in setting.handles]
+    gpus = [_asked(_MODEL, handle) for handle in setting.handles]
     seen = "; ".join(
         f"{g['gpu_name']}, {(g['memory_total_bytes'] or 0) / 2**30:.0f} GiB, sm {g['compute_capability']}" for g in gpus
     )
@@ -57,6 +57,12 @@ def gpu(setting: Setting) -> Finding:
     if any(g["mig_mode"] for g in gpus):
         return warn(f"{seen}; MIG is on", "Times of a MIG slice compare only with those of the same kind of slice.")
     return ok(seen)
+
+
+def _asked(names: tuple[str, ...], handle: Any) -> Json:
+    """Return some fields of a GPU's fingerprint."""
+    queries = (query for query in (*facts.FIELDS, *facts.STATE) if query.name in names)
+    return {query.name: query.ask(handle).value for query in queries}
 
 
 def _doubts(gpu: Json) -> dict[str, object]:
@@ -83,10 +89,8 @@ def state(setting: Setting) -> Finding:
 
     This runs before the checks use the GPU themselves. A container may not see other processes; used memory shows them.
     """
-    queries = [query for query in (*facts.FIELDS, *facts.STATE) if query.name in _CONDITION]
     complaints = [
-        [words for words, holds in _doubts({query.name: query.ask(handle).value for query in queries}).items() if holds]
-        for handle in setting.handles
+        [words for words, holds in _doubts(_asked(_CONDITION, handle)).items() if holds] for handle in setting.handles
     ]
     if any(complaints):
         seen = "; ".join(f"GPU {n}: {', '.join(words)}" for n, words in enumerate(complaints) if words)

@@ -207,7 +207,7 @@ class DockerEngine(Engine):
         if lease.gpu is None:
             return
         filters = {"label": [LABEL_RUN, f"{LABEL_GPU}={lease.gpu}"]}
-        for container in self.client.containers.list(all=True, filters=filters, ignore_removed=True):
+        for container in _containers(self.client, filters):
             of = container.labels.get(LABEL_OWNER, "")
             if of.startswith(f"{place()}-") and not alive(of):
                 _removes(container.remove, force=True, v=True)
@@ -227,7 +227,7 @@ class DockerEngine(Engine):
     def _end(self, *, now: bool) -> None:
         """Kill the jobs of this run. now: remove all of its containers and volumes."""
         mine = {"label": f"{LABEL_RUN}={self.run_id}"}
-        for container in self.client.containers.list(all=True, filters=mine, ignore_removed=True):
+        for container in _containers(self.client, mine):
             if now:
                 quietly(container.remove, force=True, v=True)
             elif container.labels.get(LABEL_ROLE) == "job":
@@ -373,6 +373,12 @@ def _archive(files: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
+def _containers(client: docker.DockerClient, filters: object) -> list[Any]:
+    """Return containers, ended ones too."""
+    found: list[Any] = client.containers.list(all=True, filters=filters, ignore_removed=True)
+    return found
+
+
 def _removes(call: Callable[..., Any], **options: Any) -> bool:
     """Return whether this call removed its object; False if another process is removing it at the same time."""
     try:
@@ -393,7 +399,7 @@ def collect_garbage() -> list[str]:
     client = connect()
     removed = []
     filters = {"label": LABEL_RUN}
-    for container in client.containers.list(all=True, filters=filters, ignore_removed=True):
+    for container in _containers(client, filters):
         of = container.labels.get(LABEL_OWNER, "")
         # an engine may serve several machines and containers, and none can tell whether another's process lives
         foreign = container.status == "running" and not of.startswith(f"{place()}-")

@@ -253,6 +253,10 @@ class KernelSource:
             found += [f for f in self.kernels.values() if f.name in names_in(function) and f not in found]
         return found
 
+    def every(self, kernel: str) -> list[ast.AST]:
+        """Return all nodes of a kernel and of its helpers."""
+        return [node for function in self.helpers(kernel) for node in parts(function)]
+
     def changed(self, edits: list[Edit], why: str) -> str:
         """As `apply`. Raises NotApplicable with this reason if there is no edit."""
         require(why, edits)
@@ -266,7 +270,7 @@ class KernelSource:
 
     def own_ids(self, kernel: str) -> None:
         """Raise NotApplicable if a kernel may ask elsewhere, or for a computed axis, which program it is."""
-        every = [node for function in self.helpers(kernel) for node in parts(function)]
+        every = self.every(kernel)
         bare = {n.func.id for n in every if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
         own = [c for c in calls(self.kernels[kernel], *GRID) if axis_of(c).isdigit()]
         asks = sum(isinstance(n, ast.Attribute) and n.attr in GRID for n in every)

@@ -29,7 +29,6 @@ from repro.optimize.kernel_source import (
     needed,
     nodes,
     operand,
-    parts,
     program_axis,
     ranged,
     reached,
@@ -219,8 +218,7 @@ def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> Iterator[K
 
 def _adds(source: KernelSource, kernel: str) -> bool:
     """Return whether a kernel adds up lanes."""
-    every = [node for function in source.helpers(kernel) for node in parts(function)]
-    return any(isinstance(node, ast.Attribute) and node.attr in ADDING for node in every)
+    return any(isinstance(node, ast.Attribute) and node.attr in ADDING for node in source.every(kernel))
 
 
 def _sizes(source: KernelSource, launch: Launch) -> set[str]:

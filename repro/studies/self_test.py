@@ -11,7 +11,7 @@ import re
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -32,6 +32,7 @@ from repro.runs.loop import ROWS_A_PROCESS, Run
 from repro.runs.rows import Row
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
+from repro.system.groups import grouped
 
 SUITES = ("adversarial", "honest")
 MARK = "#: "
@@ -303,10 +304,10 @@ def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
 
     A group has one problem and equal options.
     """
-    together: dict[tuple[Any, ...], list[Case]] = {}
-    for case in able:
-        alike = (repr(case.problem(engine)), case.timed(engine), case.header.compiled, case.alone(engine) and case.id)
-        together.setdefault(alike, []).append(case)
+    together = grouped(
+        ((repr(case.problem(engine)), case.timed(engine), case.header.compiled, case.alone(engine) and case.id), case)
+        for case in able
+    )
     found = []
     for of in together.values():
         step = TIMED_SIDE_BY_SIDE if of[0].timed(engine) else SIDE_BY_SIDE

@@ -13,10 +13,15 @@ CAPABILITY_VERSION_3, CAP_SYS_ADMIN = 0x20080522, 21
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def last_error() -> OSError:
+    """Return the error of the C library's last call."""
+    return OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 def prctl(option: int, *values: int) -> int:
     """Call prctl(2) with unsigned longs. Raises OSError."""
     padded = [*values, 0, 0, 0, 0][:4]
     done = int(_libc.prctl(option, *map(ctypes.c_ulong, padded)))
     if done < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        raise last_error()
     return done

@@ -37,6 +37,7 @@ from repro.system.prctl import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
     PR_SET_SECCOMP,
+    last_error,
     prctl,
 )
 from repro.system.procfs import capabilities
@@ -51,7 +52,7 @@ def _syscall(number: int, *values: int | ctypes._Pointer[ctypes.Structure] | Non
     given = [ctypes.c_long(v) if isinstance(v, int) else v for v in values]
     done = int(_libc.syscall(ctypes.c_long(number), *given))
     if done < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        raise last_error()
     return done
 
 
@@ -294,7 +295,7 @@ def _capabilities(keep: int = 0) -> str:
     header = ctypes.create_string_buffer(struct.pack("=Ii", CAPABILITY_VERSION_3, 0))
     sets = struct.pack("=6I", mine, mine, 0, 0, 0, 0)  # effective, permitted, inheritable; then those above 31
     if _libc.capset(header, ctypes.create_string_buffer(sets, 24)) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        raise last_error()
     if mine:
         return "applied, except to the right of administrators, with which counters are read"
     return "applied" + (f": the bounding set keeps {len(kept)}, which no_new_privs makes useless" if kept else "")

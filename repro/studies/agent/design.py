@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 
 from repro.records.agent import AgentConfig
+from repro.system.groups import grouped
 from repro.system.jsonio import Json
 
 AGENTS = ("sdk", "claude-code")
@@ -137,7 +138,5 @@ def units(design: Design, problems: list[str]) -> list[Unit]:
 
 def balance(order: list[Unit]) -> dict[str, float]:
     """Return the mean place of each arm in the order, from 0 to 1. Equal means: time cannot favour an arm."""
-    places: dict[str, list[float]] = {}
-    for at, unit in enumerate(order):
-        places.setdefault(unit.arm, []).append(at / max(1, len(order) - 1))
+    places = grouped((unit.arm, at / max(1, len(order) - 1)) for at, unit in enumerate(order))
     return {arm: round(sum(found) / len(found), 4) for arm, found in places.items()}
