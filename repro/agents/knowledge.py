@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio.to_thread
+import anyio
+from anyio.to_thread import run_sync
 from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams, mcp_server_http, mcp_server_stdio
 
 from repro import config
@@ -109,7 +110,7 @@ def _server(kind: str) -> Any:
 
 
 def _pages(name: str, kind: str) -> Asked:
-    return lambda arguments: anyio.to_thread.run_sync(tools.call, name, arguments, kind)
+    return lambda arguments: run_sync(tools.call, name, arguments, kind)
 
 
 def _remote(tool: ToolDef) -> Asked:

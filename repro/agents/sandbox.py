@@ -13,7 +13,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
+import anyio
+from anyio.to_thread import run_sync
 from inspect_ai.util import ExecResult, SandboxEnvironment, sandboxenv, subprocess
 from inspect_ai.util._sandbox._cli import SANDBOX_CLI
 from inspect_ai.util._sandbox.local import LocalSandboxEnvironment
@@ -85,9 +86,9 @@ class Contained(SandboxEnvironment):
 
     async def start(self) -> None:
         """Start the container. Raises EngineError, also if it has a network."""
-        await anyio.to_thread.run_sync(self.sealed.open, abandon_on_cancel=False)
-        self._facts = await anyio.to_thread.run_sync(self.sealed.isolation)
-        await anyio.to_thread.run_sync(self.sealed.exec, ["mkdir", "-p", f"{self.root}/{SOLUTIONS}"])
+        await run_sync(self.sealed.open, abandon_on_cancel=False)
+        self._facts = await run_sync(self.sealed.isolation)
+        await run_sync(self.sealed.exec, ["mkdir", "-p", f"{self.root}/{SOLUTIONS}"])
         up = await self.exec(["/bin/sh", "-c", "grep -l '[13579bdf]$' /sys/class/net/*/flags || true"])
         interfaces = [line.split("/")[4] for line in up.stdout.split()]
         self._facts["interfaces_up"] = [name for name in interfaces if name != "lo"]
@@ -110,7 +111,7 @@ class Contained(SandboxEnvironment):
             folder = os.path.join(self.root, "files", cwd or "")
             return self.sealed.exec(cmd, data, folder=folder, environment=env, limit_s=timeout)
 
-        done = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
+        done = await run_sync(run, abandon_on_cancel=True)
         if timeout is not None and done.code == 124:
             raise TimeoutError(f"the command ran longer than {timeout} s")
         out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
@@ -118,20 +119,20 @@ class Contained(SandboxEnvironment):
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         data = contents.encode() if isinstance(contents, str) else contents
-        await anyio.to_thread.run_sync(self.sealed.write, os.path.join("files", file), data)
+        await run_sync(self.sealed.write, os.path.join("files", file), data)
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        content = await anyio.to_thread.run_sync(self.sealed.read, os.path.join("files", file))
+        content = await run_sync(self.sealed.read, os.path.join("files", file))
         return content.decode() if text else content
 
     async def finish(self) -> Basket:
         """End everything that runs in it; return the solutions that it holds."""
-        await anyio.to_thread.run_sync(self.sealed.end)
-        return await anyio.to_thread.run_sync(self.sealed.collect, SOLUTIONS)
+        await run_sync(self.sealed.end)
+        return await run_sync(self.sealed.collect, SOLUTIONS)
 
     async def close(self) -> None:
         """Remove the container, and give its GPU back."""
-        await anyio.to_thread.run_sync(self.sealed.close)
+        await run_sync(self.sealed.close)
 
 
 class Plain(LocalSandboxEnvironment):
@@ -147,9 +148,7 @@ class Plain(LocalSandboxEnvironment):
     async def start(self) -> None:
         """Take a GPU, if the engine has any, and make the folders."""
         Path(self.root, SOLUTIONS).mkdir(parents=True)
-        lease = await anyio.to_thread.run_sync(
-            lambda: self._held.enter_context(resources.hold(self.engine.gpus, lambda _: None))
-        )
+        lease = await run_sync(lambda: self._held.enter_context(resources.hold(self.engine.gpus, lambda _: None)))
         allowed = config.agent_env()
         own = variables(self.root, self.engine.device, allowed.get("PATH", os.defpath))
         self.environment = allowed | own | {"CUDA_VISIBLE_DEVICES": lease.gpu or "", MARK: self._mark}

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
-import anyio.to_thread
 from inspect_ai.util import LimitScope
 
 from repro.agents import brief

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
+from anyio.to_thread import run_sync
 from inspect_ai import Task, task
 from inspect_ai.agent import Agent, BridgedToolsSpec, as_solver, react
 from inspect_ai.dataset import MemoryDataset, Sample
@@ -141,7 +141,7 @@ def judged(study: Study) -> Scorer:
     """Judge what the agent left, each problem in a fresh container; the score is the share that is correct."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        verdicts = await anyio.to_thread.run_sync(study.judge, study.units[str(state.sample_id)])
+        verdicts = await run_sync(study.judge, study.units[str(state.sample_id)])
         right = sum(verdict.startswith("correct") for verdict in verdicts.values())
         shown = "; ".join(f"{problem}: {verdict}" for problem, verdict in verdicts.items())
         return Score(value=right / max(1, len(verdicts)), explanation=shown, metadata=dict(verdicts))

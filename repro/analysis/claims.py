@@ -454,7 +454,7 @@ def _profiled(claim: Claim, profiles: Mapping[str, Profile]) -> tuple[str, Claim
     """Return the dtype that fits, its figure, and the figure in the timed dtype."""
     totals = {dtype: each.totals[claim.metric] for dtype, each in profiles.items() if each.state == "profiled"}
     values = {dtype: _once(total * claim.scale) for dtype in _DTYPES if (total := totals.get(dtype)) is not None}
-    failed = [f"{each.state.replace('_', ' ')}: {each.why}" for each in profiles.values() if each.state != "profiled"]
+    failed = [each.told for each in profiles.values() if each.state != "profiled"]
     neither = _without(f"not profiled: {failed[0] if failed else 'the profiler gave no value'}")
     if not values:
         return "", neither, neither

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 from collections import Counter
 from dataclasses import asdict
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING
 from repro import config
 from repro.cli import arguments, output
 from repro.engines import require_alike
-from repro.errors import PrerequisiteError, UsageError
+from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import wording
 from repro.runs.progress import Progress
+from repro.system import importing
 from repro.system.digest import sha256
 from repro.system.jsonio import Json
 from repro.system.screen import Column, Screen, shortest
@@ -163,15 +163,12 @@ def _proposers(args: argparse.Namespace) -> tuple[tuple[str, ...], Path]:
 
 def _model(args: argparse.Namespace) -> str:
     """Return the model's name. Raises UsageError, PrerequisiteError if its key is missing."""
-    from repro.studies.agent.options import NEEDS, upstream
+    from repro.studies.agent.options import key_of, require_keys, upstream
 
-    if importlib.util.find_spec("inspect_ai") is None:
-        remedy = "Run `pip install '.[agents]'` in a checkout, or choose --proposer search."
-        raise PrerequisiteError("a model is asked through Inspect", "the package inspect_ai is not installed", remedy)
+    remedy = "Run `pip install '.[agents]'` in a checkout, or choose --proposer search."
+    importing.require("inspect_ai", "a model is asked through Inspect", remedy)
     kind, _ = upstream(args)
-    if kind in NEEDS and "/" not in args.model and not config.secret(NEEDS[kind][0]):
-        raise PrerequisiteError(f"{NEEDS[kind][0]} is not set", NEEDS[kind][1], "Set it, or choose --proposer search, "
-                                "which needs no key.")  # fmt: skip
+    require_keys(key_of(kind, args.model), "Set it, or choose --proposer search, which needs no key.")
     return str(args.model) or config.model(bedrock=kind == "bedrock")
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from repro.engines import resources
 from repro.engines.resources import Lease
+from repro.engines.resources import Progress as Progress
 from repro.engines.session import Process, Session, deadline
 from repro.errors import EngineGone, JobLost, PrerequisiteError
 from repro.records.job import ENDED, JOBS, Job, Outcome
 from repro.system import jsonio
 
-Progress = Callable[[str], None]
 # Name, version and isolation of an engine, as a bundle's manifest keeps them.
 Description = dict[str, Any]
 #: Yields outcomes as the jobs end; returns how the process or container ended ("" if well).

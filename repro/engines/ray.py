@@ -12,7 +12,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from repro import config
@@ -47,9 +47,7 @@ class RayEngine(Engine):
 
     name = "ray"
 
-    def __init__(
-        self, *, gpus: str, device: str, address: str = "auto", say: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, *, gpus: str, device: str, address: str = "auto", say: Progress = lambda _: None) -> None:
         _connect(address)
         ray.cloudpickle.register_pickle_by_value(ray_worker)
         self._worker: Any = ray.remote(max_restarts=0, max_concurrency=2)(ray_worker.Worker)

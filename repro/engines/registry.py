@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
-from collections.abc import Callable
 
 from repro import config
 from repro.engines import machine
-from repro.engines.base import Engine
+from repro.engines.base import Engine, Progress
 from repro.errors import PrerequisiteError, UsageError
+from repro.system import importing
 
 
-def _ray(*, gpus: str, device: str, address: str, say: Callable[[str], None]) -> Engine:
-    if importlib.util.find_spec("ray") is None:
-        remedy = "Run `make setup ENGINE=ray`, or `pip install -r requirements/ray.txt` here and on every node."
-        raise PrerequisiteError("no Ray here", "the package ray is not installed", remedy)
+def _ray(*, gpus: str, device: str, address: str, say: Progress) -> Engine:
+    remedy = "Run `make setup ENGINE=ray`, or `pip install -r requirements/ray.txt` here and on every node."
+    importing.require("ray", "no Ray here", remedy)
     from repro.engines.ray import RayEngine
 
     return RayEngine(gpus=gpus, device=device, address=address, say=say)
@@ -37,7 +35,7 @@ def named(text: str) -> str:
     return text
 
 
-def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> Engine:
+def choose(name: str, *, gpus: str, device: str, say: Progress) -> Engine:
     """Return the engine called `name`; `auto` takes docker if an engine answers and has the image, else local.
 
     name: `ray` may be followed by the address of its cluster, `ray:HOST:PORT` or `ray:local`. gpus: all, none, or

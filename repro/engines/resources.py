@@ -22,6 +22,7 @@ from typing import BinaryIO
 from repro import config
 from repro.errors import EngineError, PrerequisiteError
 
+Progress = Callable[[str], None]
 _POLL_S = 0.5
 # Most of their time is the host's.
 SHARED = 3
@@ -180,7 +181,7 @@ def _taken(
 @contextlib.contextmanager
 def hold(
     candidates: list[Lease],
-    progress: Callable[[str], None],
+    progress: Progress,
     stopping: threading.Event | None = None,
     avoid: str = "",
     shares: bool = False,

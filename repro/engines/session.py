@@ -17,6 +17,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 from pydantic import ValidationError
 
+from repro.engines.resources import Progress
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.base import Record, faults
 from repro.records.job import ANSWER
@@ -96,7 +97,7 @@ class Session:
     timeout_s bounds the start and each request. `spent_s`: seconds by part of the latest request.
     """
 
-    def __init__(self, process: Process, timeout_s: float, progress: Callable[[str], None]) -> None:
+    def __init__(self, process: Process, timeout_s: float, progress: Progress) -> None:
         self._process, self._timeout_s, self._progress = process, timeout_s, progress
         self._lines = process.lines()
         self.spent_s: dict[str, float] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import anyio.to_thread
+from anyio.to_thread import run_sync
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import CallToolResult, InputRequiredResult, TextContent, Tool
 
@@ -41,7 +41,7 @@ class Server(MCPServer[None]):
     ) -> CallToolResult | InputRequiredResult:
         """Answer a call. A wrong call is a result with is_error, which the model can read and correct."""
         if name in self.more:
-            answer = await anyio.to_thread.run_sync(self.more[name], arguments)
+            answer = await run_sync(self.more[name], arguments)
         else:
-            answer = await anyio.to_thread.run_sync(tools.call, name, arguments, self.kind)
+            answer = await run_sync(tools.call, name, arguments, self.kind)
         return CallToolResult(content=[TextContent(type="text", text=answer.text)], is_error=answer.is_error)

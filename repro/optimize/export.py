@@ -84,7 +84,7 @@ def _round(state: State, chosen: Program, counters: Profiled | None) -> tuple[di
         "protocol": PROTOCOL,
         "kernels": {"kernel_round_1": {"time_ms": chosen.time_ms, "path": KERNEL}},
     }  # fmt: skip
-    diagnosis = state.diagnoses.get(chosen.parent or INPUT)
+    diagnosis = state.diagnoses.get(chosen.parent_id)
     strategy: object = [{
         "category": diagnosis.bound if diagnosis else "unknown",
         "summary": chosen.why,

@@ -147,7 +147,7 @@ class EngineJudge:
     def ensure_fixture(self) -> None:
         """Measure the fixture of a shipped problem if it is missing."""
         if evaluation.ships(self.problem):
-            fixtures.ensure(Run(self.engine, self.results, self.progress), [self.problem])
+            fixtures.ensure(self._run, [self.problem])
 
     def confirm(self, kernels: dict[str, Submission]) -> Confirmation:
         """Judge and time kernels in processes of their own, beside eager, torch.compile and max-autotune.

@@ -42,6 +42,11 @@ class Profile(Record):
     """The launches together: durations, bytes and instructions added up, shares weighted by duration, registers,
     threads and blocks the largest."""
 
+    @property
+    def told(self) -> str:
+        """Return its state and why, in words."""
+        return self.state.replace("_", " ") + (f": {self.why}" if self.why else "")
+
 
 class ProfileResult(Observed):
     """The result of a `profile` job."""

@@ -236,7 +236,7 @@ def rounds_line(row: record.Row) -> str:
 
 def profiles_line(entries: list[Profile]) -> str:
     """Return how many calls were profiled, and why the others were not."""
-    whys = [f"{each.state.replace('_', ' ')}: {each.why}" for each in entries if each.state != "profiled"]
+    whys = [each.told for each in entries if each.state != "profiled"]
     return "; ".join([f"{len(entries) - len(whys)} of {len(entries)} calls profiled", *dict.fromkeys(whys)])
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from repro.errors import PrerequisiteError
+
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
@@ -42,3 +44,9 @@ def version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def require(package: str, what: str, remedy: str) -> None:
+    """Raise PrerequisiteError if a package is not installed. what: lacks it."""
+    if importlib.util.find_spec(package) is None:
+        raise PrerequisiteError(what, f"the package {package} is not installed", remedy)

@@ -16,7 +16,7 @@ import jinja2
 
 from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, Direction, NoAnswer, Unreadable, kernel_of, parsed
 from repro.optimize.export import lineage
-from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, Program, State
+from repro.optimize.state import DUPLICATE, NOT_JUDGED, Program, State
 from repro.problems.catalogue import Problem
 from repro.records.search import Proposal, Proposed
 from repro.system import jsonio
@@ -106,7 +106,7 @@ class Model:
         return Proposal(text, parent.entry, parent.id, slug(direction.summary), "P", {}, direction.fix, transcript)
 
     def _mend(self, state: State, failed: Program) -> Proposal | None:
-        parent = state.programs[failed.parent or INPUT]
+        parent = state.programs[failed.parent_id]
         direction = next((d for d in _directions(failed) if slug(d.summary) == failed.strategy), None)
         if direction is None:
             return None
@@ -143,7 +143,7 @@ class Model:
             due = child.proposer == self.name and child.verdict not in (NOT_JUDGED, DUPLICATE)
             if not due or child.round == state.round or REFLEXION_FILE in child.transcript:
                 continue
-            before = state.programs[child.parent or INPUT]
+            before = state.programs[child.parent_id]
             asked = templates().get_template("reflect.md.j2").render(
                 child=child, parent=before, diff=diff(state, child))  # fmt: skip
             value, _ = self.model.ask(f"reflect {child.id}", asked, lambda text: parsed(text, REFLEXION))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from repro.studies.agent import prices as tables
 from repro.studies.agent.agent import Agent
 from repro.studies.agent.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, Budgets, Design, Pace, Unit
 from repro.studies.agent.folder import Folder
-from repro.system import foreign
+from repro.system import foreign, importing
 from repro.system.digest import sha256
 
 # Most bytes of a script.
@@ -24,7 +23,7 @@ _MOST_BYTES = 64 << 20
 SHIPPED = ("oracle", "nop")
 # An arm's name is a folder in the bundle and a part of row ids.
 ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
-NEEDS = {
+_KEYS = {
     "anthropic": ("ANTHROPIC_API_KEY", "the Anthropic API needs a key"),
     "bedrock": ("AWS_BEARER_TOKEN_BEDROCK", "Bedrock needs a token"),
 }
@@ -214,22 +213,27 @@ def foresee(args: argparse.Namespace) -> None:
     kind, _ = upstream(args)
     named = arms(args)
     pace(args)
-    if importlib.util.find_spec("inspect_ai") is None:
-        remedy = "Use `make run`, which installs it, or `pip install '.[agents]'` in a checkout."
-        raise PrerequisiteError("agents are run by Inspect", "the package inspect_ai is not installed", remedy)
+    remedy = "Use `make run`, which installs it, or `pip install '.[agents]'` in a checkout."
+    importing.require("inspect_ai", "agents are run by Inspect", remedy)
     if args.kb not in KNOWLEDGE and not args.kb.startswith(("http://", "https://")):
         raise UsageError(f"no knowledge base {args.kb}", f"there are {', '.join(KNOWLEDGE)}, or an address http(s)://…")
-    # Inspect asks for the keys of other providers itself.
-    needed = [NEEDS[kind]] if kind in NEEDS and "/" not in args.model else []
+    needed = key_of(kind, args.model)
     if args.kb == "leeroopedia" and "with_kb" in named:
         needed.append(("LEEROOPEDIA_API_KEY", "the published knowledge base needs a key"))
-    for name, why in needed:
+    without = "--upstream replay:PATH, --kb local, --agent oracle"
+    require_keys(needed, f"Put it into {config.dotenv_file()} or the environment, or run without: {without}.")
+
+
+def key_of(kind: str, model: str) -> list[tuple[str, str]]:
+    """Return the key of an upstream and why it is needed. Inspect asks for the keys of other providers itself."""
+    return [_KEYS[kind]] if kind in _KEYS and "/" not in model else []
+
+
+def require_keys(keys: list[tuple[str, str]], remedy: str) -> None:
+    """Raise PrerequisiteError for a key that is not set."""
+    for name, why in keys:
         if not config.secret(name):
-            raise PrerequisiteError(
-                f"{name} is not set", why,
-                f"Put it into {config.dotenv_file()} or the environment, or run without: --upstream replay:PATH, "
-                "--kb local, --agent oracle.",
-            )  # fmt: skip
+            raise PrerequisiteError(f"{name} is not set", why, remedy)
 
 
 def prices(plan: Design) -> dict[str, object]:
