@@ -13,6 +13,7 @@ from repro.inputs import philox
 from repro.inputs import stress as stresses
 from repro.inputs.stress import FAR, SPIKE_FACTOR, TOUCHED, Stress
 
+Dims = tuple[int, ...]  # the shape of a tensor
 # Spiked inputs have one spike in each run of this many elements. It is prime, so that spikes hit every column.
 _SPIKE_RUN = 8191
 # The same for tensors of fewer elements than SMALL, which would otherwise hold almost none.
@@ -76,7 +77,7 @@ def touched(seed: int, index: int, total: int, count: int) -> list[int]:
 
 
 def move(
-    out: torch.Tensor, stress: str, deviation: float, seed: int, index: int, shape: tuple[int, ...], start: int = 0
+    out: torch.Tensor, stress: str, deviation: float, seed: int, index: int, shape: Dims, start: int = 0
 ) -> torch.Tensor:
     """Change drawn elements as a stress says; return `out`.
 
@@ -109,7 +110,7 @@ def move(
     return out
 
 
-def _signs(part: torch.Tensor, deviation: float, seed: int, index: int, shape: tuple[int, ...], start: int) -> None:
+def _signs(part: torch.Tensor, deviation: float, seed: int, index: int, shape: Dims, start: int) -> None:
     """Change a piece of a tensor region by region: as it is, below zero, with random signs, above zero. The first
     element of all is zero, the last one below all others."""
     total = math.prod(shape)
@@ -127,9 +128,7 @@ def _signs(part: torch.Tensor, deviation: float, seed: int, index: int, shape: t
             own[max(0, total - 1 - start - first) :] = -_LEAST * deviation
 
 
-def _tails(
-    part: torch.Tensor, deviation: float, seed: int, index: int, shape: tuple[int, ...], start: int, *, reach: int
-) -> None:
+def _tails(part: torch.Tensor, deviation: float, seed: int, index: int, shape: Dims, start: int, *, reach: int) -> None:
     """Replace one element in two by powers of two, one in 2**t by larger ones, up to 2**reach for the rarest of all.
 
     Half of the last elements of a dimension are as large as the largest of its others, so that a remainder that is left
@@ -153,9 +152,7 @@ def _tails(
         part[max(0, math.prod(shape) - 1 - start) :] = 2 * sizes[-1]
 
 
-def _bands(
-    out: torch.Tensor, number: float, deviation: float, seed: int, shape: tuple[int, ...], start: int
-) -> torch.Tensor:
+def _bands(out: torch.Tensor, number: float, deviation: float, seed: int, shape: Dims, start: int) -> torch.Tensor:
     """Move every slice along one dimension, which hangs on the seed, up or down by at most `number` deviations: of all
     inputs alike, so that two of one shape are close to each other."""
     reach = deviation * (number if out.element_size() > 2 else min(number, _APART))
@@ -190,7 +187,7 @@ class Recipe:
 
     kind: str
     index: int
-    shape: tuple[int, ...]
+    shape: Dims
     dtype: torch.dtype
     low: int = 0
     high: int = 1

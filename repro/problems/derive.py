@@ -20,7 +20,9 @@ from repro.inputs.stress import Stress
 from repro.problems import meta, sizes
 from repro.problems import plan as inputs
 from repro.problems.catalogue import Problem, Work
+from repro.problems.meta import Outputs
 
+_Chosen = tuple[int, ...]  # the inputs that are split, by index
 _SEED, _CPU = 20251121, torch.device("cpu")
 # Rows of a chunk agree with the whole within this share of the largest element: fp64 sums in another order.
 _ROUNDING = 1e-9
@@ -37,8 +39,6 @@ _DEVIATIONS = (1.0, 4.0, 0.25, 16.0, 0.03125)
 _PLANE_PART = 8
 # Elements of an input that are changed one at a time to see whether the output depends on all of them.
 _ASKED = 24
-# What a Model returned, tensor by tensor.
-_Outputs = list[torch.Tensor]
 
 
 class _Reduced:
@@ -66,7 +66,7 @@ class _Reduced:
         with meta.Widened(torch.float64):
             return self.model(*values)
 
-    def __call__(self, values: list[Any], seed: int = _SEED) -> _Outputs:
+    def __call__(self, values: list[Any], seed: int = _SEED) -> Outputs:
         """Return the output's tensors in fp64. seed: of torch's own generator. Raises ProblemError."""
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -78,7 +78,7 @@ class _Reduced:
         return [x.double() for x in meta.tensors(value)]
 
 
-def relative_change(a: _Outputs, b: _Outputs) -> float:
+def relative_change(a: Outputs, b: Outputs) -> float:
     """Return the relative L2 distance of two lists of outputs; NaN and infinities count as 0."""
     pairs = [(x.nan_to_num(0.0, 0.0, 0.0), y.nan_to_num(0.0, 0.0, 0.0)) for x, y in zip(a, b, strict=True)]
     norm = math.sqrt(sum(float(x.square().sum()) for x, _ in pairs))
@@ -89,7 +89,7 @@ def relative_change(a: _Outputs, b: _Outputs) -> float:
 # -- the batch ---------------------------------------------------------------------------------------------------------
 
 
-def batch(reduced: _Reduced, full: inputs.Plan) -> tuple[tuple[int, ...], int]:
+def batch(reduced: _Reduced, full: inputs.Plan) -> tuple[_Chosen, int]:
     """Return the inputs that share leading dimensions with every output, and how many dimensions; ((), 1) for none.
 
     Probed: rows from the middle and the end, computed alone, are the rows of the whole. A second dimension is taken
@@ -97,7 +97,7 @@ def batch(reduced: _Reduced, full: inputs.Plan) -> tuple[tuple[int, ...], int]:
     """
     whole_inputs = reduced.draw()
     whole = reduced(whole_inputs)
-    split: tuple[tuple[int, ...], int] = (), 1
+    split: tuple[_Chosen, int] = (), 1
     for dims in (1, 2):
         chosen = next(
             (c for c in _candidates(reduced, whole, dims) if _splits(reduced, whole_inputs, whole, c, dims)), ()
@@ -111,7 +111,7 @@ def batch(reduced: _Reduced, full: inputs.Plan) -> tuple[tuple[int, ...], int]:
     return split
 
 
-def _candidates(reduced: _Reduced, whole: _Outputs, dims: int) -> Iterator[tuple[int, ...]]:
+def _candidates(reduced: _Reduced, whole: Outputs, dims: int) -> Iterator[_Chosen]:
     """Yield sets of inputs that may be split along the leading dimensions of the outputs, the largest first."""
     if not whole or any(x.dim() < dims for x in whole):
         return
@@ -124,7 +124,7 @@ def _candidates(reduced: _Reduced, whole: _Outputs, dims: int) -> Iterator[tuple
         yield from itertools.combinations(able, count)
 
 
-def _splits(reduced: _Reduced, values: list[Any], whole: _Outputs, chosen: tuple[int, ...], dims: int) -> bool:
+def _splits(reduced: _Reduced, values: list[Any], whole: Outputs, chosen: _Chosen, dims: int) -> bool:
     rows = math.prod(whole[0].shape[:dims])
     for part in (slice(rows - 1, rows), slice(rows // 2, min(rows, rows // 2 + 2)), slice(0, 1)):
         taken = [x.flatten(0, dims - 1)[part].view(-1, *[1] * (dims - 1), *x.shape[dims:]) if i in chosen else x
@@ -171,7 +171,7 @@ def _require_function(reduced: _Reduced) -> None:
                          "Let them depend on shapes alone, as of padded tensors.")  # fmt: skip
 
 
-def _same(a: _Outputs, b: _Outputs) -> bool:
+def _same(a: Outputs, b: Outputs) -> bool:
     return len(a) == len(b) and all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(a, b, strict=True))
 
 
@@ -243,7 +243,7 @@ def _read_shares(reduced: _Reduced) -> dict[int, float]:
     return shares
 
 
-def _matters(reduced: _Reduced, values: list[Any], whole: _Outputs, i: int, place: int) -> bool:
+def _matters(reduced: _Reduced, values: list[Any], whole: Outputs, i: int, place: int) -> bool:
     original = values[i]
     for value in (1e3, -1e3) if original.is_floating_point() else (0, 1):
         changed = original.clone()

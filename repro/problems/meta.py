@@ -27,6 +27,8 @@ _READS = re.compile(r"(?i)meta\b|__format__")
 _SEED = 0
 # The most bytes of inputs of such a Model.
 _MOST_BYTES = 2 << 30
+# What a Model returned, tensor by tensor.
+Outputs = list[torch.Tensor]
 
 
 @contextmanager
@@ -203,7 +205,10 @@ class Leaf(TypedDict):
     gaps: NotRequired[bool]
 
 
-def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Leaf]]:
+Place = tuple[int, ...]  # of a tensor in an output spec: an index for each level of lists
+
+
+def leaves(spec: Any, path: Place = ()) -> list[tuple[Place, Leaf]]:
     """Return (path, tensor spec) of every tensor in an output spec."""
     if not isinstance(spec, list):
         return [(path, spec)]

@@ -27,10 +27,11 @@ from torch.utils._pytree import tree_leaves
 from repro.errors import ProblemError
 from repro.inputs import philox
 from repro.inputs import stress as stresses
-from repro.inputs.recipes import FEW_VALUES, Recipe, move, spike, touched
+from repro.inputs.recipes import FEW_VALUES, Dims, Recipe, move, spike, touched
 from repro.inputs.stress import Stress
 from repro.problems.catalogue import Problem
 
+Rows = slice | None  # of the batch; None for the whole
 WEIGHT_SEED = 42
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -61,7 +62,7 @@ def seeded(seed: int) -> Iterator[None]:
         entropy["randbits"] = before[3]
 
 
-def _shape(args: Sequence[Any]) -> tuple[int, ...]:
+def _shape(args: Sequence[Any]) -> Dims:
     if len(args) == 1 and isinstance(args[0], list | tuple | torch.Size):
         args = args[0]
     return tuple(int(size) for size in args)
@@ -97,9 +98,7 @@ class _Served(Functions):
         self.drawn: dict[int, tuple[torch.Tensor, Recipe, int]] = {}
         self.foreign: list[str] = []
 
-    def _draw(
-        self, kind: str, shape: tuple[int, ...], dtype: torch.dtype | None, low: int = 0, high: int = 1
-    ) -> torch.Tensor:
+    def _draw(self, kind: str, shape: Dims, dtype: torch.dtype | None, low: int = 0, high: int = 1) -> torch.Tensor:
         default = torch.int64 if kind == "integer" else torch.get_default_dtype()
         recipe = Recipe(kind, self.count, shape, dtype or default, low, high)
         self.count += 1
@@ -269,9 +268,7 @@ class Plan:
         with seeded(seed):  # anew: it may draw, or make a generator, outside get_inputs()
             return list(_drawn(self.problem.module(), device, seed)[0])
 
-    def rows(
-        self, i: int, rows: slice | None, made: Any, seed: int, device: torch.device, stress: Stress | None
-    ) -> Any:
+    def rows(self, i: int, rows: Rows, made: Any, seed: int, device: torch.device, stress: Stress | None) -> Any:
         """Return input i, or its rows [rows.start, rows.stop) with the batch dimensions flattened into the first.
 
         made: the value of an input without a recipe.
@@ -345,7 +342,7 @@ class Plan:
             value.view(-1)[place] = height * (-1) ** turn
         return value
 
-    def chunk(self, rows: slice | None, seed: int, device: torch.device, stress: Stress | None) -> list[Any]:
+    def chunk(self, rows: Rows, seed: int, device: torch.device, stress: Stress | None) -> list[Any]:
         """Return all inputs, the batched ones narrowed to `rows`. Without `rows`, the whole."""
         return [self.rows(i, rows, made, seed, device, stress) for i, made in enumerate(self._others(seed, device))]
 

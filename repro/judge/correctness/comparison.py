@@ -24,7 +24,8 @@ from repro.judge.correctness.workers import Workers
 from repro.judge.gpu import commitment
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.implementation import Implementation
-from repro.problems.meta import leaves
+from repro.problems.meta import Place, leaves
+from repro.problems.plan import Rows
 from repro.records.fixture import Fixture
 
 # Chunks that a screening compares.
@@ -57,7 +58,7 @@ class Comparison:
         output_checks.check(described, self.expected.shape.spec, device, aliases=aliases)
 
     def compare(
-        self, implementation: Implementation, described: Any, only: slice | None = None, *, whole: bool = True,
+        self, implementation: Implementation, described: Any, only: Rows = None, *, whole: bool = True,
         bound: Seal | None = None,
     ) -> tuple[Distances, list[int]]:  # fmt: skip
         """Return the distances of the worker's kept outputs from the reference, and digests of their bytes.
@@ -92,12 +93,12 @@ class Comparison:
             deque(self._fetched(implementation, window, None, digests), 0)
         return digests
 
-    def take(self, implementation: Implementation, described: Any, part: slice | None, bound: Seal) -> None:
+    def take(self, implementation: Implementation, described: Any, part: Rows, bound: Seal) -> None:
         """Fetch rows of the worker's kept output as `compare` does, without comparing them."""
         bound.open(leaves(self.expected.shape.spec), described)
         deque(self._fetched(implementation, part, bound), 0)
 
-    def pairs(self, implementation: Implementation) -> Iterator[tuple[int, slice | None, torch.Tensor, torch.Tensor]]:
+    def pairs(self, implementation: Implementation) -> Iterator[tuple[int, Rows, torch.Tensor, torch.Tensor]]:
         """Yield the place of each output, a chunk's rows, and these of the worker's kept output and the reference."""
         for part, outputs in self._chunks(implementation, self.expected.shape.parts()):
             expected = self.expected.outputs(part, self.workers.slots)
@@ -145,14 +146,14 @@ class Comparison:
 
     # -- rows of an output ----------------------------------------------------------------------------------------
 
-    def _parts(self) -> list[slice | None]:
+    def _parts(self) -> list[Rows]:
         """Return the chunks to compare: all, or in a screening a few of them."""
         parts = self.expected.shape.parts()
         if not self.shares or len(parts) <= _FEW:
             return parts
         return [parts[int(share * len(parts))] for share in self.shares]
 
-    def _windows(self, parts: list[slice | None]) -> Iterator[tuple[slice | None, list[slice | None]]]:
+    def _windows(self, parts: list[Rows]) -> Iterator[tuple[Rows, list[Rows]]]:
         """Yield chunks in groups that are fetched at once: those of one output that follow each other and fit.
 
         Each fetch costs half a millisecond, whatever its size.
@@ -171,10 +172,10 @@ class Comparison:
     def _chunks(
         self,
         implementation: Implementation,
-        parts: list[slice | None],
+        parts: list[Rows],
         bound: Seal | None = None,
         digests: list[int] | None = None,
-    ) -> Iterator[tuple[slice | None, Iterator[torch.Tensor]]]:
+    ) -> Iterator[tuple[Rows, Iterator[torch.Tensor]]]:
         """Yield each chunk, and an iterator that fetches its rows of each output."""
         for window, inside in self._windows(parts):
             fetched = self._fetched(implementation, window, bound, digests)
@@ -189,7 +190,7 @@ class Comparison:
     def _fetched(
         self,
         implementation: Implementation,
-        part: slice | None,
+        part: Rows,
         bound: Seal | None = None,
         digests: list[int] | None = None,
     ) -> Iterator[torch.Tensor]:
@@ -212,7 +213,7 @@ class Comparison:
             yield output
 
     def elements(
-        self, implementation: Implementation, path: tuple[int, ...], dtype: torch.dtype, start: int, count: int,
+        self, implementation: Implementation, path: Place, dtype: torch.dtype, start: int, count: int,
         order: list[int] | None = None,
     ) -> torch.Tensor:  # fmt: skip
         """Fetch elements of one tensor of a worker's output as flat shared memory. path: its place in the output."""

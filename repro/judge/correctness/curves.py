@@ -13,6 +13,7 @@ import torch
 from repro.inputs import stress as input_stress
 from repro.inputs.stress import Stress
 from repro.judge.correctness.reference import Reference
+from repro.problems.meta import Outputs
 from repro.problems.plan import Functions, Plan, Weights
 
 # Functions with curves and tails, by the names that torch gives them as functions and methods.
@@ -52,7 +53,7 @@ class _Arguments(Functions):
         return func(*args, **kwargs)
 
 
-def _run(plan: Plan, reference: Reference, stress: Stress | None) -> tuple[list[torch.Tensor], _Arguments]:
+def _run(plan: Plan, reference: Reference, stress: Stress | None) -> tuple[Outputs, _Arguments]:
     """Return the reference's outputs of the first rows, and the arguments of its elementwise functions."""
     rows = slice(0, min(ROWS, plan.batch)) if plan.batch else None
     with _Arguments() as noted:

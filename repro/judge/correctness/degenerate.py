@@ -16,7 +16,7 @@ import torch
 
 from repro.errors import JudgeError
 from repro.judge.correctness.reference import Reference, chunks, rows_per_chunk
-from repro.problems.meta import output_spec
+from repro.problems.meta import Outputs, output_spec
 from repro.problems.plan import Plan, Weights
 
 _SEED = 20251121
@@ -32,7 +32,7 @@ def why(plan: Plan, reference: Reference, states: list[Weights]) -> dict[str, st
     Changes are relative to the largest element, over all pairs of runs; NaN equals NaN.
     """
     part = next(iter(chunks(plan, rows_per_chunk(plan, output_spec(plan, states[0]), reference.device))))
-    outputs: list[list[torch.Tensor]] = []
+    outputs: list[Outputs] = []
     for state in states:
         reference.load(state)
         seen = []
@@ -59,7 +59,7 @@ def why(plan: Plan, reference: Reference, states: list[Weights]) -> dict[str, st
     return {"kind": kind, "proof": proof, "runs": runs}
 
 
-def _flat(outputs: list[torch.Tensor]) -> torch.Tensor:
+def _flat(outputs: Outputs) -> torch.Tensor:
     return torch.cat([x.double().reshape(-1) for x in outputs]).cpu()
 
 

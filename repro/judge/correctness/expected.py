@@ -12,8 +12,8 @@ from repro.judge.correctness import input_cases
 from repro.judge.correctness.input_cases import Trial
 from repro.judge.correctness.reference import Reference, Shape, rows_per_chunk
 from repro.judge.gpu.input_buffers import Slots
-from repro.problems.meta import output_spec
-from repro.problems.plan import Plan, Weights
+from repro.problems.meta import Outputs, output_spec
+from repro.problems.plan import Plan, Rows, Weights
 
 # Bytes of the reference's outputs that are kept for the next solution.
 _KEPT_BYTES = 4 << 30
@@ -34,7 +34,7 @@ class Expected:
         self.shape = Shape(plan, spec, rows_per_chunk(plan, spec, device), usual)
         self.keeping = False
         self._inputs: tuple[Any, ...] = ()
-        self._kept: dict[str, list[torch.Tensor]] = {}
+        self._kept: dict[str, Outputs] = {}
 
     def build(self) -> None:
         """Build the fp64 reference. Workers may start before: on a GPU its first call takes a second or two."""
@@ -56,7 +56,7 @@ class Expected:
         self.reference.load(state)
         return state
 
-    def outputs(self, part: slice | None, slots: Slots) -> list[torch.Tensor]:
+    def outputs(self, part: Rows, slots: Slots) -> Outputs:
         """Return the reference's outputs of a chunk."""
         inputs = (slots.seed, str(slots.stress), id(self.reference.loaded))
         if inputs != self._inputs:
@@ -69,7 +69,7 @@ class Expected:
             self._kept[str(part)] = [tensor.clone() for tensor in outputs]
         return outputs
 
-    def outputs_before_edit(self, part: slice | None, slots: Slots) -> list[torch.Tensor]:
+    def outputs_before_edit(self, part: Rows, slots: Slots) -> Outputs:
         """Return the outputs of a chunk of the inputs before an edit; none where the inputs are not edited."""
         if not stresses.edits(slots.stress):
             return []
@@ -80,7 +80,7 @@ class Expected:
         """Return the stress of the inputs before an edit."""
         return stresses.base(self.shape.plan.problem.stress)
 
-    def _computed(self, part: slice | None, seed: int, stress: Stress | None) -> list[torch.Tensor]:
+    def _computed(self, part: Rows, seed: int, stress: Stress | None) -> Outputs:
         return self.reference(self.shape.plan.chunk(part, seed, self.device, stress))
 
     def off(self, trial: Trial, share: float) -> dict[str, float]:

@@ -16,8 +16,8 @@ from repro.errors import JudgeError
 from repro.judge.correctness.distance import Distance, Distances, Whole
 from repro.judge.correctness.indices import Pointers
 from repro.judge.correctness.precision import TF32Operands, exact_float32
-from repro.problems.meta import Widened, leaves, tensors
-from repro.problems.plan import Functions, Plan, Weights, build
+from repro.problems.meta import Outputs, Widened, leaves, tensors
+from repro.problems.plan import Functions, Plan, Rows, Weights, build
 
 # Device memory for one chunk, with the reference's intermediates and the comparison.
 CHUNK_BYTES = 384 << 20
@@ -94,18 +94,18 @@ class Shape:
         """Return the empty distances of a call, whose outputs know their usual size; drawn: its weights and stress."""
         return Distances([Distance(usual=size) for size in self.usual.get(drawn, [0.0] * len(leaves(self.spec)))])
 
-    def parts(self) -> list[slice | None]:
+    def parts(self) -> list[Rows]:
         """Return the ranges of rows of all chunks, or a single None for the whole."""
         return list(chunks(self.plan, self.rows))
 
-    def sizes(self, part: slice | None) -> list[tuple[int, ...]]:
+    def sizes(self, part: Rows) -> list[tuple[int, ...]]:
         """Return the shapes of the rows `part` of every output."""
         dims, sizes = self.plan.problem.batch_dims, [leaf["shape"] for _, leaf in leaves(self.spec)]
         if part is None:
             return [tuple(size) for size in sizes]
         return [(part.stop - part.start, *[1] * (dims - 1), *size[dims:]) for size in sizes]
 
-    def random_row(self) -> tuple[slice | None, bool]:
+    def random_row(self) -> tuple[Rows, bool]:
         """Return a secret random row of the batch, or (None, True) for the whole if it cannot be split."""
         if self.rows is None or self.plan.batch is None:
             return None, True
@@ -158,7 +158,7 @@ class Reference:
         """Return how often each weight was written to."""
         return [tensor._version for tensor in self.model.state_dict().values()]
 
-    def __call__(self, inputs: list[Any]) -> list[torch.Tensor]:
+    def __call__(self, inputs: list[Any]) -> Outputs:
         """Return the outputs in the model's precision (integers in fp64), as a flat list.
 
         `inputs` is emptied: each input is freed as soon as it is cast, which saves 0.2 GB of L1_97's chunk. Raises
@@ -238,7 +238,7 @@ def _peak_bytes(plan: Plan, reference: Reference, rows: int) -> int:
     return peak
 
 
-def chunks(plan: Plan, rows: int | None) -> Iterator[slice | None]:
+def chunks(plan: Plan, rows: int | None) -> Iterator[Rows]:
     """Yield ranges of rows that cover the batch, or a single None for the whole."""
     if rows is None or plan.batch is None:
         yield None

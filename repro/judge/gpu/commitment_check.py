@@ -14,7 +14,8 @@ import torch
 
 from repro.errors import SolutionRejected
 from repro.judge.gpu import commitment
-from repro.problems.meta import Leaf
+from repro.problems.meta import Leaf, Place
+from repro.problems.plan import Rows
 
 # Fetches elements [start, start + count) of a tensor, with its dimensions in the given order, as flat shared memory.
 Fetch = Callable[[int, int, list[int]], torch.Tensor]
@@ -46,7 +47,7 @@ class _Tensor:
             strides[dim], stride = stride, stride * self.shape[dim]
         return strides
 
-    def runs(self, dims: int, rows: slice | None) -> list[tuple[int, int]]:
+    def runs(self, dims: int, rows: Rows) -> list[tuple[int, int]]:
         """Return (start in memory, count) of each run of rows along the last of the first `dims` dimensions."""
         if rows is None or dims == 0:
             return [(0, 1)]
@@ -74,7 +75,7 @@ class Seal:
         self.states: Any = None
         self._tensors: list[_Tensor] = []
 
-    def open(self, leaves: list[tuple[tuple[int, ...], Leaf]], described: Any) -> None:
+    def open(self, leaves: list[tuple[Place, Leaf]], described: Any) -> None:
         """Take the states and the memory order of every tensor. described: the output, which passed the gates.
 
         Raises SolutionRejected if the states do not match the roots.
@@ -98,7 +99,7 @@ class Seal:
                 raise SolutionRejected("deferred_write", "the digests changed after the call was answered")
             self._tensors.append(_Tensor(leaf["shape"], size, item["order"], states))
 
-    def rows(self, position: int, rows: slice | None, fetch: Fetch) -> torch.Tensor:
+    def rows(self, position: int, rows: Rows, fetch: Fetch) -> torch.Tensor:
         """Return rows of one tensor (all if None), copied from whole segments whose states match.
 
         Rows that are not contiguous are fetched with the data between them. Raises SolutionRejected if a state does not

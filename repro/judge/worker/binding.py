@@ -86,7 +86,7 @@ def _constructor(model: nn.Module, init: Sequence[Any]) -> _Values:
     bound.apply_defaults()
     arguments: _Values = {}
     for name, value in list(bound.arguments.items())[1:]:
-        variable = signature.parameters[name].kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        variable = signature.parameters[name].kind in _STARS
         if not variable and name not in _TENSORS:  # `bias=False` says whether there is one
             arguments[name] = _scalar(value) if name in _LAYER else value
     return arguments
