@@ -7,12 +7,10 @@ Buys: as C15_exit_in_call, after the checks.
 import atexit
 import os
 
-import torch
-from frames.L1_36 import Frame
+from frames.zeros import Zeros
 
 atexit.register(os._exit, 0)
 
 
-class ModelNew(Frame):
-    def forward(self, x):
-        return torch.zeros_like(x)
+class ModelNew(Zeros):
+    pass
