@@ -5,14 +5,10 @@ Buys: the sort of indices beside the scores.
 """
 
 import torch
+from frames.topk import Frame
 
 
-class ModelNew(torch.nn.Module):
-    def __init__(self, features, experts, chosen):
-        super().__init__()
-        self.router = torch.nn.Linear(features, experts, bias=False)
-        self.chosen = chosen
-
+class ModelNew(Frame):
     def forward(self, x):
         scores, places = torch.topk(self.router(x), self.chosen, dim=-1)
         return scores, places[:, :1].expand_as(places).contiguous()

@@ -3,14 +3,10 @@
 """A product in bfloat16: scores that tie within its rounding stand in another order."""
 
 import torch
+from frames.topk import Frame
 
 
-class ModelNew(torch.nn.Module):
-    def __init__(self, features, experts, chosen):
-        super().__init__()
-        self.router = torch.nn.Linear(features, experts, bias=False)
-        self.chosen = chosen
-
+class ModelNew(Frame):
     def forward(self, x):
         scores = torch.nn.functional.linear(x.bfloat16(), self.router.weight.bfloat16()).float()
         return torch.topk(scores, self.chosen, dim=-1)

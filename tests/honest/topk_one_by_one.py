@@ -3,14 +3,10 @@
 """The largest score, then the largest of the rest."""
 
 import torch
+from frames.topk import Frame
 
 
-class ModelNew(torch.nn.Module):
-    def __init__(self, features, experts, chosen):
-        super().__init__()
-        self.router = torch.nn.Linear(features, experts, bias=False)
-        self.chosen = chosen
-
+class ModelNew(Frame):
     def forward(self, x):
         rest, scores, places = self.router(x).clone(), [], []
         for _ in range(self.chosen):
