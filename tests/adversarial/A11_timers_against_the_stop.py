@@ -10,34 +10,13 @@
 Buys: time to look at the next inputs while it is meant to be stopped, and to disturb others meanwhile.
 """
 
-import ctypes
-import signal
 import threading
 import time
 
+from frames.kernel_timers import arm, created
 from frames.L1_82 import Frame
 
-TIMER_CREATE, TIMER_SETTIME, MONOTONIC = 222, 223, 1
 COUNT, PERIOD_NS = 24, 700_000
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Event(ctypes.Structure):
-    _fields_ = [
-        ("value", ctypes.c_void_p),
-        ("signo", ctypes.c_int),
-        ("notify", ctypes.c_int),
-        ("rest", ctypes.c_char * 48),
-    ]
-
-
-def handle(*_):
-    pass
-
-
-def arm(timer, nanoseconds):
-    spec = (ctypes.c_long * 4)(0, nanoseconds, 0, nanoseconds)
-    libc.syscall(TIMER_SETTIME, timer, 0, ctypes.byref(spec), None)
 
 
 def keep_going(timers):
@@ -48,12 +27,7 @@ def keep_going(timers):
         time.sleep(0.0002)
 
 
-signal.signal(signal.SIGCONT, handle)
-timers = []
-for _ in range(COUNT):
-    event, timer = Event(None, signal.SIGCONT, 0, b""), ctypes.c_int()
-    if libc.syscall(TIMER_CREATE, MONOTONIC, ctypes.byref(event), ctypes.byref(timer)) == 0:
-        timers.append(timer.value)
+timers = created(COUNT)
 if timers:
     threading.Thread(target=keep_going, args=(timers,), daemon=True).start()
 
