@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
 from repro.analysis.records import Implementation, Interval, Source, grouped, interval, together
@@ -391,7 +391,7 @@ def _running_best(claim: Claim, source: Source) -> ClaimOutcome | None:
     given = next((each for each in every if each.round == 0), None)
     mine = [each for each in every if 0 < each.round <= until]
     wrong = [f"the input kernel is {given.why}"] if given and given.verdict in _WRONG else []
-    difference = next(iter([*wrong, *(f"round {r.round} is {r.why}" for r in mine if r.verdict in _WRONG)]), "")
+    difference = next(iter([*wrong, *_wrong(mine)]), "")
     if away:
         assert claim.base is not None
         ratio = claim.base / claim.value
@@ -400,6 +400,11 @@ def _running_best(claim: Claim, source: Source) -> ClaimOutcome | None:
     published = _best_by_protocol(claim, mine, given.published_protocol_ms if given else None, away=away)
     judged = _best_by_judge(claim, mine, until, wrong[0] if wrong else "", away=away)
     return _outcome(claim, source, row, published, judged, difference, [_folder(source)])
+
+
+def _wrong(rounds: list[Round]) -> Iterator[str]:
+    """Yield what is wrong with each round whose kernel is."""
+    return (f"round {each.round} is {each.why}" for each in rounds if each.verdict in _WRONG)
 
 
 def _best_by_protocol(claim: Claim, rounds: list[Round], base: float | None, *, away: bool) -> ClaimVerdict:
@@ -415,7 +420,7 @@ def _best_by_judge(claim: Claim, rounds: list[Round], until: int, wrong: str, *,
     """Return the fastest correct round by the judge. wrong: why the input kernel is, or ""."""
     own = {each.round: time.median for each in rounds if each.verdict == "correct" and (time := each.time_ms)}
     if not own:
-        first = next((f"round {each.round} is {each.why}" for each in rounds if each.verdict in _WRONG), "")
+        first = next(_wrong(rounds), "")
         if not first:
             return _without("not measured: no round has a time")
         return _without(f"no kernel is correct by round {until}: {wrong or first}", "DIFFERS")

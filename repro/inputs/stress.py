@@ -59,9 +59,9 @@ def base(signed: Stress) -> Stress | None:
     return signed if not isinstance(signed, str) else None
 
 
-def on_signed(stress: Stress | None) -> bool:
-    """Return whether a stress changes the problem's signed draw and not its published one."""
-    return parts(stress)[0] in ("edit", "heavy", "near", "unit")
+def beneath(stress: Stress | None, signed: Stress) -> Stress | None:
+    """Return the stress of the inputs that `stress` changes: None for published ones, which most stresses change."""
+    return base(signed) if parts(stress)[0] in ("edit", "heavy", "near", "unit") else None
 
 
 def drawn(stress: Stress | None, turn: int, tensors: list[int]) -> Stress | None:

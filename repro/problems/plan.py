@@ -252,7 +252,7 @@ class Plan:
         if recipe is None or stress is None:
             return recipe
         factor, run = self.problem.spike_of(i), self.problem.stress_run
-        if stresses.on_signed(stress) and (base := stresses.base(self.problem.stress)) is not None:
+        if (base := stresses.beneath(stress, self.problem.stress)) is not None:
             recipe = recipe.stressed(base, factor, run if stresses.edits(stress) else 1)
         return recipe.stressed(stress, factor, run)
 
@@ -315,7 +315,7 @@ class Plan:
         if kept == "constant" and word not in ("spike", "edit", "special"):
             drawn = philox.fill(torch.empty_like(value), "uniform", seed, i)
             return torch.where(value == 0, drawn - 0.5, value * (1.0 + drawn))
-        if stresses.on_signed(stress) and (base := stresses.base(self.problem.stress)) is not None:
+        if (base := stresses.beneath(stress, self.problem.stress)) is not None:
             value = self._stressed(value, base, seed, i)
         if word == "special" or (word in ("spike", "edit") and not kept):
             return self._touched(value, word, number, seed, i)

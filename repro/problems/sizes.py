@@ -166,10 +166,14 @@ class Search:
             now[constant] = value
         return now
 
+    def _by_size(self) -> list[Constant]:
+        """The constants, the largest first."""
+        return sorted(self.constants, key=lambda c: -self.now[c] * self.weight[c])
+
     def _moves(self, broken: set[_Move]) -> Iterator[_Move]:
         """Constants to make smaller together: each alone, the largest first. Then, with one that cannot be made smaller
         alone: those of equal value, pairs, all."""
-        order = sorted(self.constants, key=lambda c: -self.now[c] * self.weight[c])
+        order = self._by_size()
         yield from ((c,) for c in order)
         for value in dict.fromkeys(self.now[c] for c in order):
             if len(equal := tuple(c for c in order if self.now[c] == value)) > 1:
@@ -220,7 +224,7 @@ class Search:
         those are: a kernel that needs whole blocks is right at both or wrong at both. Smaller powers where these cost
         too much; of a batch only up to 16."""
         most = sizes.excess
-        for constant in sorted(self.constants, key=lambda c: -self.now[c] * self.weight[c]):
+        for constant in self._by_size():
             powers = (16,) if self.weight[constant] == _LEADING_WEIGHT else (_BLOCK, 64, 32, 16)
             equal = {c: self.now[c] for c in self.constants if c.value == constant.value}
             if self.now[constant] == constant.value:
