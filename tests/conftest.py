@@ -346,6 +346,11 @@ def rows(bundle: Path) -> dict[str, Json]:
     return {row["row"]: row for row in map(strict_json, (bundle / "rows.jsonl").read_text().splitlines())}
 
 
+def verdict_of(row: Json) -> str:
+    """The verdict of a row of a bundle, of its first solution."""
+    return row["result"]["results"][0]["verdict"]
+
+
 @pytest.fixture(scope="session")
 def smoke_results(once):
     """A results folder with what `repro fixtures` leaves for L1_36 and L1_82 at smoke size on the CPU: to be copied."""

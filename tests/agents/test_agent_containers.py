@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from agent_study import DONE, MODEL, bash, script
-from conftest import ROOT, Tool, ask_docker, manifest, rows
+from conftest import ROOT, Tool, ask_docker, manifest, rows, verdict_of
 from inspect_ai.log import read_eval_log
 
 from repro import config
@@ -147,7 +147,7 @@ def test_a_scripted_study_in_containers_is_judged_and_reported(judge_tool):
     bundle, done = study(judge_tool, "--agent", "sdk", "--arms", ",".join(arms), "--upstream", f"replay:{scripts}")
     assert done.code == 0, done.err
     told = rows(bundle)
-    assert {row["result"]["results"][0]["verdict"] for row in told.values()} == {"correct"} and len(told) == 3
+    assert {verdict_of(row) for row in told.values()} == {"correct"} and len(told) == 3
     for arm in arms:
         record = json.loads((bundle / f"agents/L1_36/{arm}/0/job.json").read_text())
         assert record["isolation"]["network"] == "none" and not record["isolation"]["interfaces_up"]
@@ -189,7 +189,7 @@ def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(claude_code,
     bundle, done = study(judge_tool, "--agent", "claude-code", "--arms", "with_kb", "--upstream",
                          f"replay:{SCRIPTS / 'claude_code'}")  # fmt: skip
     assert done.code == 0, done.err
-    assert {row["result"]["results"][0]["verdict"] for row in rows(bundle).values()} == {"correct"}
+    assert {verdict_of(row) for row in rows(bundle).values()} == {"correct"}
     record = json.loads((bundle / "agents/L1_36/with_kb/0/job.json").read_text())
     assert record["meter"]["kb"]["calls"] == 1 and record["agent_version"]
 

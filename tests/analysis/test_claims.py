@@ -288,6 +288,11 @@ def test_unconverged_times_and_the_published_protocol_are_noted(tool):
 # Both ways of measuring, rounds, profiles
 
 
+def sides(found: Json) -> tuple[str, str]:
+    """The verdicts of an outcome, as published and as judged."""
+    return found["as_published"]["verdict"], found["as_judged"]["verdict"]
+
+
 def both_ways(published: dict[str, float], judged: dict[str, float] = THEIRS, *, grad: bool = True) -> Json:
     """A result with times (ms) by the judge and by the published protocol."""
     found = result("L1_36@bf16", judged, baseline_classes=BF16)
@@ -298,7 +303,7 @@ def test_a_claim_can_be_reproduced_as_published_and_not_hold_as_judged(tool):
     """As on problem 82: gradients that are left on slow torch.compile down."""
     path = theirs(tool.folder / "a", both_ways(THEIRS, THEIRS | {"compile": 4.0}))
     found = outcome(tool, SPEEDUP, path)
-    assert found["as_published"]["verdict"] == "REPRODUCED" and found["as_judged"]["verdict"] == "DIFFERS"
+    assert sides(found) == ("REPRODUCED", "DIFFERS")
     words = "by the published protocol, which leaves gradients on, torch.compile takes 2.03 times as long"
     assert found["difference"] == words
     done, _, _ = judged(tool, path)
@@ -310,7 +315,7 @@ def test_a_claim_can_be_reproduced_as_published_and_not_hold_as_judged(tool):
 def test_a_wrong_kernel_can_be_reproduced_as_published_and_never_holds(tool):
     wrong = no_kernel("incorrect", "1 over the limit 0.02") | {"parity": {"times_ms": THEIRS, "grad": True}}
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", wrong))
-    assert found["as_published"]["verdict"] == "REPRODUCED" and found["as_judged"]["verdict"] == "DIFFERS"
+    assert sides(found) == ("REPRODUCED", "DIFFERS")
     assert "the kernel is wrong" in found["difference"]
 
 
@@ -323,7 +328,7 @@ def test_a_time_that_was_measured_once_has_one_per_cent_on_either_side(tool):
 def test_both_ways_may_agree_on_another_figure_than_the_published_one(tool):
     fast = THEIRS | {"optimized": 2.5}
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", both_ways(fast, fast)))
-    assert found["as_published"]["verdict"] == found["as_judged"]["verdict"] == "DIFFERS"
+    assert sides(found) == ("DIFFERS", "DIFFERS")
     assert found["difference"].startswith("both ways agree here; what differs is the machine (NVIDIA H200; published: ")
 
 
@@ -378,7 +383,7 @@ def test_running_bests_compare_as_times_on_the_published_kind_of_machine(tool):
 def test_a_wrong_round_is_no_running_best(tool):
     path = beside(tool.folder / "a", rounds({0: 5.461} | ROUNDS_MS, wrong=(1,)))
     first = running_best(tool, path, 1)
-    assert first["as_published"]["verdict"] == "REPRODUCED" and first["as_judged"]["verdict"] == "DIFFERS"
+    assert sides(first) == ("REPRODUCED", "DIFFERS")
     assert "no kernel is correct by round 1" in first["reason"] and "round 1 is wrong" in first["difference"]
     assert running_best(tool, path, 2)["as_judged"]["reason"].startswith("round 2: ")
 
@@ -386,7 +391,7 @@ def test_a_wrong_round_is_no_running_best(tool):
 def test_a_ratio_to_a_wrong_input_kernel_is_not_compared(tool):
     path = beside(tool.folder / "a", rounds({0: 5.461} | ROUNDS_MS, wrong=(0,)))
     found = running_best(tool, path, 3)
-    assert found["as_published"]["verdict"] == "REPRODUCED" and found["as_judged"]["verdict"] == "NOT-COMPARABLE"
+    assert sides(found) == ("REPRODUCED", "NOT-COMPARABLE")
     assert "the input kernel is wrong" in found["difference"]
 
 

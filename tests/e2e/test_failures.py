@@ -36,6 +36,7 @@ from conftest import (
     small_disk,
     smoke_problem,
     strict_json,
+    verdict_of,
     wait_for,
 )
 
@@ -424,7 +425,7 @@ def test_rows_that_lose_their_judge_exit_2(judge_tool):
     for name in "ab":
         row = found[f"L1_36/L1_36_{name}"]
         assert row["status"] == "failed" and "ended with signal SIGKILL" in row["error"]
-    assert found["L1_82/L1_82"]["result"]["results"][0]["verdict"] == "correct"
+    assert verdict_of(found["L1_82/L1_82"]) == "correct"
     assert not remains(tool)
 
 
@@ -494,8 +495,8 @@ def test_a_refused_fixture_fails_its_row_with_what_to_do(broken_fixtures):
 @pytest.mark.slow
 def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixtures):
     after = broken_fixtures.after
-    assert after["L1_36/L1_36_mine"]["result"]["results"][0]["verdict"] == "correct"
-    assert after["L1_82/L1_82_mine"]["result"]["results"][0]["verdict"] == "incorrect", "its file had changed"
+    assert verdict_of(after["L1_36/L1_36_mine"]) == "correct"
+    assert verdict_of(after["L1_82/L1_82_mine"]) == "incorrect", "its file had changed"
     assert broken_fixtures.again.code == 0, broken_fixtures.again.err
     assert "fails verification" not in broken_fixtures.again.out, "it tells of the first run's files"
 
@@ -600,7 +601,7 @@ def test_a_full_temporary_folder_fails_its_row_and_a_solution_that_fills_it_fail
     assert "No space left" in done.complaint
     failed, *others = rows(tool.bundles()[0]).values()
     assert failed["row"] == "L1_36/L1_36" and failed["status"] == "failed"
-    assert [row["result"]["results"][0]["verdict"] for row in others] == ["correct"] * 2
+    assert [verdict_of(row) for row in others] == ["correct"] * 2
 
 
 # -- interruptions
@@ -639,7 +640,7 @@ def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool)
     assert facts["unused_files"] == {"quick": ["notes.md"]}
     assert list(found) == facts["plan"] == ["L1_36/quick/0", "L1_36/unhurried/0"]
     assert found["L1_36/quick/0"] == first["L1_36/quick/0"], "it was measured before"
-    assert [row["result"]["results"][0]["verdict"] for row in found.values()] == ["correct", "error"]
+    assert [verdict_of(row) for row in found.values()] == ["correct", "error"]
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import CLEAN_ENV, CPU, ROOT, WHOLE, Tool, ask_docker, manifest, rows, until
+from conftest import CLEAN_ENV, CPU, ROOT, WHOLE, Tool, ask_docker, manifest, rows, until, verdict_of
 from ray_cluster import Nodes, cluster
 
 from repro.bundle.write import Bundle
@@ -162,7 +162,7 @@ def test_killed_raylets_and_workers_lose_no_row_and_write_none_twice(nodes, fold
     (bundle,) = tool.bundles()
     assert sorted(lines(bundle)) == sorted(manifest(bundle)["plan"]), "each row is written once"
     assert {row["status"] for row in rows(bundle).values()} == {"done"}
-    verdicts = {row["problem"]: row["result"]["results"][0]["verdict"] for row in rows(bundle).values()}
+    verdicts = {row["problem"]: verdict_of(row) for row in rows(bundle).values()}
     assert verdicts == {f"p{n:03}": "correct" if n % 4 < 2 else "incorrect" for n in range(SUITE)}
     gone(folder)
     assert tool.within("verify", bundle).code == 0
