@@ -379,6 +379,7 @@ def test_stress_shows_remainders_and_rows_below_zero():
     assert of_stress("signed 100")[0, 0] == 0.0, "the sign of zero"
     assert bool((of_stress("shift 100") > 0).all())
     assert of_stress("bands 1000").std(0).max() < 2 < 400 < of_stress("bands 1000").std(1).min()
+    assert of_stress("bands 1000").mean(1).abs().min() > 150, "a mean over slices does not cancel"
     assert bool((of_stress("shift -36000").add(35000).abs() < 25000).all())
     for index, sign in ((0, 1), (1, -1)):
         first, second = of_stress("shift -100", index).split(32)
