@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Literal
 
 from repro.judge.correctness.distance import CODES, at, named, rounded, split
@@ -83,18 +83,21 @@ def unjudgeable(fixture: Fixture) -> Judged:
 
 
 def _excesses(implementation: Implementation, fixture: Fixture) -> list[Reason]:
-    """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most."""
+    """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most.
+
+    Where another kind keeps the solution from every class, one on which a looser class has no limit says nothing.
+    """
     infinite = {reason.trial for reason in implementation.reasons if reason.code == "not_finite"}  # have one already
-    excesses = []
-    for kind, every in implementation.distances.items():
-        if kind not in fixture.trials:
-            continue
+    telling, others = list[Reason](), list[Reason]()
+    for kind, trial in fixture.trials.items():
+        every = implementation.distances.get(kind, [])
         calls = [call for call in every if kind not in infinite or isfinite(call["rel_l2"])]
-        limits = fixture.trials[kind].limits
-        klass = next((klass for klass in reversed(CLASSES[fixture.dtype]) if limits.get(klass)), None)
+        *_, last = CLASSES[fixture.dtype]
+        klass = next((klass for klass in reversed(CLASSES[fixture.dtype]) if trial.limits.get(klass)), None)
         if calls and klass is not None:
-            excesses += _excess(kind, calls, klass, limits[klass], fixture)
-    return excesses
+            far = klass == last or not max(call["rel_l2"] for call in calls) <= trial.needed.get(last, inf)
+            (telling if far else others).extend(_excess(kind, calls, klass, trial.limits[klass], fixture))
+    return telling or others
 
 
 def _excess(

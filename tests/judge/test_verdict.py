@@ -479,6 +479,19 @@ def test_far_from_an_honest_error_a_class_without_limits_is_lost(honest, klass):
     assert tolerances.class_of({"native": [even(5e-3)], "offset": [even(0.9)]}, fixture) == klass
 
 
+@pytest.mark.parametrize(
+    ("offset", "told"), [(0.1, ["native"]), (0.9, ["native", "offset"]), (math.nan, ["native", "offset"])]
+)
+def test_the_reasons_are_those_that_keep_a_solution_from_every_class(offset, told):
+    """A bf16 kernel off elsewhere read what fp32 allows far from zero, where bf16 has no limits."""
+    fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
+    far = Limited(stress="shift 1000", limits={"fp32": even(1e-3), "tf32": {}, "bf16": {}}, needed={"bf16": 0.6})
+    fixture.trials["offset"] = far
+    distances = {"native": [even(0.5)], "stress": [even(1e-6)], "offset": [even(offset)]}
+    found = verdict.judge(Implementation("mine", None, "Model", [], distances=distances), fixture)
+    assert [reason.trial for reason in found.reasons] == told and found.verdict == "incorrect"
+
+
 def test_a_number_that_is_zero_and_usually_is_not_has_a_distance():
     distance = Distance(usual=1.0)
     distance.add(torch.zeros(1), torch.zeros(1).double())
