@@ -81,18 +81,9 @@ class Forkserver:
         environment = config.worker_env(Path(tempfile.gettempdir()) / "repro-forkserver", interpret=device == "cpu")
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # an import that looks for a GPU must not call CUDA
         with theirs:
+            command = [sys.executable, "-P", "-s", "-m", "repro.judge", "forkserver", str(theirs.fileno()), device]
             self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-s",
-                    "-m",
-                    "repro.judge",
-                    "forkserver",
-                    str(theirs.fileno()),
-                    device,
-                    *["compiles"] * compiles,
-                ],
+                [*command, *["compiles"] * compiles],
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
