@@ -6,6 +6,7 @@ The entries of the catalogue are in rewrites.py.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -360,37 +361,47 @@ def _half(value: ast.expr) -> bool:
 def skipped(source: KernelSource, kernel: Function) -> str:
     """Products with a tile that is masked everywhere are skipped: in a transposed convolution most taps are so.
 
-    The other matrix must be finite: 0 times inf would be no number.
+    A loop around them is skipped by the part of the mask that is known there. The other matrix must be finite: 0 times
+    inf would be no number.
     """
-    innermost = [inner for inner in loops_in(kernel) if len(loops_in(inner)) == 1]
-    for loop, mask in [(inner, mask) for inner in innermost for mask in _empty_when(inner)]:
-        idle = _idle(kernel, loop, mask)
+    for loop in reversed(loops_in(kernel)):
+        mask, idle = _idle(kernel, loop)
         test = f"if tl.max({mask}.to(tl.int32)) > 0:"
         if idle and test not in source.text:
             begin, end, indent = source.line(idle[0]), source.end(idle[-1]), " " * idle[0].col_offset
             lines = source.between([], begin, end).split("\n")
             moved = "\n".join(f"    {line}" if line.strip() else line for line in lines)
-            return source.apply([Edit(begin, end, f"{indent}{test}\n{moved}")])
+            text = source.apply([Edit(begin, end, f"{indent}{test}\n{moved}")])
+            with contextlib.suppress(NotApplicable):
+                text = skipped(KernelSource(text))
+            return text
     raise NotApplicable("no product's tile can be masked everywhere")
 
 
-def _idle(kernel: Function, loop: ast.For, mask: str) -> list[ast.stmt]:
-    """Return the statements that do nothing where a mask holds nowhere; empty if that is not known of them."""
-    if len(assigned(kernel, mask)) != 1:
-        return []
-    made = next((at for at, s in enumerate(loop.body) if mask in stored_names(s)), len(loop.body))
-    idle: list[ast.stmt] = loop.body[made + 1 :] if mask in stored_names(loop) else [loop]
-    inside = {id(node) for statement in idle for node in ast.walk(statement)}
-    read = {n.id for n in nodes(kernel, ast.Name) if isinstance(n.ctx, ast.Load) and id(n) not in inside}
-    live = read & stored_names(*idle) - _sums(loop)
-    return [] if live else idle
+def _idle(kernel: Function, loop: ast.For) -> tuple[str, list[ast.stmt]]:
+    """Return the last mask that a loop makes for all its products, and the statements behind it that do nothing where
+    it holds nowhere; empty if that is not known of them."""
+    masks = [_masks(kernel, loop, product) for product in calls(loop, "dot")]
+    for at, made in reversed([*enumerate(loop.body)]):
+        mask = ast.unparse(made.targets[0]) if isinstance(made, ast.Assign) else ""
+        if masks and all(mask in each for each in masks) and len(assigned(kernel, mask)) == 1:
+            idle = loop.body[at + 1 :]
+            inside = {id(node) for statement in idle for node in ast.walk(statement)}
+            read = {n.id for n in nodes(kernel, ast.Name) if isinstance(n.ctx, ast.Load) and id(n) not in inside}
+            live = read & stored_names(*idle) - _sums(loop)
+            return mask, [] if live else idle
+    return "", []
 
 
-def _empty_when(loop: ast.For) -> list[str]:
-    """Return the masks that, where they hold nowhere, make every product of a loop zero."""
-    factors = [o.id for product in calls(loop, "dot") for o in product.args[:2] if isinstance(o, ast.Name)]
-    masks = [part for factor in factors for load in _zero_filled(loop, factor) for part in _mask_parts(loop, load)]
-    return [n.value.id for n in masks if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
+def _masks(kernel: Function, loop: ast.For, product: ast.Call) -> list[str]:
+    """Return the names that `&` joins to the mask of a product's factor, and to their own values."""
+    factors = [o.id for o in product.args[:2] if isinstance(o, ast.Name)]
+    parts = [part for factor in factors for load in _zero_filled(loop, factor) for part in _mask_parts(loop, load)]
+    names = [n.value.id for n in parts if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
+    for name in names:
+        joins = joined(value_of(kernel, ast.Name(name)))
+        names += [part.id for part in joins if isinstance(part, ast.Name) and part.id not in names]
+    return names
 
 
 def _zero_filled(loop: ast.For, name: str) -> list[ast.Call]:
@@ -422,8 +433,8 @@ def _zeroed(value: ast.expr, name: str) -> bool:
 
 def _sums(loop: ast.For) -> set[str]:
     """Return the names that a loop only adds products to: `acc = tl.dot(a, b, acc)`."""
-    added = [(ast.unparse(s.targets[0]), s.value) for s in loop.body if isinstance(s, ast.Assign)]
-    return {name for name, value in added if matched("tl.dot(_a, _b, _sum)", value, _sum=name)}
+    return {name for name in stored_names(loop)
+            if all(matched("tl.dot(_a, _b, _sum)", value, _sum=name) for value in assigned(loop, name))}  # fmt: skip
 
 
 # -- T22

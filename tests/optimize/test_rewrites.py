@@ -324,14 +324,17 @@ def test_positions_with_the_same_taps_come_together_however_they_are_taken_apart
     body = "".join(line.removeprefix("    ") for line in body.splitlines(keepends=True))
     text = head.replace(apart, lines) + "                start = 0\n" + body + end + rest
     skipped = rewrites.BY_NAME["skipped"].apply(KernelSource(text))
-    assert skipped.count("if tl.max(inside.to(tl.int32)) > 0:") == 1 and "\n                inside = " in skipped
+    tests = [skipped.count(f"if tl.max({mask}.to(tl.int32)) > 0:") for mask in ("in_d", "in_h", "inside")]
+    assert tests == [1, 1, 1] and "> 0:\n                            at = " in skipped
     texts = {"skipped": skipped}
     for name, source in (("both", skipped), ("alone", text), ("theirs", INPUTS["77"])):
         texts[name] = rewrites.BY_NAME["residue_order"].apply(KernelSource(source))
         with pytest.raises(NotApplicable):
             rewrites.BY_NAME["residue_order"].apply(KernelSource(texts[name]))
-    with pytest.raises(NotApplicable):
-        rewrites.BY_NAME["skipped"].apply(KernelSource(skipped))
+    product = 'acc = tl.dot(x, w, acc, input_precision="ieee")'
+    for refused in (skipped, text.replace(product, f"{product}; acc = tl.dot(x + 1, w, acc)")):  # not of masked zeros
+        with pytest.raises(NotApplicable):
+            rewrites.BY_NAME["skipped"].apply(KernelSource(refused))
     cases = [case for dtype in ("float32", "bfloat16") for case in pairs(tmp_path, "77", texts, dtype)]
     assert different(cases) == {}
 
