@@ -1,4 +1,4 @@
-"""The eleven naive kernels from which searches of KernelBench problems start; linear layers share a template."""
+"""The twelve naive kernels from which searches of KernelBench problems start; those of a kind share a template."""
 
 from __future__ import annotations
 
@@ -18,12 +18,19 @@ LINEAR = {
     "86_Matmul_Divide_GELU": ("Linear layer, division by a number and GELU", "linear", ["divisor"],
         ["acc / divisor", GELU]),
 }  # fmt: skip
+# Problem -> the name of its kernel.
+WINDOWS = {"42_Max_Pooling_2D": "pool_kernel", "63_conv_standard_2D__square_input__square_kernel": "conv_kernel"}
 
 
 def kernels() -> dict[str, str]:
     """Return KernelBench's name of a problem -> the source of its naive kernel."""
     found = {file.stem: file.read_text() for file in FOLDER.glob("*.py")}
-    template = jinja2.Template((FOLDER / "linear.py.j2").read_text(), trim_blocks=True, keep_trailing_newline=True)
+    linear, window = (
+        jinja2.Template((FOLDER / f"{name}.py.j2").read_text(), trim_blocks=True, keep_trailing_newline=True)
+        for name in ("linear", "window")
+    )
     for name, (what, layer, numbers, epilogue) in LINEAR.items():
-        found[name] = template.render(what=what, layer=layer, numbers=numbers, epilogue=epilogue)
+        found[name] = linear.render(what=what, layer=layer, numbers=numbers, epilogue=epilogue)
+    for name, kernel in WINDOWS.items():
+        found[name] = window.render(kernel=kernel, conv=kernel == "conv_kernel")
     return dict(sorted(found.items()))

@@ -1,4 +1,4 @@
-"""The eleven naive kernels from which searches of KernelBench problems start are right, in Triton's interpreter."""
+"""The twelve naive kernels from which searches of KernelBench problems start are right, in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ CASES = {
     "63_Gemm_ReLU_Divide": ([40, 50, 2.0], [(33, 40)], lambda m, x: torch.relu(m.linear(x)) / 2.0),
     "76_Gemm_Add_ReLU": ([40, 50, (50,)], [(33, 40)], lambda m, x: torch.relu(m.gemm(x) + m.bias)),
     "86_Matmul_Divide_GELU": ([40, 50, 10.0], [(33, 40)], lambda m, x: F.gelu(m.linear(x) / 10.0)),
+    "42_Max_Pooling_2D": ([3, 2, 1, 2], [(3, 5, 17, 16)], lambda m, x: F.max_pool2d(x, *m.numbers)),
     # stride 2, padding 1 and dilation 2; more channels than a tile has; a mask that is not the padding's
     "63_conv_standard_2D__square_input__square_kernel":
         ([5, 7, 3, 2, 1, 2], [(3, 5, 17, 16)], lambda m, x: m.conv2d(x)),
@@ -142,14 +143,15 @@ def wrong(folder, texts):
 
 @pytest.mark.slow
 def test_naive_kernels_are_right(tmp_path):
-    """As they are; those of rows where several programs share each; a softmax of two passes; products in fp16."""
+    """As they are; those of rows where several programs share each; a softmax of two passes; a window; products in fp16."""
     texts = dict(KERNELS)
-    for rewrite in ("split_rows", "joined_passes", *HALF):
+    for rewrite in ("split_rows", "joined_passes", "windows", *HALF):
         made = {name: rewrites.applicable(text).get(rewrite) for name, text in KERNELS.items()}
         texts |= {f"{name}.{rewrite}": text for name, text in made.items() if text}
-    changed = {"23_Softmax.split_rows", "40_LayerNorm.split_rows", "23_Softmax.joined_passes"}
+    changed = {"23_Softmax.split_rows", "40_LayerNorm.split_rows", "23_Softmax.joined_passes",
+               "42_Max_Pooling_2D.windows"}  # fmt: skip
     changed |= {f"{name}.{rewrite}" for name in (*naive.LINEAR, "1_Square_matrix_multiplication_") for rewrite in HALF}
-    assert texts.keys() - KERNELS.keys() == changed and len(KERNELS) == 11
+    assert texts.keys() - KERNELS.keys() == changed and len(KERNELS) == 12
     assert wrong(tmp_path, texts) == {}
 
 
@@ -235,7 +237,7 @@ def test_published_searches_start_from_the_naive_kernels(tmp_path):
         (problems / f"{name}.py").touch()
     options = {"only": "naive", "kernelbench": tmp_path, "seeds": [0, 1, 2], "out": tmp_path / "out", "published": None}
     found = searches.cases(argparse.Namespace(**options, named=""))
-    assert len(found) == 33 and {case.kernel.read_text() for case in found} == set(KERNELS.values())
+    assert len(found) == 36 and {case.kernel.read_text() for case in found} == set(KERNELS.values())
     some = searches.cases(argparse.Namespace(**options, named=next(iter(KERNELS))))
     assert len(some) == 3 and {case.seed for case in some} == {0, 1, 2}
     designs = searches.cases(argparse.Namespace(**options | {"only": "designs", "seeds": [0]}, named=""))
