@@ -9,6 +9,8 @@ import ast
 import re
 import textwrap
 from collections import Counter
+from collections.abc import Set
+from itertools import dropwhile
 
 from repro.optimize.guards import every_launch, plain
 from repro.optimize.kernel_source import (
@@ -19,17 +21,21 @@ from repro.optimize.kernel_source import (
     Launch,
     NotApplicable,
     assigned,
+    axis_of,
     body_of,
     calls,
     constexprs,
     inlined,
     is_tl,
+    lanewise,
     loops_in,
     matched,
     names_in,
     needed,
     nodes,
     parameters,
+    pointer_of,
+    pointers,
     reads,
     require,
     stored_names,
@@ -39,23 +45,29 @@ from repro.optimize.kernel_source import (
 from repro.optimize.knobs import append_arguments
 from repro.optimize.rewrites_tiles import filled_by, flat_index
 
-# The outputs of a program with which T27 begins.
-OUTPUTS = 4
+# The outputs of a program with which T27 begins, and what it names in a kernel.
+OUTPUTS, WINDOW_NAMES = 4, "lane first step kept places masks runs RUN SIZE".split()
 # The parts of a sum of products.
 LINEAR = (ast.BinOp, ast.Name, ast.Constant, ast.Add, ast.Sub, ast.Mult, ast.Load)
+# A statement that names a program's id on an axis.
+PROGRAM = re.compile(r"^(\w+) = tl\.program_id\((?:axis=)?(\d)\)(?:\.to\(tl\.int64\))?$", re.MULTILINE)
 # Placeholders of the texts below: `first`: the first coordinate; `step`: how many outputs lie between.
-BEFORE = """tl.static_assert({total} % ({plane} * {size}) == 0)
-{indent}{runs}: tl.constexpr = {RUN} if {RUN} < {size} else {size}
-{indent}{first} = tl.minimum(tl.program_id(0) * {RUN}, {size} - {runs})
-{indent}{lane} = {lanes}
+INDEX = """tl.static_assert({total} % ({plane} * {size}) == 0)
+{indent}    {index} = ({lane} // ({plane}) * {size} + {first} + {step}) * ({plane}) + {lane} % ({plane})
+"""
+PROGRAM_OF_STEP = "{index} = {first} + {step}\n"
+BEFORE = """{indent}{runs}: tl.constexpr = {RUN} if {RUN} < {size} else {size}
+{indent}{first} = tl.minimum({program} * {RUN}, {size} - {runs})
 {indent}{kept} = ()
 {indent}{places} = ()
 {indent}{masks} = ()
 {indent}for {step} in tl.static_range({runs}):
-{indent}    {index} = ({lane} // ({plane}) * {size} + {first} + {step}) * ({plane}) + {lane} % ({plane})"""
+{indent}    """
 AFTER = """
 {indent}for {step} in tl.static_range({runs}):
 {indent}    tl.store({places}[{step}], {kept}[{step}], mask={masks}[{step}])"""
+# Edits, and the texts of some expressions of what is repeated.
+Moved = tuple[list[Edit], dict[ast.expr, str]]
 
 
 @every_launch
@@ -63,37 +75,71 @@ def windows(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """A program makes several outputs along the axis of the outermost loop over taps, and all loops are unrolled.
 
     A position in the input is written as that of the first output plus a constant. So the compiler sees which loads
-    are the same, and loads each once. Each output is computed as before; the stores come after all loads.
+    are the same, and loads each once. Each output is computed as before; the stores come after all loads. The axis is
+    part of a flat index of lanes, or one of the grid.
     """
-    index, statement, _, block, total, _, bounds = flat_index(source, kernel, launch)
-    loops, asked = loops_in(kernel), calls(kernel, "program_id")
-    alone = len(source.grid_parts(launch)) == len(asked) == 1
-    require("there is no loop over taps, or the launch is not of one dimension", loops, alone, plain(kernel, launch))
-    chains = {s: chain for s in nodes(kernel, ast.Assign) if (chain := _chain(kernel, s.value, index))}
-    names = {key: source.fresh(key) for key in "lane first step kept places masks runs RUN".split()}
-    walked, edits, constant = _walked(kernel, loops[0], chains, names)
-    inner, size = chains[walked]
-    constants = _constants(source, kernel, constant | {total, size, *inner})
-    for each, chain in chains.items():
-        if text := _shared(chain, inner, size, names["lane"]):
-            edits[each.value] = text
-    edits[walked.value] = f"{names['first']} + {names['step']}"
-    edits |= {bound: f"{names['lane']} < {total} // {size}" for bound in bounds}
-    known = names | {"total": total, "size": size, "index": index, "plane": " * ".join(inner) or "1",
-                     "indent": source.indent(statement)}  # fmt: skip
-    lanes, call = source.of(statement.value), source.of(asked[0])
-    known["lanes"] = lanes.replace(call, "tl.program_id(1)")
-    part = [s for s in body_of(kernel) if s.lineno > statement.lineno]
+    accesses = calls(kernel, "store") + calls(kernel, "load")
+    passed = [source.argument(launch, str(pointer_of(kernel, call))) for call in accesses]
+    require("there is no loop over taps, or the launch is unusual, or its output an input",
+            loops_in(kernel), plain(kernel, launch), {*passed[:1]}.isdisjoint(passed[1:]))  # fmt: skip
+    known = {key: source.fresh(key) for key in WINDOW_NAMES}
+    moved = _of_lanes if len(calls(kernel, "program_id")) == 1 else _of_programs
+    edits, texts = moved(source, kernel, launch, known)
     return source.apply([
-        *constants,
-        *([] if call in lanes else [source.replace(asked[0], "tl.program_id(1)")]),
-        source.replace(statement, BEFORE.format(**known)),
-        _repeated(source, kernel, part, edits, known),
+        *edits,
+        _repeated(source, kernel, texts, known),
         source.parameter(kernel, f"{known['RUN']}: tl.constexpr"),
         append_arguments(source, launch, f"{known['RUN']}={OUTPUTS}"),
-        source.replace(launch.grid, "lambda meta: (triton.cdiv(meta['{size}'], meta['{RUN}']), triton.cdiv("
-                       "meta['{total}'] // meta['{size}'], meta['{block}']))".format(**known, block=block)),
     ])  # fmt: skip
+
+
+def _of_lanes(source: KernelSource, kernel: Function, launch: Launch, known: dict[str, str]) -> Moved:
+    """Return how the coordinate becomes an axis of the grid, if it is part of a flat index."""
+    index, statement, _, block, total, _, bounds = flat_index(source, kernel, launch)
+    require("the launch is not of one dimension", len(source.grid_parts(launch)) == 1)
+    chains = {s: chain for s in nodes(kernel, ast.Assign) if (chain := _chain(kernel, s.value, index))}
+    coordinates = {name: s for s, (_, size) in chains.items()
+                   if size and assigned(kernel, name := ast.unparse(s.targets[0])) == [s.value]}  # fmt: skip
+    name, texts, constant = _walked(kernel, coordinates.keys(), known)
+    inner, size = chains[coordinates[name]]
+    for each, chain in chains.items():
+        if text := _shared(chain, inner, size, known["lane"]):
+            texts[each.value] = text
+    texts[coordinates[name].value] = f"{known['first']} + {known['step']}"
+    texts |= {bound: f"{known['lane']} < {total} // {size}" for bound in bounds}
+    known |= {"total": total, "size": size, "index": index, "plane": " * ".join(inner) or "1", "block": block,
+              "program": "tl.program_id(0)", "each": INDEX}  # fmt: skip
+    return [
+        *_constants(source, kernel, constant | {total, size, *inner}),
+        source.replace(statement.targets[0], known["lane"]),
+        source.replace(calls(kernel, "program_id")[0], "tl.program_id(1)"),
+        source.replace(launch.grid, "lambda meta: (triton.cdiv(meta['{size}'], meta['{RUN}']), triton.cdiv("
+                       "meta['{total}'] // meta['{size}'], meta['{block}']))".format(**known)),
+    ], texts  # fmt: skip
+
+
+def _of_programs(source: KernelSource, kernel: Function, launch: Launch, known: dict[str, str]) -> Moved:
+    """Return how an axis of the grid gets fewer programs, if the coordinate is a program's id on it."""
+    found = dict(PROGRAM.findall(ast.unparse(ast.Module(body_of(kernel), []))))
+    name, texts, constant = _walked(kernel, found.keys(), known)
+    axis, grid, asked = int(found[name]), source.grid_parts(launch), "".join(map(axis_of, calls(kernel, "program_id")))
+    require("the kernel asks twice for the coordinate or changes it, or calls what may",
+            asked.isdigit(), asked.count(found[name]) == 1 == len(assigned(kernel, name)), grid[axis:],
+            lanewise(kernel, *MEMORY, "program_id", "arange"))  # fmt: skip
+    due = grid[axis]
+    for bound in nodes(kernel, ast.Compare):
+        if ast.unparse(_whole(kernel, bound.left)) == name:
+            end = source.constant(launch, ast.unparse(bound).partition(" < ")[2])
+            require("the coordinate is compared with more than the grid's size", end == due)
+            texts[bound.left] = known["first"]  # the same for each output
+    known |= {"size": known["SIZE"], "index": name, "program": name, "each": PROGRAM_OF_STEP}
+    grid[axis] = f"triton.cdiv({due}, meta['{known['RUN']}'])"
+    return [
+        *_constants(source, kernel, constant),
+        source.parameter(kernel, f"{known['size']}: tl.constexpr"),
+        append_arguments(source, launch, f"{known['size']}={due}"),
+        source.replace(launch.grid, f"lambda meta: ({', '.join(grid)},)"),
+    ], texts
 
 
 def _range(loop: ast.For) -> ast.Call:
@@ -138,21 +184,22 @@ def _whole(kernel: Function, node: ast.expr) -> ast.expr:
 
 
 def _walked(
-    kernel: Function, loop: ast.For, chains: dict[ast.Assign, tuple[list[str], str]], names: dict[str, str]
-) -> tuple[ast.Assign, dict[ast.expr, str], set[str]]:
-    """Return the coordinate that is added to a loop's tap, the positions so made, and what must be constants in them.
+    kernel: Function, coordinates: Set[str], names: dict[str, str]
+) -> tuple[str, dict[ast.expr, str], set[str]]:
+    """Return the coordinate added to the first loop's tap, the positions so made, and what must be constants in them.
 
     A position becomes its value for the first output and tap 0, plus a constant.
     """
+    loop = loops_in(kernel)[0]
     tap, edits, constant, walked = ast.unparse(loop.target), {}, set(), []
-    coordinates = {name: s for s, (_, size) in chains.items()
-                   if size and assigned(kernel, name := ast.unparse(s.targets[0])) == [s.value]}  # fmt: skip
+    known = {*parameters(kernel)} - pointers(kernel)
     require("a loop changes its tap", len(assigned(loop, tap)) == 1)
     for statement in nodes(loop, ast.Assign):
         value = _whole(kernel, statement.value)
-        used, read = coordinates.keys() & names_in(value), names_in(value)
+        read = names_in(value)
+        used = coordinates & read
         moving = {tap, *used}
-        if len(used) != 1 or tap not in read or not _linear(value, moving):
+        if len(used) != 1 or not {tap} <= read <= moving | known or not _linear(value, moving):
             continue
         (name,) = used
         zero, step, first = ast.Constant(0), ast.Name(names["step"]), ast.Name(names["first"])
@@ -160,7 +207,7 @@ def _walked(
             {name: first, tap: zero}, {name: step}, {name: zero, tap: zero}))  # fmt: skip
         edits[statement.value] = f"{here} + ({moved} - ({nothing}))"
         constant |= read - moving
-        walked.append(coordinates[name])
+        walked.append(name)
     require("the outermost loop moves a window along no axis, or several", len(set(walked)) == 1)
     return walked[0], edits, constant
 
@@ -172,10 +219,11 @@ def _linear(value: ast.expr, moving: set[str]) -> bool:
     return not mixed and all(isinstance(n, LINEAR) for n in ast.walk(value))
 
 
-def _repeated(
-    source: KernelSource, kernel: Function, part: list[ast.stmt], texts: dict[ast.expr, str], known: dict[str, str]
-) -> Edit:
-    """Return the edit by which statements are done for each output, and what they store at their end is kept."""
+def _repeated(source: KernelSource, kernel: Function, texts: dict[ast.expr, str], known: dict[str, str]) -> Edit:
+    """Return the edit by which what depends on the coordinate is done for each output, and stored at the end."""
+    filled = stored_names(*loops_in(kernel))
+    part = [*dropwhile(lambda s: not (reads(s, known["index"]) or names_in(s) & filled), kernel.body)]
+    known["indent"] = source.indent(part[0])
     match part[-1]:
         case ast.Expr(ast.Call(args=[at, value], keywords=[ast.keyword("mask") as mask]) as store) if is_tl(
             store, "store"
@@ -187,14 +235,15 @@ def _repeated(
         case _:
             raise NotApplicable("the kernel does not end with a masked store")
     before = [s for s in kernel.body if s not in part]
-    again = stored_names(*part) & {*parameters(kernel), *stored_names(*before)}
-    require("an output goes on from the one before, or more is stored", len(calls(kernel, "store")) == 1, not again)
+    again = stored_names(*part) & {known["index"], *parameters(kernel), *stored_names(*before)}
+    require("an output goes on from the one before, or not one store ends the kernel",
+            not again, len(calls(kernel, "store")) == 1, not nodes(kernel, ast.Return))  # fmt: skip
     begin, end = source.line(part[0]), source.end(part[-1])
     edits = [*keep, *(source.replace(node, text) for node, text in texts.items())]
-    for loop in loops_in(kernel):
+    for loop in loops_in(ast.Module(part, [])):
         edits.append(source.replace(_range(loop).func, "tl.static_range"))
     text = textwrap.indent(source.between(edits, begin, end), "    ")
-    return Edit(begin, end, text + AFTER.format(**known))
+    return Edit(begin, end, (BEFORE + known["each"]).format(**known) + text + AFTER.format(**known))
 
 
 # -- T30

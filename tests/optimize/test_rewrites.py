@@ -439,6 +439,73 @@ def test_every_rewrite_compiles_for_every_architecture(number, arch, tmp_path):
     assert len(found) == len(files) and all(kernel["cubin"] for each in found for kernel in each) and all(found)
 
 
+GRID_WINDOWS = """
+import torch, triton
+import triton.language as tl
+
+
+@triton.jit
+def window(x_ptr, w_ptr, out_ptr, H, W, OH, OW, STEP, APART, PAD, K: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(axis=1)
+    columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    image = tl.program_id(2)
+    at = row
+    inside = (columns < OW) & (at < OH)
+    top = at * STEP - PAD
+    acc = tl.zeros([BLOCK], dtype=tl.float32)
+    for i in range(K):
+        h = top + i * APART
+        seen = (h >= 0) & (h < H)
+        line = x_ptr + (image * H + tl.where(seen, h, 0)) * W
+        for j in range(0, K):
+            w = columns * STEP - PAD + j * APART
+            x = tl.load(line + w, mask=inside & seen & (w >= 0) & (w < W), other=0.0)
+            acc += x * tl.load(w_ptr + i * K + j)
+    tl.store(out_ptr + (image * OH + row) * OW + columns, acc, mask=inside)
+
+
+def kernel_function(x, weight, stride=1, padding=0, dilation=1):
+    n, h, w = x.shape
+    k, block = weight.shape[0], 16
+    oh, ow = ((size + 2 * padding - dilation * (k - 1) - 1) // stride + 1 for size in (h, w))
+    out = torch.empty((n, oh, ow), dtype=x.dtype)
+    def grid(meta):
+        return (triton.cdiv(ow, meta["BLOCK"]), oh, n)
+    window[grid](x, weight, out, h, w, oh, ow, stride, dilation, padding, K=k, BLOCK=block)
+    return out
+"""
+LOADS = """
+import compile_kernels, pathlib, sys, torch
+from triton.runtime.jit import JITFunction
+
+def run(*args, warmup, **given):
+    print(compile_kernels.RUN(*args, warmup=True, **given).asm["ttir"].count(" tt.load "))
+
+JITFunction.run = run
+compile_kernels.aim(90)
+with torch.device("meta"):
+    compile_kernels.load(pathlib.Path(sys.argv[1])).kernel_function(torch.empty(2, 64, 64), torch.empty(3, 3))
+"""
+
+
+@pytest.mark.slow
+def test_windows_along_an_axis_of_the_grid_share_their_loads_and_keep_every_bit(tmp_path):
+    """Sizes that four outputs do not divide, and a size of three. Four outputs of 3 x 3 taps read 6 x 3 inputs."""
+    texts = {"original": GRID_WINDOWS}
+    for form in ("grid = lambda meta:", "grid ="):
+        text = GRID_WINDOWS.replace("def grid(meta):\n        return", form)
+        texts[form] = rewrites.BY_NAME["windows"].apply(KernelSource(text.replace('meta["BLOCK"]', "block")))
+    texts["function"] = rewrites.BY_NAME["windows"].apply(KernelSource(GRID_WINDOWS))
+    given = {"stride": 2, "padding": 1, "dilation": 2}
+    shapes = [([[2, 13, 21], [3, 3]], given), ([[1, 5, 7], [3, 3]], {}), ([[1, 8, 9], [2, 2]], {"padding": 1})]
+    cases = beside(tmp_path, texts, shapes)
+    assert different(cases) == {}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")} | {"TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", LOADS, cases[-1]["files"][1]], capture_output=True, text=True,
+                          env=env | {"PYTHONPATH": str(config.ROOT / "tests")}, check=True)  # fmt: skip
+    assert done.stdout == f"{6 * 3 + 3 * 3}\n"
+
+
 LANES = """
 @triton.jit
 def first(B):
@@ -486,6 +553,11 @@ COLS = "    cols = k + tl.arange(0, BLOCK_K)\n"
         ("windows", INPUTS["82"], "* SH - PH", "* oh - PH"),
         ("windows", INPUTS["82"], "    index =", "    acc = 0.0\n    index ="),
         ("windows", INPUTS["43"], "range(0, KD)", "range(0, KD, KD)"),
+        ("windows", GRID_WINDOWS, 'BLOCK"]), oh,', 'BLOCK"]), oh + 1,'),
+        ("windows", GRID_WINDOWS, "at = row", "at = tl.program_id(1)"),
+        ("windows", GRID_WINDOWS, "    row =", "    acc = tl.zeros([BLOCK], dtype=tl.float32)\n    row ="),
+        ("windows", GRID_WINDOWS, "    top =", "    image += row\n    top ="),
+        ("windows", GRID_WINDOWS, "load(w_ptr", "load(out_ptr"),
         ("residue_order", INPUTS["77"], "= OD * OH * OW", "= C_OUT"),
         ("split_reduction", GRID_FUNCTION, "load(x_ptr", "load(f() + x_ptr"),
     ],
