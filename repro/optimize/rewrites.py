@@ -3,7 +3,7 @@
 kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order; P:
 arithmetic of another precision.
 A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
-that other shapes still pass. Names and numbers (T0 to T30) are those of docs/optimise.md.
+that other shapes still pass. Names and numbers (T0 to T31) are those of docs/optimise.md.
 """
 
 from __future__ import annotations
@@ -416,6 +416,7 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T29", "halved", PRECISION, rewrites_tiles.halved, "matrices of products of float32 in fp16 in memory"),
     Rewrite("T20", "skipped", EXACT, rewrites_tiles.skipped, "products of empty tiles skipped"),
     Rewrite("T22", "residue_order", EXACT, rewrites_tiles.residue_order, "positions with the same taps in one tile"),
+    Rewrite("T31", "packed", EXACT, rewrites_tiles.packed, "tiles that programs share packed before the launch"),
     Rewrite("T25", "row_tiles", EXACT, rewrites_tiles.row_tiles, "tiles of rows and columns in place of a flat index"),
     Rewrite("T27", "windows", EXACT, rewrites_windows.windows, "several outputs along an axis, each input loaded once"),
     Rewrite("T30", "implicit_product", PRECISION, rewrites_windows.implicit_product,

@@ -41,6 +41,7 @@ from repro.optimize.kernel_source import (
     nodes,
     operand,
     parameters,
+    parts,
     pointer_of,
     pointers,
     program_axis,
@@ -209,8 +210,9 @@ Tile = tuple[ast.Call, Pair, list[str]]
 def descriptors(source: KernelSource, kernel: Function, launch: Launch) -> str:
     """Loads of whole tiles of matrices go through tensor descriptors, where the hardware copies tiles."""
     require("the launch chooses between kernels", plain(kernel, launch))
-    source = _blocks_named(source, launch, {block for *_, names in _tiles(kernel) for block in names[3:5]})
-    kernel, launch = source.only(kernel.name)
+    source, kernel, launch = _blocks_named(
+        source, launch, {block for *_, names in _tiles(kernel) for block in names[3:5]}
+    )
     described = source.fresh("described")
     edits, names, guards, made = list[Edit](), list[str](), list[str](), list[str]()
     for load, starts, given_by in _tiles(kernel):
@@ -257,8 +259,8 @@ def _tiles(kernel: Function) -> list[Tile]:
     return [tile for load in calls(kernel, "load") if (tile := _tile(kernel, load))]
 
 
-def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> KernelSource:
-    """Return the source with a local name for each of these blocks that a launch passes as a number.
+def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> tuple[KernelSource, Function, Launch]:
+    """Return the source, kernel and launch with a local name for each of these blocks that is passed as a number.
 
     So a knob turns it everywhere.
     """
@@ -268,7 +270,8 @@ def _blocks_named(source: KernelSource, launch: Launch, blocks: set[str]) -> Ker
         if isinstance(passed, ast.Constant):
             local = source.fresh(block.lower())
             edits += [source.before(statement, f"{local} = {source.of(passed)}"), source.replace(passed, local)]
-    return KernelSource(source.apply(edits))
+    named = KernelSource(source.apply(edits))
+    return named, *named.only(launch.kernel)
 
 
 def _tile(kernel: Function, load: ast.Call) -> Tile | None:
@@ -534,6 +537,107 @@ def _divisors(kernel: Function, coordinates: list[str]) -> list[str] | None:
         names = reaches(kernel, test["_value"])[0]
         found |= {each: ast.unparse(test["__stride"]) for each in coordinates if each in names}
     return [found[each] for each in coordinates] if len(found) == len(coordinates) else None
+
+
+# -- T31
+
+
+PACK = '''@triton.jit
+def packed_tile(packed_tiles, {parameters}):
+    """Store one of the tiles that many programs of the kernel load."""
+    packed_tile_step = tl.program_id(0).to(tl.int64)
+    packed_tiles += packed_tile_step * ({rows} * {columns})
+    packed_tiles += tl.arange(0, {rows})[:, None] * {columns} + tl.arange(0, {columns})[None, :]
+    {taps}tl.store(packed_tiles, {load})
+
+
+def packed_tiles_of(packed_tile_programs, {parameters}, **packed_tile_options):
+    """Return the tiles that many programs of the kernel load, one after another."""
+    _, *packed_tile_given, _ = locals().values()
+    packed_tile_shape = (packed_tile_programs{steps}, {rows}, {columns})
+    packed_tiles = torch.empty(packed_tile_shape, dtype={tensor}.dtype, device={tensor}.device)
+    packed_tile[packed_tile_shape[:1]](packed_tiles, *packed_tile_given)
+    return packed_tiles
+
+
+'''
+TAP = "{each}, packed_tile_step = packed_tile_step % tl.{count} * ({by}), packed_tile_step // tl.{count}\n    {taps}"
+TILE = ("tl.load(packed_tiles + {tile} * tl.cast({rows} * {columns}, tl.int64)"
+        " + tl.arange(0, {rows})[:, None] * {columns} + tl.arange(0, {columns})[None, :])")  # fmt: skip
+
+
+@every_launch
+def packed(source: KernelSource, kernel: Function, launch: Launch) -> str:
+    """A tile with gaps in memory that many programs load is loaded once, before the launch, and stored without gaps.
+
+    It depends on one axis of a grid of several, and on loops.
+    """
+    source, kernel, launch = _blocks_named(source, launch, {*parameters(kernel)})
+    for load in calls(kernel, "load"):
+        with contextlib.suppress(NotApplicable):
+            return _packed(source, kernel, launch, load)
+    raise NotApplicable("programs share no tile with gaps")
+
+
+def _packed(source: KernelSource, kernel: Function, launch: Launch, load: ast.Call) -> str:
+    whole = inlined(kernel, load, lambda value: "range()" not in ast.unparse(value), 9)
+    (axis, rows, columns), grid = _shared_tile(whole), source.grid_parts(launch)
+    require("its axis is the grid's only one", len(grid) > 1)
+    known = {"rows": rows, "columns": columns, "tensor": str(pointer_of(kernel, load)), "taps": "", "steps": "",
+             "parameters": ast.unparse(kernel.args), "tile": f"tl.program_id({axis})",
+             "load": re.sub(r"tl\.program_id\([^)]*\)", "packed_tile_step", ast.unparse(whole))}  # fmt: skip
+    around, fixed = _always(kernel, load), {"tl", *parameters(kernel)} - stored_names(kernel)
+    for loop in around:
+        start, end, by = [*["0"] * (len(range_of(loop).args) == 1), *map(ast.unparse, range_of(loop).args), "1"][:3]
+        known |= {"each": ast.unparse(loop.target), "by": by, "count": f"cdiv({end}, {by})"}
+        known |= {"taps": TAP.format(**known), "steps": "{steps} * triton.{count}".format(**known),
+                  "tile": "({tile} * tl.{count} + {each} // ({by}))".format(**known)}  # fmt: skip
+        require("a loop does not take all its steps", start == "0", len(assigned(kernel, known["each"])) == 1,
+                names_in(*range_of(loop).args) <= fixed)  # fmt: skip
+    stored = {
+        source.argument(launch, str(pointer_of(kernel, n))) for n in source.every(kernel.name) if is_tl(n, "store")
+    }
+    require(
+        "the tile depends on more than arguments and steps, or may be written to, or the kernel is unusual",
+        around, names_in(whole) <= fixed | {ast.unparse(loop.target) for loop in around},
+        not re.search("atomic|packed_tile", source.text), plain(kernel, launch), not kernel.decorator_list[1:],
+        source.argument(launch, known["tensor"]) not in (None, *stored), None not in stored,
+        not nodes(kernel, ast.Return),
+    )  # fmt: skip
+    return source.apply([
+        source.above(kernel, PACK.format(**known)),
+        source.replace(load, TILE.format(**known)),
+        source.parameter(kernel, "packed_tiles"),
+        source.before(
+            statement_of(launch),
+            f"packed_tiles = packed_tiles_of({grid[axis]}, "
+            + source.of(launch.call).partition("](")[2],  # of another bracket's end it would not parse
+        ),
+        append_arguments(source, launch, "packed_tiles=packed_tiles"),
+    ])  # fmt: skip
+
+
+def _shared_tile(load: ast.Call) -> tuple[int, str, str]:
+    """Return the axis of the grid on which a tile depends, and its rows and columns, none next to each other."""
+    products = [n for n in nodes(address_of(load), ast.BinOp) if isinstance(n.op, ast.Mult)]
+    lanes, scaled = nodes(address_of(load), ast.Subscript), {n for each in products for n in ast.walk(each)}
+    sizes = sorted({(ast.unparse(n.slice), shown(each, 1, "end")) for n in lanes for each in calls(n, "arange")})
+    axes = {axis_of(call) for call in calls(load, "program_id")}
+    require("the load is of no tile with gaps that depends on one axis",
+            [of for of, _ in sizes] == ["(:, None)", "(None, :)"], scaled.issuperset(lanes), len(calls(load, "load")) == 1,
+            len(axes) == 1, "".join(axes).isdigit(), lanewise(load, "load", "arange", "program_id"))  # fmt: skip
+    return int(axes.pop()), sizes[0][1], sizes[1][1]
+
+
+def _always(kernel: Function, load: ast.Call) -> list[ast.For]:
+    """Return the loops around a load that is done in each step of them, but for what T20 skips."""
+    around = [s for s in nodes(kernel, ast.stmt)[1:] if load in parts(s)]
+    tests = [s.test for s in around if isinstance(s, ast.If) and not s.orelse]
+    skips = [test for test in tests if matched("tl.max(__mask.to(tl.int32)) > 0", test)]
+    loops = [loop for loop in loops_of(around) if "range" in ast.unparse(range_of(loop).func)]
+    once = isinstance(around[-1], ast.Assign) and not nodes(around[-1], ast.IfExp)
+    require("a load is not always done", once, len(loops) + len(skips) + 1 == len(around))
+    return loops
 
 
 # -- T25

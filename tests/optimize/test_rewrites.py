@@ -339,6 +339,61 @@ def test_positions_with_the_same_taps_come_together_however_they_are_taken_apart
     assert different(cases) == {}
 
 
+SHARED_TILES = """
+import torch, triton
+import triton.language as tl
+
+
+@triton.jit
+def taps(x_ptr, w_ptr, out_ptr, M, N, K, TAPS, sx, st, sk, sn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(axis=1) * BM + tl.arange(0, BM)
+    cols = tl.program_id(axis=0) * BN + tl.arange(0, BN)
+    acc = tl.zeros([BM, BN], dtype=tl.float32)
+    for tap in range(TAPS):
+        for k in tl.range(0, K, BK):
+            ks = k + tl.arange(0, BK)
+            inside = (ks[:, None] < K) & (cols[None, :] < N)
+            place = w_ptr + tap * st + ks[:, None] * sk + cols[None, :] * sn
+            w = tl.load(place, mask=inside, other=0.0)
+            valid = (rows < M)[:, None] & (ks < K)[None, :]
+            x = tl.load(x_ptr + rows[:, None] * sx + (ks + tap)[None, :], mask=valid, other=0.0)
+            acc = tl.dot(x, w, acc, input_precision="ieee")
+    tl.store(out_ptr + rows[:, None] * N + cols[None, :], acc, mask=(rows < M)[:, None] & (cols < N)[None, :])
+
+
+def kernel_function(x, w):
+    (M, many), (K, N, TAPS) = x.shape, w.shape
+    sk, sn, st = w.stride()
+    out = torch.empty((M, N), device=x.device, dtype=torch.float32)
+    grid = lambda meta: (triton.cdiv(N, meta["BN"]), triton.cdiv(M, meta["BM"]))
+    taps[grid](x, w, out, M, N, K, TAPS, many, *(st, sk, sn), BM=16, BN=16, BK=16, num_warps=2)
+    return out
+"""
+
+
+@pytest.mark.slow
+def test_a_tile_that_programs_share_is_packed_before_the_launch(tmp_path):
+    """Whatever its strides, with its mask, and together with other rewrites; numbers turn for both launches."""
+    cases = []
+    for number, text, shapes in (("77", INPUTS["77"], SHAPES["77"]), ("own", SHARED_TILES, PACKED_SHAPES)):
+        texts = {number: text}
+        for at, names in enumerate(PACKED_WITH):
+            changed = text
+            for name in names.split():
+                changed = rewrites.applicable(changed).get(name, changed)
+            assert changed.count("packed_tiles_of(") == 2 and "packed" not in rewrites.applicable(changed)
+            texts[f"{number}_{at}"] = changed
+        knob = next(k.name for k in knobs.find(KernelSource(changed)) if k.name.endswith(("BN", "BLOCK_N")))
+        texts[f"{number}_turned"] = knobs.apply(KernelSource(changed), {knob: 64})
+        cases += [case for dtype in ("float32", "bfloat16") for case in beside(tmp_path, texts, shapes, dtype)]
+    assert different(cases) == {}
+
+
+PACKED_WITH = (
+    "packed", "residue_order skipped packed constant_sizes",
+    "packed unrolled skipped residue_order small_offsets no_masks",
+)  # fmt: skip
+PACKED_SHAPES = [([[33, 21], [20, 19, 2]], {}), ([[16, 50], [48, 32, 3]], {})]
 SOFTMAX_ROWS = """
 import torch, triton
 import triton.language as tl
@@ -560,6 +615,16 @@ COLS = "    cols = k + tl.arange(0, BLOCK_K)\n"
         ("windows", GRID_WINDOWS, "load(w_ptr", "load(out_ptr"),
         ("residue_order", INPUTS["77"], "= OD * OH * OW", "= C_OUT"),
         ("split_reduction", GRID_FUNCTION, "load(x_ptr", "load(f() + x_ptr"),
+        ("packed", SHARED_TILES, "    tl.store(", "    tl.store(w_ptr, 0.0)\n    tl.store("),
+        ("packed", SHARED_TILES, "(x, w, out", "(x, w, w"),
+        ("packed", SHARED_TILES, "w_ptr + tap", "w_ptr + tl.program_id(1) + tap"),
+        ("packed", SHARED_TILES, "cols[None, :] * sn", "cols[None, :]"),
+        ("packed", SHARED_TILES, "            w =", "            place += 1\n            w ="),
+        ("packed", SHARED_TILES, "            w =", "            tap += 1\n            w ="),
+        ("packed", SHARED_TILES, "range(TAPS)", "range(1, TAPS)"),
+        ("packed", SHARED_TILES, "w_ptr + tap", "w_ptr + tl.load(x_ptr) + tap"),
+        ("packed", SHARED_TILES, "            w =", "            if tap < 3: w ="),
+        ("packed", SHARED_TILES, "    acc =", "    if M < 3:\n        return\n    acc ="),
     ],
 )
 def test_a_rewrite_that_proves_nothing_does_not_fit(names, text, old, new):
