@@ -619,14 +619,14 @@ def _packed(source: KernelSource, kernel: Function, launch: Launch, load: ast.Ca
 
 def _shared_tile(load: ast.Call) -> tuple[int, str, str]:
     """Return the axis of the grid on which a tile depends, and its rows and columns, none next to each other."""
-    products = [n for n in nodes(address_of(load), ast.BinOp) if isinstance(n.op, ast.Mult)]
-    lanes, scaled = nodes(address_of(load), ast.Subscript), {n for each in products for n in ast.walk(each)}
+    address = address_of(load)
+    scaled = {n for each in nodes(address, ast.BinOp) if isinstance(each.op, ast.Mult) for n in ast.walk(each)}
+    lanes, axes = nodes(address, ast.Subscript), "".join({axis_of(call) for call in calls(load, "program_id")})
     sizes = sorted({(ast.unparse(n.slice), shown(each, 1, "end")) for n in lanes for each in calls(n, "arange")})
-    axes = {axis_of(call) for call in calls(load, "program_id")}
-    require("the load is of no tile with gaps that depends on one axis",
-            [of for of, _ in sizes] == ["(:, None)", "(None, :)"], scaled.issuperset(lanes), len(calls(load, "load")) == 1,
-            len(axes) == 1, "".join(axes).isdigit(), lanewise(load, "load", "arange", "program_id"))  # fmt: skip
-    return int(axes.pop()), sizes[0][1], sizes[1][1]
+    require("the load is of no tile with gaps that depends on one axis", len(axes) == 1, axes.isdigit(),
+            [of for of, _ in sizes] == ["(:, None)", "(None, :)"], scaled.issuperset(lanes),
+            len(calls(load, "load")) == 1, lanewise(load, "load", "arange", "program_id"))  # fmt: skip
+    return int(axes), sizes[0][1], sizes[1][1]
 
 
 def _always(kernel: Function, load: ast.Call) -> list[ast.For]:

@@ -143,7 +143,7 @@ def wrong(folder, texts):
 
 @pytest.mark.slow
 def test_naive_kernels_are_right(tmp_path):
-    """As they are; those of rows where several programs share each; a softmax of two passes; a window; products in fp16."""
+    """As they are; those of rows where several programs share each; a softmax of two passes; windows; fp16 products."""
     texts = dict(KERNELS)
     for rewrite in ("split_rows", "joined_passes", "windows", *HALF):
         made = {name: rewrites.applicable(text).get(rewrite) for name, text in KERNELS.items()}
