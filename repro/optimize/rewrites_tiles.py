@@ -581,6 +581,7 @@ def packed(source: KernelSource, kernel: Function, launch: Launch) -> str:
 
 def _packed(source: KernelSource, kernel: Function, launch: Launch, load: ast.Call) -> str:
     whole = inlined(kernel, load, lambda value: "range()" not in ast.unparse(value), 9)
+    assert isinstance(whole, ast.Call)
     (axis, rows, columns), grid = _shared_tile(whole), source.grid_parts(launch)
     require("its axis is the grid's only one", len(grid) > 1)
     known = {"rows": rows, "columns": columns, "tensor": str(pointer_of(kernel, load)), "taps": "", "steps": "",
