@@ -631,7 +631,7 @@ def _shared_tile(load: ast.Call) -> tuple[int, str, str]:
 
 
 def _always(kernel: Function, load: ast.Call) -> list[ast.For]:
-    """Return the loops around a load that is done in each step of them, but for what T20 skips."""
+    """Return the loops around a load that is done in each of their steps, or skipped by T20."""
     around = [s for s in nodes(kernel, ast.stmt)[1:] if load in parts(s)]
     tests = [s.test for s in around if isinstance(s, ast.If) and not s.orelse]
     skips = [test for test in tests if matched("tl.max(__mask.to(tl.int32)) > 0", test)]
