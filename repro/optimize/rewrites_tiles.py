@@ -553,10 +553,9 @@ def packed_tile(packed_tiles, {parameters}):
 
 def packed_tiles_of(packed_tile_programs, {parameters}, **packed_tile_options):
     """Return the tiles that many programs of the kernel load, one after another."""
-    _, *packed_tile_given, _ = locals().values()
     packed_tile_shape = (packed_tile_programs{steps}, {rows}, {columns})
     packed_tiles = torch.empty(packed_tile_shape, dtype={tensor}.dtype, device={tensor}.device)
-    packed_tile[packed_tile_shape[:1]](packed_tiles, *packed_tile_given)
+    packed_tile[packed_tile_shape[:1]](packed_tiles, {names})
     return packed_tiles
 
 
@@ -585,7 +584,8 @@ def _packed(source: KernelSource, kernel: Function, launch: Launch, load: ast.Ca
     (axis, rows, columns), grid = _shared_tile(whole), source.grid_parts(launch)
     require("its axis is the grid's only one", len(grid) > 1)
     known = {"rows": rows, "columns": columns, "tensor": str(pointer_of(kernel, load)), "taps": "", "steps": "",
-             "parameters": ast.unparse(kernel.args), "tile": f"tl.program_id({axis})",
+             "parameters": ast.unparse(kernel.args), "names": ", ".join(parameters(kernel)),
+             "tile": f"tl.program_id({axis})",
              "load": re.sub(r"tl\.program_id\([^)]*\)", "packed_tile_step", ast.unparse(whole))}  # fmt: skip
     around, fixed = _always(kernel, load), {"tl", *parameters(kernel)} - stored_names(kernel)
     for loop in around:
