@@ -366,8 +366,7 @@ class Bundle:
 
     def rows(self) -> list[Row]:
         """Return the rows in the order of the plan."""
-        found = self._bundle.records()
-        return [found[name] for name in self._bundle.manifest["plan"] if name in found]
+        return list(self._bundle.records().values())
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdicts of all rows; a row that was not judged gives an `error` with its reason."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro import config
-from repro.errors import PrerequisiteError, Unreadable, UsageError, reason_of
+from repro.errors import PrerequisiteError, Unreadable, UsageError, refusing
 from repro.system import foreign
 
 FILE = config.ARTIFACTS_DIR / "sources.toml"
@@ -131,7 +131,7 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
         check(source)
         return source, True
     parent = source.folder.parent
-    try:
+    with refusing(PrerequisiteError, f"cannot bring {name} below {parent}"):
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=parent) as work:
             files = Path(work) / "files"
@@ -146,8 +146,6 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
                 shutil.copytree(origin, files, symlinks=True)
             with contextlib.suppress(OSError):  # another fetch of the same tree may have come first
                 files.rename(source.folder)
-    except OSError as error:
-        raise PrerequisiteError(f"cannot bring {name} below {parent}", reason_of(error)) from error
     check(source)
     return source, False
 

@@ -363,6 +363,5 @@ def outcome(case: Case, entry: Verdict) -> str:
 def outcomes(bundle: Bundle) -> list[CaseOutcome]:
     """Return the entries of a self-test's bundle, by suite and name."""
     known = {case.id: case for case in cases(list(SUITES), [], bundle.manifest["parameters"].get("dtype", "float32"))}
-    found = bundle.records()
-    rows = [found[name] for name in bundle.manifest["plan"] if name in found]
-    return sorted((entry for row in rows for entry in _outcomes(known, row)), key=lambda entry: entry.case)
+    found = (entry for row in bundle.records().values() for entry in _outcomes(known, row))
+    return sorted(found, key=lambda entry: entry.case)
