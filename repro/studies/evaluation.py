@@ -255,8 +255,7 @@ def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundl
         timed = run.options.timing or run.options.kernelbench
         rows.append(replace(planned, job=planned.job and replace(planned.job, shares=not timed)))
     bundle = run.open("evaluate", rows, run.parameters(suite=suite))
-    judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS)
-    return bundle, results_of(judged)
+    return bundle, results_of(run.execute(rows, bundle, summary, together=ROWS_A_PROCESS))
 
 
 def evaluate(

@@ -282,8 +282,7 @@ def run(run: Run, suites: list[str], names: list[str], dtype: str) -> tuple[Bund
     engine, chosen = run.engine, cases(suites, names, dtype)
     skipped = {case.id: why for case in chosen if (why := case.skipped(engine))}
     able = [case for case in chosen if case.id not in skipped]
-    wanted = [case.problem(engine) for case in able]
-    fixtures.ensure(run, wanted)
+    fixtures.ensure(run, [case.problem(engine) for case in able])
     rows = [_row(run, group) for group in groups(able, engine)]
     parameters = {"suites": suites, "device": engine.device, "trust": run.options.trust, "skipped": skipped}
     parameters |= {"dtype": dtype} if dtype != "float32" else {}
