@@ -11,7 +11,9 @@ from repro.bundle.write import Bundle, latest
 from repro.cli import ending
 from repro.errors import UsageError, refusing
 from repro.records import wording
+from repro.records.base import Record
 from repro.system import jsonio
+from repro.system.jsonio import Json
 from repro.system.screen import Screen
 
 _BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
@@ -31,6 +33,11 @@ def write_text(path: Path, text: str) -> None:
     with refusing(UsageError, f"cannot write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def listed(bundle: Bundle, what: str, records: Iterable[Record]) -> Json:
+    """Return the records of a bundle as `--json` writes them."""
+    return {"schema_version": 1, "bundle": str(bundle.path), what: [each.to_json() for each in records]}
 
 
 def newest(results: Path) -> Bundle:

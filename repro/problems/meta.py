@@ -151,7 +151,7 @@ def run(
             reads = _READS.search(str(error))
     if reads is None or turned:
         raise fault
-    if (needed := sum(map(plan.nbytes, plan.tensors))) > _MOST_BYTES:
+    if (needed := plan.input_bytes) > _MOST_BYTES:
         remedy = "Make them smaller: --shapes NAME=VALUE"
         raise ProblemError(f"{what} without values", f"with them its inputs take {needed / 1e9:.2g} GB", remedy)
     try:

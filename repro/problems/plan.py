@@ -258,6 +258,11 @@ class Plan:
         shape, dtype = self.spec[i]
         return int(math.prod(shape) * dtype.itemsize)
 
+    @property
+    def input_bytes(self) -> int:
+        """Return the bytes of all tensor inputs."""
+        return sum(map(self.nbytes, self.tensors))
+
     def recipe(self, i: int, stress: Stress | None) -> Recipe | None:
         """Return the recipe of input i, stressed if `stress` is given; None without a recipe."""
         recipe, stress = self.recipes[i], stresses.of_input(stress, i, self.problem.stress)

@@ -29,7 +29,6 @@ from repro.system import foreign
 from repro.system.jsonio import Json
 
 _ENTRIES = ("ModelNew", "kernel_function")
-SCHEMA_VERSION = 1
 # How a gate times: beside eager alone, with an A/A control.
 _GATED: Json = {"modes": ["eager"], "passes": ["control"], "reloads": True}
 # Bound of one request to a session, seconds.

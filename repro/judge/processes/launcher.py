@@ -70,9 +70,7 @@ class Started:
             # A stopped process cannot fork, so GO needs no search.
             pids = self.stopped if number == GO and self.stopped else known or descendants(self.pid)
             self.stopped = pids if number == STOP else []
-            for pid in pids:  # includes processes in sessions of their own
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
+            end(pids, number)  # includes processes in sessions of their own
             return True
         try:
             os.write(self.commands, bytes([number]))
