@@ -408,5 +408,4 @@ def _submission(source: str | Path) -> Submission:
     """Return a solution under a name that only its text has."""
     with _file(source) as file:
         read = evaluation.read(file)
-    name = f"solution_{sha256(read.source)[:12]}"
-    return Submission(name, read.source, read.entry)
+    return Submission(f"solution_{sha256(read.source)[:12]}", read.source, read.entry)

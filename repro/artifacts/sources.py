@@ -80,8 +80,7 @@ def tree_hash(folder: Path) -> str:
 
 
 def _object(kind: str, content: bytes) -> bytes:
-    header = f"{kind} {len(content)}\0".encode()
-    return hashlib.sha1(header + content, usedforsecurity=False).digest()
+    return hashlib.sha1(f"{kind} {len(content)}\0".encode() + content, usedforsecurity=False).digest()
 
 
 def _tree(folder: Path, *, top: bool = False) -> bytes:

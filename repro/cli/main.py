@@ -110,8 +110,7 @@ def _known(words: list[str]) -> None:
 
 def _unknown(word: str, args: argparse.Namespace) -> UsageError:
     """Return the error of an argument that the verb does not take, with the nearest flag that it takes."""
-    flags = [f"--{name.replace('_', '-')}" for name in vars(args)]
-    hint = _hint(word.partition("=")[0], flags, "{}")
+    hint = _hint(word.partition("=")[0], [f"--{name.replace('_', '-')}" for name in vars(args)], "{}")
     return UsageError(f"unknown argument {word}", "", f"{hint}See `repro {args.verb} --help`.")
 
 

@@ -39,8 +39,7 @@ class LocalEngine(Engine):
     name = "local"
 
     def __init__(self, *, gpus: str, device: str) -> None:
-        there = device != "cpu" and resources.visible()
-        self.gpus = resources.leases(resources.select(gpus) if there else [])
+        self.gpus = resources.leases(resources.select(gpus) if device != "cpu" and resources.visible() else [])
         self.device = "cuda" if self.gpus else "cpu"
         if not self.gpus and (device == "cuda" or (device == "auto" and gpus not in ("all", "none"))):
             remedy = "Use --device cpu --size smoke, and leave --gpus out."

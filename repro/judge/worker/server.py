@@ -191,7 +191,8 @@ class Worker:
             where = f"line {error.lineno}: " if error.lineno else ""
             raise SolutionError("syntax_error", f"{where}{error.msg}") from error
         except BaseException as error:
-            raise SolutionError(self._code(error, "import_error"), no_gpu.told(error)) from error
+            code = self._code(error, "import_error")
+            raise SolutionError(code, no_gpu.told(error)) from error
         if not callable(getattr(self.module, entry, None)):
             if not ast.parse(text).body:  # a stand-in's comment says why there is no solution
                 raise SolutionError("missing", text.decode(errors="replace").strip("# \t\r\n.") or "the file is empty")
