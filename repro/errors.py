@@ -18,6 +18,8 @@ ReproError                     what happened, why, and what to do; printed as on
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Literal, Self
 
 Fault = Literal["error", "incorrect", "rejected", "timeout"]
@@ -29,9 +31,9 @@ def printable(text: str) -> str:
     return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
-def printable_lines(text: str, most: int = 40, wide: int = 500) -> str:
-    """Return the last lines of a text, each as `printable` returns it and at most `wide` characters long."""
-    lines = (line if len(line) <= wide else f"{line[: wide - 1]}…" for line in text.strip().splitlines()[-most:])
+def printable_lines(text: str) -> str:
+    """Return the last 40 lines of a text, each as `printable` returns it and at most 500 characters long."""
+    lines = (line if len(line) <= 500 else f"{line[:499]}…" for line in text.strip().splitlines()[-40:])
     return "\n".join(map(printable, lines))
 
 
@@ -59,6 +61,15 @@ class ReproError(Exception):
         if self.remedy:
             line += f". {self.remedy}"
         return printable(line)
+
+
+@contextlib.contextmanager
+def refusing(kind: type[ReproError], what: str, remedy: str = "") -> Iterator[None]:
+    """Raise what the system refuses in the block as an error of ours, with the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(what, reason_of(error), remedy) from error
 
 
 class UsageError(ReproError):

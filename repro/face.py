@@ -366,8 +366,7 @@ class Bundle:
 
     def rows(self) -> list[Row]:
         """Return the rows in the order of the plan."""
-        found = self._bundle.records()
-        return [found[name] for name in self._bundle.manifest["plan"] if name in found]
+        return list(self._bundle.records().values())
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdicts of all rows; a row that was not judged gives an `error` with its reason."""
@@ -409,5 +408,4 @@ def _submission(source: str | Path) -> Submission:
     """Return a solution under a name that only its text has."""
     with _file(source) as file:
         read = evaluation.read(file)
-    name = f"solution_{sha256(read.source)[:12]}"
-    return Submission(name, read.source, read.entry)
+    return Submission(f"solution_{sha256(read.source)[:12]}", read.source, read.entry)

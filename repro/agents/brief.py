@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -69,8 +70,7 @@ def prompt(design: Design, unit: Unit, size: str, device: str, root: str) -> str
         for problem in loaded(unit, size)
     ]  # fmt: skip
     where = ["--trust", "dev", "--engine", "local", "--device", device, "--size", size]
-    minutes = str(BASH_S // 60 - 2)
-    search = ["repro", "optimize", "ID", "--from", "FILE", *where, "--minutes", minutes]
+    search = ["repro", "optimize", "ID", "--from", "FILE", *where, "--minutes", str(BASH_S // 60 - 2)]
     return _text(
         "task.md",
         count="the problem" if len(entries) == 1 else f"each of the {len(entries)} problems",
@@ -81,7 +81,7 @@ def prompt(design: Design, unit: Unit, size: str, device: str, root: str) -> str
         docs=f"{root}/docs",
         device_note="" if device == "cuda" else DEVICE_NOTE,
         optimize=_text("optimize.md", optimize=shlex.join(search)) if design.optimize else "",
-        limits=_limits(design.budgets.to_json()),
+        limits=_limits(asdict(design.budgets)),
     )
 
 

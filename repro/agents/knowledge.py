@@ -20,7 +20,6 @@ from repro.errors import EngineError, PrerequisiteError
 from repro.knowledge import tools
 from repro.knowledge.tools import Answer
 from repro.records.agent import KnowledgeUse
-from repro.system import jsonio
 from repro.system.importing import version
 from repro.system.jsonio import Json
 
@@ -44,10 +43,6 @@ class Log:
 
     most: int | None
     calls: list[Json] = field(default_factory=list)
-
-    def lines(self) -> bytes:
-        """Return the log as JSON lines."""
-        return jsonio.lines(self.calls)
 
     def used(self) -> dict[str, KnowledgeUse]:
         """Return the calls by tool."""

@@ -145,7 +145,7 @@ class Study:
             bundle = self.schedule.bundle
             for name, source in kept.items():
                 bundle.file(places[name], source)
-            bundle.file(f"{folder}/{LOG}", sitting.log.lines())
+            bundle.file(f"{folder}/{LOG}", jsonio.lines(sitting.log.calls))
             bundle.file(f"{unit.folder}/{RECORD}", jsonio.render(record.to_json()))
             self.schedule.progress.say(f"{unit.id}: {summary_line(record)}")
         if record.finished:

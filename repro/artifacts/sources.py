@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro import config
-from repro.errors import PrerequisiteError, Unreadable, UsageError, reason_of
+from repro.errors import PrerequisiteError, Unreadable, UsageError, refusing
 from repro.system import foreign
 
 FILE = config.ARTIFACTS_DIR / "sources.toml"
@@ -80,8 +80,7 @@ def tree_hash(folder: Path) -> str:
 
 
 def _object(kind: str, content: bytes) -> bytes:
-    header = f"{kind} {len(content)}\0".encode()
-    return hashlib.sha1(header + content, usedforsecurity=False).digest()
+    return hashlib.sha1(f"{kind} {len(content)}\0".encode() + content, usedforsecurity=False).digest()
 
 
 def _tree(folder: Path, *, top: bool = False) -> bytes:
@@ -131,7 +130,7 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
         check(source)
         return source, True
     parent = source.folder.parent
-    try:
+    with refusing(PrerequisiteError, f"cannot bring {name} below {parent}"):
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=parent) as work:
             files = Path(work) / "files"
@@ -146,8 +145,6 @@ def fetch(name: str, origin: str = "") -> tuple[Source, bool]:
                 shutil.copytree(origin, files, symlinks=True)
             with contextlib.suppress(OSError):  # another fetch of the same tree may have come first
                 files.rename(source.folder)
-    except OSError as error:
-        raise PrerequisiteError(f"cannot bring {name} below {parent}", reason_of(error)) from error
     check(source)
     return source, False
 

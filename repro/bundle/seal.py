@@ -27,8 +27,7 @@ def no_bundle(path: Path) -> UsageError:
 
 def content(texts: Iterable[tuple[str, str]]) -> str:
     """Return the content hash of a row from the name and the SHA-256 of each judged text."""
-    parts = (name.encode() + bytes.fromhex(digest) for name, digest in sorted(texts))
-    return sha256(b"".join(parts))[:16]
+    return sha256(b"".join(name.encode() + bytes.fromhex(digest) for name, digest in sorted(texts)))[:16]
 
 
 def names(folder: Path) -> list[str]:

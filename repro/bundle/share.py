@@ -238,8 +238,7 @@ class _Copy:
             rows = [self._row(row, machines) for row in bundle.lines]
             jsonio.replace(half / ROWS, jsonio.lines(rows))
             manifest = self._manifest()
-            files = {name: seal.digest(half, name) or "" for name in seal.names(half)}
-            seal.close(half, manifest, {row["row"]: row for row in rows}, files)
+            seal.close(half, manifest, {row["row"]: row for row in rows}, seal.hashes(half, None, set()))
             jsonio.write(half / MANIFEST, manifest)
             if self.signer is not None:
                 signature.sign(evidence.read(half), self.signer)

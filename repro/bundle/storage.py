@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-from repro.errors import BundleError, PrerequisiteError, Unreadable, UsageError, reason_of
+from repro.errors import BundleError, PrerequisiteError, Unreadable, UsageError, refusing
 from repro.system import foreign, stopwatch
 
 ARCHIVE = "bundle.tar.xz"
@@ -207,15 +207,13 @@ def new_folder(results: Path, name: str) -> Path:
     stamp, remedy = stopwatch.utc().replace("-", "").replace(":", ""), "Choose another --results."
     for attempt in itertools.count():
         path = results / (f"{stamp}-{name}" + (f"-{attempt}" if attempt else ""))
-        try:
-            path.mkdir(parents=True)
-            return path
-        except FileExistsError:
-            if results.exists() and not results.is_dir():
-                raise PrerequisiteError(f"results folder {results} is a file", "", remedy) from None
-        except OSError as error:
-            why = reason_of(error)
-            raise PrerequisiteError(f"cannot write to the results folder {results}", why, remedy) from error
+        with refusing(PrerequisiteError, f"cannot write to the results folder {results}", remedy):
+            try:
+                path.mkdir(parents=True)
+                return path
+            except FileExistsError:
+                if results.exists() and not results.is_dir():
+                    raise PrerequisiteError(f"results folder {results} is a file", "", remedy) from None
     raise AssertionError("unreachable")
 
 
@@ -228,12 +226,11 @@ def whole(target: Path) -> Iterator[Path]:
     if target.exists():
         raise UsageError(f"{target} exists", "", "Choose another -o.")
     half = target.with_name(f".{target.name}.half")
-    try:
-        shutil.rmtree(half, ignore_errors=True)
-        half.mkdir(parents=True)
-        yield half
-        half.rename(target)
-    except OSError as error:
-        shutil.rmtree(half, ignore_errors=True)
-        why = reason_of(error)
-        raise PrerequisiteError(f"cannot write to {target.parent}", why, "Choose another -o.") from error
+    with refusing(PrerequisiteError, f"cannot write to {target.parent}", "Choose another -o."):
+        try:
+            shutil.rmtree(half, ignore_errors=True)
+            half.mkdir(parents=True)
+            yield half
+            half.rename(target)
+        finally:
+            shutil.rmtree(half, ignore_errors=True)

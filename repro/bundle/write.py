@@ -15,7 +15,7 @@ from repro.bundle.lines import Lines, row_of, settled
 from repro.bundle.origin import COMMAND, origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
-from repro.errors import BundleError, Unreadable, UsageError, reason_of
+from repro.errors import BundleError, Unreadable, UsageError, refusing
 from repro.records import reading
 from repro.records.fingerprint import Fingerprint
 from repro.records.manifest import Manifest
@@ -32,7 +32,7 @@ DRAWN = re.compile(r"report\.\w+|(?:figures|tables|flashinfer-trace)/.*")
 
 def plan_digest(plan: list[str], parameters: Json) -> str:
     """Returns the hash of plan and parameters. A run continues another only where both have the same."""
-    return sha256(jsonio.dumps([plan, parameters]).encode())[:16]
+    return sha256(jsonio.dumps([plan, parameters]))[:16]
 
 
 class Bundle:
@@ -180,12 +180,10 @@ class Bundle:
                 remedy.get(use, "Add -o DIR to write elsewhere."),
             )  # fmt: skip
 
-    def _guard(self, call: Any) -> None:
-        try:
+    def _guard(self, call: Callable[[], Any]) -> None:
+        kept = f"{len(self.rows)} rows written before are kept; free space and repeat with --resume."
+        with refusing(BundleError, f"cannot write to {self.path}", kept):
             call()
-        except OSError as error:
-            kept = f"{len(self.rows)} rows written before are kept; free space and repeat with --resume."
-            raise BundleError(f"cannot write to {self.path}", reason_of(error), kept) from error
 
     def record(self, row: str) -> Row:
         """Returns the last row of an id as a record. Raises KeyError or BundleError where it is missing or damaged."""

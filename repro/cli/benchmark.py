@@ -9,7 +9,6 @@ from repro import config
 from repro.cli import arguments, output
 from repro.errors import UsageError
 from repro.records import wording
-from repro.records.options import Options
 from repro.runs.progress import Progress
 
 TEXT = "run the artifact study: eager, torch.compile, input and optimised kernels"
@@ -17,7 +16,7 @@ TEXT = "run the artifact study: eager, torch.compile, input and optimised kernel
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    from repro.studies.artifact_study import BUDGET_S, COMPILE_TIMEOUT_S
+    from repro.studies.artifact_study import OPTIONS
 
     parser.add_argument("name", nargs="*", help="problems by number or name (default: all)")
     parser.add_argument(
@@ -33,8 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="also read hardware counters of both kernels by Nsight Compute (ncu), in bfloat16 and float32",
     )  # fmt: skip
     arguments.measuring(parser)
-    usual = Options(timing_budget_s=BUDGET_S, compile_timeout_s=COMPILE_TIMEOUT_S)
-    arguments.judging(parser, usual=usual, parity=True)
+    arguments.judging(parser, usual=OPTIONS, parity=True)
 
 
 def run(args: argparse.Namespace, progress: Progress) -> int:

@@ -6,7 +6,6 @@ import argparse
 
 from repro.cli import arguments, output
 from repro.errors import UsageError
-from repro.records.options import Options
 from repro.runs.progress import Progress
 from repro.system.screen import Screen
 
@@ -32,10 +31,7 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     from repro.report import terminal
     from repro.studies import artifact_study
 
-    options = Options(
-        timing_budget_s=artifact_study.BUDGET_S, compile_timeout_s=artifact_study.COMPILE_TIMEOUT_S, parity=True
-    )
-    measuring = arguments.run_of(args, progress, options)
+    measuring = arguments.run_of(args, progress, artifact_study.OPTIONS.but(parity=True))
     if measuring.engine.device == "cpu" and args.device == "auto":
         raise UsageError("no GPU here", "the published kernels run on CUDA alone",
                          "`repro verify DIR` checks their folder without one.")  # fmt: skip
@@ -46,5 +42,4 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
     _, files = reports.into(bundle, output.formats(args))
     terminal.draw_claims(judged, Screen.of(args), report=reports.first(files))
     output.write_json(args.json, judged.to_json())
-    code = output.exit_code(bundle, ())
-    return code or (3 if args.strict and not replication.reproduced(judged) else 0)
+    return output.exit_code(bundle, ()) or (3 if args.strict and not replication.reproduced(judged) else 0)

@@ -34,9 +34,8 @@ def run(args: argparse.Namespace, progress: Progress) -> int:
 
     screen = Screen.of(args)
     if args.claims:
-        newest = [latest(args.results, (verb,)) for verb in ("run", "benchmark")] if not args.bundle else []
-        bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
-        read = list(map(records.read, bundles))
+        newest = filter(None, (latest(args.results, (verb,)) for verb in ("run", "benchmark")))
+        read = list(map(records.read, map(Bundle.open, args.bundle) if args.bundle else newest))
         found = claims.judge(published.load(), read)
         output.write_json(args.json, found.to_json())
         _warn(read, screen)

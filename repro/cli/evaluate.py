@@ -142,11 +142,9 @@ def _check_own(args: argparse.Namespace) -> None:
 def _judged(bundle: Bundle, results: list[Verdict]) -> Json:
     """Return what `--json` writes."""
     from repro.report import correctness
-    from repro.studies.evaluation import SCHEMA_VERSION
 
-    entries = [result.to_json() for result in results]
-    value = {"schema_version": SCHEMA_VERSION, "bundle": str(bundle.path), "results": entries}
-    return value | ({"fast_p": found} if (found := correctness.fast(results)) else {})
+    found = correctness.fast(results)
+    return output.listed(bundle, "results", results) | ({"fast_p": found} if found else {})
 
 
 def _self_test(args: argparse.Namespace, run: Run) -> int:
@@ -157,6 +155,5 @@ def _self_test(args: argparse.Namespace, run: Run) -> int:
     suites = [name for name in names if name in self_test.SUITES]
     others = [name for name in names if name not in suites]
     bundle, cases = self_test.run(run, suites or list(self_test.SUITES), others, args.dtype)
-    value = {"schema_version": 1, "bundle": str(bundle.path), "cases": [case.to_json() for case in cases]}
-    code = output.conclude(args, bundle, value)
+    code = output.conclude(args, bundle, output.listed(bundle, "cases", cases))
     return 2 if any(case.complaints for case in cases) else code

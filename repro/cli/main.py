@@ -90,6 +90,12 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _hint(word: str, known: list[str], form: str) -> str:
+    """Return a question that names what is most like a word, in this form; empty where nothing is."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f"Did you mean {form.format(near[0])}? " if near else ""
+
+
 def _known(words: list[str]) -> None:
     """Raise UsageError where the verb is none; name the nearest one, or the new name of an old one."""
     given = next((word for word in words if not word.startswith("-")), None)
@@ -98,16 +104,13 @@ def _known(words: list[str]) -> None:
         return
     if given in _RENAMED:
         raise UsageError(f"`repro {given}` is now `repro {_RENAMED[given]}`")
-    near = difflib.get_close_matches(given, names, 1)
-    hint = f"Did you mean `repro {near[0]}`? " if near else ""
+    hint = _hint(given, names, "`repro {}`")
     raise UsageError(f"no verb {given!r}", f"there are {', '.join(names)}", f"{hint}See `repro --help`.")
 
 
 def _unknown(word: str, args: argparse.Namespace) -> UsageError:
     """Return the error of an argument that the verb does not take, with the nearest flag that it takes."""
-    flags = [f"--{name.replace('_', '-')}" for name in vars(args)]
-    near = difflib.get_close_matches(word.partition("=")[0], flags, 1)
-    hint = f"Did you mean {near[0]}? " if near else ""
+    hint = _hint(word.partition("=")[0], [f"--{name.replace('_', '-')}" for name in vars(args)], "{}")
     return UsageError(f"unknown argument {word}", "", f"{hint}See `repro {args.verb} --help`.")
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from repro.bundle.write import Bundle, latest
 from repro.cli import ending
-from repro.errors import UsageError, reason_of
+from repro.errors import UsageError, refusing
 from repro.records import wording
+from repro.records.base import Record
 from repro.system import jsonio
+from repro.system.jsonio import Json
 from repro.system.screen import Screen
 
 _BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
@@ -22,19 +24,20 @@ def write_json(path: Path | None, value: Any) -> None:
     if path == Path("-"):
         print(jsonio.render(value).decode(), end="")
     elif path is not None:
-        try:
+        with refusing(UsageError, f"cannot write {path}"):
             jsonio.write(path, value)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}", reason_of(error)) from error
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file. Raises UsageError where it cannot be written."""
-    try:
+    with refusing(UsageError, f"cannot write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}", reason_of(error)) from error
+
+
+def listed(bundle: Bundle, what: str, records: Iterable[Record]) -> Json:
+    """Return the records of a bundle as `--json` writes them."""
+    return {"schema_version": 1, "bundle": str(bundle.path), what: [each.to_json() for each in records]}
 
 
 def newest(results: Path) -> Bundle:
@@ -81,8 +84,8 @@ def exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
 
     A solution that this machine cannot judge because it needs CUDA counts neither way.
     """
-    missing = [bundle.record(name) for name in bundle.manifest["plan"] if not bundle.done(name)]
-    missing = [row for row in missing if not row.left_out]
+    plan = bundle.manifest["plan"]
+    missing = [row for name in plan if not bundle.done(name) and not (row := bundle.record(name)).left_out]
     if not missing:
         return 3 if any(each.verdict != "correct" and not wording.not_judged(each) for each in judged) else 0
     reason = missing[0].error.rstrip(".")
@@ -91,6 +94,6 @@ def exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
     died, options = "signal" in reason or "no outcome" in reason, bundle.manifest["parameters"].get("options", {})
     if died and options.get("trust") == "dev":
         advice = "With --explain the solution runs in that process: without it a crash is a verdict."
-    count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
+    count = f"{len(missing)} of {len(plan)} rows were not measured"
     ending.complain(f"{count}, first {missing[0].row}: {reason}. {advice}".rstrip())
     return 1 if unmet else 2

@@ -173,8 +173,4 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
     if left := len(entries) - len(shown):
         screen.line(f"{left} more are judged in every class; -v shows all here, -o FILE writes them.", "dim")
     screen.line(audit.counted(entries))
-    return output.conclude(
-        args,
-        bundle,
-        {"schema_version": 1, "bundle": str(bundle.path), "problems": [entry.to_json() for entry in entries]},
-    )
+    return output.conclude(args, bundle, output.listed(bundle, "problems", entries))

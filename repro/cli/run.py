@@ -46,8 +46,7 @@ def _measured(args: argparse.Namespace, progress: Progress) -> Bundle:
     if engine.device == "cpu" and any(control.torch_control for control in controls):
         progress.say("TF32 does not exist on the CPU: the controls of that name are the plain Model there")
     if folders or name in options.SHIPPED:
-        arms = [*(folders or study.shipped(name, args.repeats)), *controls]
-        return study.run(measuring, args.problem, arms)
+        return study.run(measuring, args.problem, [*(folders or study.shipped(name, args.repeats)), *controls])
     from repro.agents import runner
 
     plan = options.build(args, measuring.size)

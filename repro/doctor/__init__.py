@@ -12,7 +12,8 @@ from dataclasses import asdict
 from rich.text import Text
 
 from repro.doctor import containers, graphics, machine
-from repro.doctor.finding import FAIL, OK, SKIP, WARN, Finding, Setting, skip, warn
+from repro.doctor.finding import FAIL, OK, SKIP, WARN, Finding, skip, warn
+from repro.doctor.finding import Setting as Setting
 from repro.errors import printable
 from repro.system.jsonio import Json
 from repro.system.screen import BAD, GOOD, OPEN, Column, Screen
@@ -81,6 +82,3 @@ def draw(report: Json, screen: Screen) -> None:
     screen.title(f"What a run with engine {report['engine']} needs")
     screen.table((Column("", whole=True), Column("check", whole=True), Column("seen")), rows)
     screen.last(verdict(report))
-
-
-__all__ = ["CHECKS", "Setting", "draw", "examine", "verdict"]

@@ -81,10 +81,8 @@ def guard() -> Iterator[None]:
 
 def quietly(call: Callable[..., Any], **options: Any) -> None:
     """Call, and ignore errors: the object may be gone already, and a lost engine is reported elsewhere."""
-    try:
+    with contextlib.suppress(DockerException, OSError, urllib3.exceptions.HTTPError):
         call(**options)
-    except (DockerException, OSError, urllib3.exceptions.HTTPError):
-        return
 
 
 def connect() -> docker.DockerClient:

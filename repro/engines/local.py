@@ -21,7 +21,7 @@ from repro.engines import resources
 from repro.engines.base import Engine, Progress, Slots, inbox, known_gpus
 from repro.engines.resources import Lease
 from repro.engines.session import Process
-from repro.errors import EngineError, PrerequisiteError, reason_of
+from repro.errors import EngineError, PrerequisiteError, refusing
 from repro.records.job import OUTCOMES, Job
 from repro.system import removal, signals
 from repro.system.procfs import alive, dead, descendants, kill, owner, place
@@ -39,8 +39,7 @@ class LocalEngine(Engine):
     name = "local"
 
     def __init__(self, *, gpus: str, device: str) -> None:
-        there = device != "cpu" and resources.visible()
-        self.gpus = resources.leases(resources.select(gpus) if there else [])
+        self.gpus = resources.leases(resources.select(gpus) if device != "cpu" and resources.visible() else [])
         self.device = "cuda" if self.gpus else "cpu"
         if not self.gpus and (device == "cuda" or (device == "auto" and gpus not in ("all", "none"))):
             remedy = "Use --device cpu --size smoke, and leave --gpus out."
@@ -83,7 +82,7 @@ class LocalEngine(Engine):
             resources.hold(self.gpus, progress, self.stopping, avoid, shares) as lease,
             removal.removed(root) as held,
         ):
-            try:
+            with refusing(EngineError, "cannot write temporary files", "Free disk space."):
                 root.mkdir(0o700)
                 # only the job's process may read its files; workers of any user write their temporary files beside them
                 folder.mkdir(0o700)
@@ -92,8 +91,6 @@ class LocalEngine(Engine):
                 root.chmod(0o711)
                 for name, content in inbox(jobs).items():
                     (folder / name).write_bytes(content)
-            except OSError as error:
-                raise EngineError("cannot write temporary files", reason_of(error), "Free disk space.") from error
             yield folder, lease, held
 
     def look(self, program: str) -> str:

@@ -8,7 +8,6 @@ read the answer has ended.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import queue
@@ -24,6 +23,7 @@ from repro.engines.settled import settle
 from repro.errors import ReproError, UsageError
 from repro.judge.processes import pool
 from repro.system import jsonio
+from repro.system.digest import sha256
 
 if TYPE_CHECKING:
     from repro.judge.session import JudgeSession
@@ -161,4 +161,4 @@ class _Served:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+    return sha256(text.encode(errors="surrogateescape"))

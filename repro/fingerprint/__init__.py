@@ -32,8 +32,7 @@ def digest(values: Json, klasses: str) -> str:
 
 def _outside(device: str) -> Answers:
     """Return everything known without torch and Triton: from NVML, files and other programs."""
-    queries = (*host.FIELDS, *container.FIELDS, *container.GIT, *software.PROGRAMS)
-    return gpu.values(device) | answers(queries)
+    return gpu.values(device) | answers((*host.FIELDS, *container.FIELDS, *container.GIT, *software.PROGRAMS))
 
 
 def begin(device: str) -> Future[Answers]:

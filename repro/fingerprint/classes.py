@@ -6,10 +6,8 @@ To add a field, add its query: it is then stamped, hashed into the ids of a fing
 from __future__ import annotations
 
 from repro.fingerprint import container, gpu, host, software
-from repro.fingerprint.query import NAMES
+from repro.fingerprint.query import NAMES as NAMES
 from repro.system.jsonio import Json
-
-__all__ = ["CLASS", "HARD_BEYOND", "NAMES", "of"]
 
 QUERIES = (*gpu.SYSTEM, *gpu.FIELDS, *gpu.STATE, *host.FIELDS, *software.FIELDS, *software.PROGRAMS, *container.FIELDS,
            *container.GIT)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from repro import fingerprint
 from repro.fingerprint import classes
 from repro.records.comparison import Difference
 from repro.system.jsonio import Json
@@ -36,7 +37,7 @@ def differences(a: Json, b: Json) -> list[Difference]:
 
 def same_unit(a: Json, b: Json) -> bool:
     """Return whether both are known to be of the same physical GPU."""
-    one, other = (side["values"].get("gpu_uuid_hash", {}).get("value") for side in (a, b))
+    one, other = (fingerprint.value(side, "gpu_uuid_hash") for side in (a, b))
     return bool(one is not None and one == other)
 
 

@@ -89,5 +89,4 @@ def why(error: BaseException) -> str:
 
 def hashed(identity: str, of: str = "") -> str:
     """Return a salted hash of an identity, 12 hexadecimal digits. of: what a short identity belongs to."""
-    text = "|".join((_IDENTITY_SALT, *([of] if of else []), identity))
-    return sha256(text)[:12]
+    return sha256("|".join((_IDENTITY_SALT, *([of] if of else []), identity)))[:12]

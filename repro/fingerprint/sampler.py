@@ -74,8 +74,7 @@ def _run(uuid: str, period_s: float, parent: int) -> None:
     _say(json.dumps({"columns": ["t_us", *queries], "missing": missing}))
     due = time.monotonic()
     while os.getppid() == parent:
-        now = time.monotonic()
-        _say(",".join(map(str, (int(now * 1e6), *map(_value, queries.values())))))
+        _say(",".join(map(str, (int(time.monotonic() * 1e6), *map(_value, queries.values())))))
         due = max(due + period_s, time.monotonic())  # late samples are not caught up
         time.sleep(max(0.0, due - time.monotonic()))
 

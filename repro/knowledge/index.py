@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import threading
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 
 from repro.knowledge.pages import Page, Section
 from repro.knowledge.words import ends, fold, terms
+from repro.system.digest import sha256
 
 # Weight of each field in a page's score, and in a section's. Each field is a table of its own: in a single table, a
 # word that most bodies contain would count nothing in titles either. The weights are the same for all pages and
@@ -96,8 +96,8 @@ class Index:
         return sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def _filled(self, hits: list[Hit], query: str, limit: int, kinds: tuple[str, ...]) -> list[Hit]:
-        def order(page: Page) -> bytes:
-            return hashlib.sha256(f"{query}\0{page.id}".encode(errors="replace")).digest()
+        def order(page: Page) -> str:
+            return sha256(f"{query}\0{page.id}".encode(errors="replace"))
 
         there = {hit.page.id for hit in hits}
         rest = [page for page in self.pages.values() if page.id not in there and (not kinds or page.kind in kinds)]

@@ -377,8 +377,7 @@ def id_in(name: str, known: Iterable[str] | None = None) -> str | None:
 
 def as_known(problem: Problem, problem_id: str) -> Problem:
     """A problem file from elsewhere with the sizes, stress and work that we know for this id."""
-    known = load(problem_id, size=problem.size, dtype=problem.dtype)
-    return replace(known, path=problem.path)
+    return replace(load(problem_id, size=problem.size, dtype=problem.dtype), path=problem.path)
 
 
 def is_known(problem: Problem) -> bool:

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from repro.errors import ProblemError
-from repro.problems.plan import Functions, Plan, Weights, build, refuse_dtype, torch_dtype
+from repro.problems.plan import Functions, Plan, Weights, build, dense, refuse_dtype, torch_dtype
 
 # What errors say of a Model that reads values, which tensors of the meta device lack.
 _READS = re.compile(r"(?i)meta\b|__format__")
@@ -151,7 +151,7 @@ def run(
             reads = _READS.search(str(error))
     if reads is None or turned:
         raise fault
-    if (needed := sum(map(plan.nbytes, plan.tensors))) > _MOST_BYTES:
+    if (needed := plan.input_bytes) > _MOST_BYTES:
         remedy = "Make them smaller: --shapes NAME=VALUE"
         raise ProblemError(f"{what} without values", f"with them its inputs take {needed / 1e9:.2g} GB", remedy)
     try:
@@ -189,8 +189,7 @@ def _spec(value: Any) -> Any:
             why = f"its shape is {tuple(value.shape)}"
             raise ProblemError("the problem's Model returns an empty tensor", why, "Let every size be 1 or more.")
         leaf = {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
-        strides = sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)
-        return leaf if value.permute(strides).is_contiguous() else leaf | {"gaps": True}
+        return leaf if dense(value) else leaf | {"gaps": True}
     if isinstance(value, tuple | list):
         return [_spec(item) for item in value]
     raise ProblemError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged",

@@ -41,6 +41,18 @@ def torch_dtype(name: str) -> torch.dtype:
     return _DTYPES[name]
 
 
+def order(value: torch.Tensor) -> list[int]:
+    """Return the dimensions by decreasing stride; dimensions of one element stay in place or go last."""
+    if value.is_contiguous():
+        return list(range(value.dim()))
+    return sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)
+
+
+def dense(value: torch.Tensor) -> bool:
+    """Return whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
+    return value.permute(order(value)).is_contiguous()
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed what a problem file may draw from: torch, `random`, numpy, and numpy's generators that are given no seed.
@@ -245,6 +257,11 @@ class Plan:
         """Return the bytes of tensor input i."""
         shape, dtype = self.spec[i]
         return int(math.prod(shape) * dtype.itemsize)
+
+    @property
+    def input_bytes(self) -> int:
+        """Return the bytes of all tensor inputs."""
+        return sum(map(self.nbytes, self.tensors))
 
     def recipe(self, i: int, stress: Stress | None) -> Recipe | None:
         """Return the recipe of input i, stressed if `stress` is given; None without a recipe."""

@@ -91,18 +91,17 @@ def measure(problem: Problem) -> Sizes:
     ran = meta.run(plan, problem.init_inputs(plan.module), tally)
     outputs = meta.tensors(ran.value)
     given = sum(math.prod(plan.spec[i][0]) for i in plan.tensors)
-    input_bytes = sum(plan.nbytes(i) for i in plan.tensors)
     returned = sum(x.numel() for x in outputs)
     kept = [*outputs, *ran.state.values()]
     return Sizes(
         dict(problem.overrides),
         elements=given + returned,
         flop=tally.flop,
-        bytes=input_bytes + sum(x.numel() * x.element_size() for x in kept),
+        bytes=plan.input_bytes + sum(x.numel() * x.element_size() for x in kept),
         weights=sum(x.numel() for x in ran.state.values()),
         written=tally.written,
         peak=max(tally.peak, returned),
-        input_bytes=input_bytes,
+        input_bytes=plan.input_bytes,
         output_elements=returned,
     )
 

@@ -276,8 +276,7 @@ def located(where: Where) -> list[str]:
 def remedy(given: records.Reason, problem: str = "") -> str:
     """What the author of a solution can do about a reason, or the empty string. problem: its key, with its dtype."""
     said = given.detail if given.code in ("import_error", "exception") else ""
-    hints = (hint for text, hint in _SAID.items() if re.search(text, said))
-    hint = next(hints, "")
+    hint = next((hint for text, hint in _SAID.items() if re.search(text, said)), "")
     return REASONS.get(given.code, _OTHER).remedy if not hint or ("--dtype" in hint and "@" in problem) else hint
 
 

@@ -56,8 +56,8 @@ def parity(sources: list[Source]) -> Section:
     columns: list[Head] = ["problem", "bundle"]
     columns += [(f"{name} ms, {of}", "ms") for name in _VARIANTS.values() for of in ("published protocol", "ours")]
     columns += [(f"speedup, {of}", "ratio", 1) for of in ("published protocol", "ours")]
-    table = elements.table("parity", "Times by both protocols", columns, rows)
-    return elements.section("parity", "By the published protocol", note=_PROTOCOL, text=text, tables=[table])
+    caption = "Times by both protocols"
+    return elements.tabled("parity", "By the published protocol", caption, columns, rows, text=text, note=_PROTOCOL)
 
 
 def rounds(sources: list[Source]) -> Section:
@@ -76,8 +76,7 @@ def rounds(sources: list[Source]) -> Section:
                ("published protocol here, ms", "ms"), ("published, ms", "ms", 2), ("over input kernel", "ratio", 1),
                "running best"]  # fmt: skip
     text = "Each round's kernel was judged and timed here, beside its input kernel. Published times are its trace's."
-    table = elements.table("measured-rounds", "Rounds of every search", columns, rows)
-    return elements.section("measured-rounds", "Rounds", note=text, tables=[table])
+    return elements.tabled("measured-rounds", "Rounds", "Rounds of every search", columns, rows, note=text)
 
 
 def profiles(sources: list[Source]) -> Section:
@@ -102,5 +101,4 @@ def profiles(sources: list[Source]) -> Section:
         "together. Shares are of what the GPU can sustain, weighted by duration. The figures are the profiled "
         "process's own and decide nothing."
     )
-    table = elements.table("profiles", "Hardware counters", columns, rows)
-    return elements.section("profiles", "Profiles", note=text, tables=[table])
+    return elements.tabled("profiles", "Profiles", "Hardware counters", columns, rows, note=text)

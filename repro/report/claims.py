@@ -101,8 +101,7 @@ def _every(pairs: list[_Pair], named: dict[str, str]) -> Table:
         for side in claims.SIDES:
             found = outcome.side(side)
             row += [elements.quantity(found.measured, found.ci95), wording.CLAIM[side][found.verdict]]
-        best = outcome.over_best
-        rows.append([*row, elements.quantity(best.ratio, best.ci95) if best else None, claims.why(outcome)])
+        rows.append([*row, elements.speedup(outcome.over_best), claims.why(outcome)])
     legend = "; ".join(f"{name} is {stack}" if several else stack for stack, name in named.items())
     return elements.table("claims", f"Published figures that were tested: {legend}", columns, rows)
 

@@ -130,5 +130,4 @@ def _machines(pair: ComparedMachines) -> Section:
     dynamic = [f"{d.name} {d.a} → {d.b}" for d in pair.differences if d.klass == "dynamic"]
     text += [f"State when taken: {', '.join(dynamic)}."] if dynamic else []
     columns = ["field", "class", ("A", "text", 0), ("B", "text", 0)]
-    table = elements.table("machines", "", columns, rows)
-    return elements.section("machines", f"Fingerprints {pair.a} (A) and {pair.b} (B)", text=text, tables=[table])
+    return elements.tabled("machines", f"Fingerprints {pair.a} (A) and {pair.b} (B)", "", columns, rows, text=text)

@@ -68,9 +68,8 @@ def trials(of: list[Source]) -> Section:
     """One line a solution and input case, simple cases first."""
     judged = [each for source in of if source.verb == "evaluate" for each in sources.solutions(source)]
     rows = [row for each in judged for row in _trials(each)]
-    tables = [elements.table("trials", "Distances of every input case", _TRIALS, rows)]
     text = [line for each in judged for line in _said(each)]
-    return elements.section("trials", "Trials", text=text, tables=tables, paper=False)
+    return elements.tabled("trials", "Trials", "Distances of every input case", _TRIALS, rows, text=text, paper=False)
 
 
 def _said(each: Solution) -> list[str]:

@@ -191,6 +191,14 @@ def section(
                    figures=list(figures), tables=filled, codes=list(codes), paper=paper, open=opened)  # fmt: skip
 
 
+def tabled(
+    name: str, title: str, caption: str, columns: Iterable[Sequence[str | int]], rows: Iterable[Sequence[Any]],
+    *, text: Iterable[str] = (), note: str = "", paper: bool = True,
+) -> Section:  # fmt: skip
+    """Make a section of one table, which has its name. text, note, paper: as for `section`."""
+    return section(name, title, text=text, tables=[table(name, caption, columns, rows)], note=note, paper=paper)
+
+
 def card(label: str, value: str, detail: str = "", tone: Tone = "") -> Card:
     """Make a card."""
     return Card(label=label, value=value, detail=detail, tone=tone)

@@ -12,9 +12,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from repro.report import elements
+from repro.report import elements, template
 from repro.report.elements import Forest, Tree
-from repro.report.template import template
 
 # Okabe and Ito's colours, which every common colour vision distinguishes; a point also says its series.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -40,10 +39,8 @@ def svg(figure: elements.Figure) -> str:
     title = textwrap.wrap(figure.title, _TITLE)
     top = 14 * len(title) + 12
     values = _forest(figure.data, top) if isinstance(figure.data, Forest) else _tree(figure.data, top)
-    made: str = template("figure.svg.j2", autoescape=True).render(
-        {"forest": None, "figure": figure, "title": title, "top": top, "width": _WIDTH, "colour": _colour} | values
-    )
-    return made.rstrip()
+    shown = {"forest": None, "figure": figure, "title": title, "top": top, "width": _WIDTH, "colour": _colour} | values
+    return template.render("figure.svg.j2", shown, autoescape=True).rstrip()
 
 
 def _colour(series: int) -> str:

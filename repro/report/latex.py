@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from repro.report import elements
+from repro.report import elements, template
 from repro.report.document import Document
 from repro.report.elements import Table
-from repro.report.template import template
 
 SPECIAL = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$",
@@ -43,7 +42,8 @@ def columns(table: Table) -> str:
 
 def render(document: Document) -> str:
     """The whole file. Raises PrerequisiteError without jinja2."""
-    made = template("report.tex.j2", block_start_string="<%", block_end_string="%>", variable_start_string="<<",
-                    variable_end_string=">>", comment_start_string="<#", comment_end_string="#>")  # fmt: skip
-    text: str = made.render(document=document, escape=escape, columns=columns, text=elements.written)
-    return text
+    shown = {"document": document, "escape": escape, "columns": columns, "text": elements.written}
+    return template.render(
+        "report.tex.j2", shown, block_start_string="<%", block_end_string="%>", variable_start_string="<<",
+        variable_end_string=">>", comment_start_string="<#", comment_end_string="#>",
+    )  # fmt: skip

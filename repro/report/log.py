@@ -31,8 +31,7 @@ def bundles(sources: list[Source]) -> Section:
                      f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}", "; ".join(trust),
                      shlex.join(["repro", *manifest["argv"]]) if manifest.get("argv") else "",
                      str(manifest.get("bundle_id") or "")])  # fmt: skip
-    table = elements.table("bundles", "What was read", columns, rows)
-    return elements.section("bundles", "Bundles", tables=[table], paper=False)
+    return elements.tabled("bundles", "Bundles", "What was read", columns, rows, paper=False)
 
 
 def run(sources: list[Source]) -> Section:
@@ -40,8 +39,7 @@ def run(sources: list[Source]) -> Section:
     rows = [row for source in sources for row in _ran(source)]
     columns = ["row", "bundle", ("status", "verdict"), ("seconds", "seconds", 2), ("ended", "text", 3),
                ("notes, skips and reasons", "text", 1)]  # fmt: skip
-    table = elements.table("log", "Every planned row and what became of it", columns, rows)
-    return elements.section("log", "Run log", tables=[table], paper=False)
+    return elements.tabled("log", "Run log", "Every planned row and what became of it", columns, rows, paper=False)
 
 
 def _ran(source: Source) -> Iterator[list[Cell]]:

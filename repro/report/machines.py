@@ -70,8 +70,8 @@ def fingerprints(sources: list[Source]) -> Section:
         *["all"] * several,
         *(f"{', '.join(letter for letter, _ in of)}: {name}" for name, of in named.items()),
     ]
-    table = elements.table("fingerprints", "Fingerprints of the machines; identities are salted hashes", columns, rows)
-    return elements.section("fingerprints", "Fingerprints", tables=[table], paper=False)
+    caption = "Fingerprints of the machines; identities are salted hashes"
+    return elements.tabled("fingerprints", "Fingerprints", caption, columns, rows, paper=False)
 
 
 def _field(entry: Fingerprint | None) -> str:
@@ -99,8 +99,7 @@ def gpus(sources: list[Source]) -> Section:
         "The A/A control of a row times eager "
         "against eager in another process, so that its interval holds 1 unless other jobs disturbed it."
     )
-    table = elements.table("gpus", "A/A control of every GPU", columns, rows)
-    return elements.section("gpus", "GPUs", note=text, tables=[table])
+    return elements.tabled("gpus", "GPUs", "A/A control of every GPU", columns, rows, note=text)
 
 
 def disturbed(cover: int, count: int) -> str:

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from repro.bundle.write import Bundle
-from repro.errors import UsageError, reason_of
+from repro.errors import UsageError, refusing
 from repro.report import document, elements, figures, latex, markdown, page, traces
 from repro.report.document import Document
 from repro.report.elements import Table
@@ -46,7 +46,7 @@ def _document(bundles: list[Bundle], chosen: list[str]) -> tuple[Document, dict[
     """Return the document, and file -> content of every format; `svg` is a file a figure, `csv` a file a table."""
     whole = document.build(bundles)
     pictures = figures.every(whole.figures) if {"html", "svg"} & set(chosen) else {}
-    found = {"report.json": jsonio.dumps(whole.to_json(), indent=1) + "\n"}
+    found = {"report.json": jsonio.render(whole.to_json()).decode()}
     for name in chosen:
         match name:
             case "md":
@@ -87,9 +87,7 @@ def beside(bundles: list[Bundle], chosen: list[str], folder: Path) -> tuple[Docu
     as they are. Raises UsageError where the folder cannot be written, PrerequisiteError as `into`.
     """
     whole, drawn = _document(bundles, chosen)
-    try:
+    with refusing(UsageError, f"cannot write to {folder}"):
         for name, content in drawn.items():
             jsonio.replace(folder / name, content.encode())
-    except OSError as error:
-        raise UsageError(f"cannot write to {folder}", reason_of(error)) from error
     return whole, [folder / name for name in drawn]

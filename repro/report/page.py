@@ -20,17 +20,17 @@ def render(document: Document, drawn: Mapping[str, str] | None = None) -> str:
     drawn = figures.every(document.figures) if drawn is None else drawn
     opens = {summary.id_and_name(code.problem)[0]: f"kernel-{at}"
              for section in document.sections for at, code in reversed([*enumerate(section.codes, 1)])}  # fmt: skip
-    text: str = template.template("report.html.j2", autoescape=True).render(
-        document=document,
-        style=style,
-        script=script,
-        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        figures=drawn,
-        elements=elements,
-        contents=_contents,
-        opens=opens,
-    )
-    return text
+    shown = {
+        "document": document,
+        "style": style,
+        "script": script,
+        "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "figures": drawn,
+        "elements": elements,
+        "contents": _contents,
+        "opens": opens,
+    }
+    return template.render("report.html.j2", shown, autoescape=True)
 
 
 def _contents(section: Section) -> str:

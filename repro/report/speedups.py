@@ -129,5 +129,5 @@ def roofline(of: list[Source]) -> Section:
         "Memory that is only read is faster than a copy, so that `of copy` may pass 100 %; a faster algorithm may pass "
         "100 % of its class. `of floor` is the least time that the ceilings allow over the time measured."
     )
-    table = elements.table("roofline", "Achieved against measured ceilings", columns, rows)
-    return elements.section("roofline", "Distance from the hardware", note=text, tables=[table])
+    caption = "Achieved against measured ceilings"
+    return elements.tabled("roofline", "Distance from the hardware", caption, columns, rows, note=text)

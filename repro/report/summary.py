@@ -665,8 +665,7 @@ def _lost(source: Source) -> Iterator[Item]:
     """Why rows were not measured: one line a reason."""
     rows = records.grouped((why, row) for row, why in sources.not_measured(source).items())
     for why, names in rows.items():
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        yield Item(tone="open", text=f"{names[0]}{more}: not measured: {why}")
+        yield Item(tone="open", text=f"{wording.listed(names, 1)}: not measured: {why}")
     yield from (Item(tone="open", text=f"{note}.") for note in study.unused(source))
 
 

@@ -17,8 +17,11 @@ def read(name: str) -> str:
     return (resources.files("repro.report") / "templates" / name).read_text()
 
 
-def template(name: str, **options: Any) -> Any:
-    """A template of `templates/`. options: of jinja2's environment. Raises PrerequisiteError without jinja2."""
+def render(name: str, values: dict[str, Any], **options: Any) -> str:
+    """A template of `templates/` with its values. options: of jinja2's environment.
+
+    Raises PrerequisiteError without jinja2.
+    """
     try:
         import jinja2
     except ImportError as error:
@@ -33,7 +36,7 @@ def template(name: str, **options: Any) -> Any:
         "prose": _prose,
         "breakable": _breakable,
     }
-    return environment.from_string(read(name))
+    return str(environment.from_string(read(name)).render(values))
 
 
 def _prose(text: str) -> Any:

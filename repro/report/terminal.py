@@ -63,8 +63,7 @@ def section(part: Section, screen: Screen, *, titled: bool = True) -> None:
     for text in part.text:
         screen.line(text, "dim")
     for item in part.items:
-        style = _STYLES[item.tone]
-        screen.item(item.text, Text(elements.SIGNS[item.tone], style) if item.tone else "-")
+        screen.item(item.text, Text(elements.SIGNS[item.tone], _STYLES[item.tone]) if item.tone else "-")
     for figure in part.figures if screen.verbose else []:
         screen.line(f"Figure, {figure.title}: {figure.alt}", "dim")
 

@@ -93,8 +93,7 @@ class Run:
         known = _recorded_s(self.results, verb, device) if schedule.at_once > 1 else {}
         batches = divided([row for row in rows if row.id not in done], together, schedule.at_once, known)
         schedule.run([partial(schedule.measure, batch) for batch in batches], schedule.at_once)
-        measured = bundle.records()
-        return [measured[row.id] for row in rows if row.id in measured]
+        return list(bundle.records().values())
 
 
 def _recorded_s(results: Path, verb: str, device: str) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,8 +103,8 @@ def _result(bundle: Bundle, row: str, outcome: Outcome) -> record.Result | None:
     result = outcome.result
     if result is None or not result.telemetry or "series" not in result.telemetry:
         return result
-    digest = hashlib.sha256(row.encode()).hexdigest()[:8]
+    digest = seal.sha256(row)[:8]
     name = f"telemetry/{re.sub(r'[^A-Za-z0-9._-]+', '_', row)[-80:]}-{digest}.json"
-    bundle.file(name, (jsonio.dumps(result.telemetry["series"]) + "\n").encode())
+    bundle.file(name, jsonio.lines([result.telemetry["series"]]))
     kept = {key: value for key, value in result.telemetry.items() if key != "series"} | {"file": name}
     return result.model_copy(update={"telemetry": kept})

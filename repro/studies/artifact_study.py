@@ -20,6 +20,7 @@ from repro.problems.catalogue import Problem
 from repro.records import row as record
 from repro.records.benchmark import Entry, ParityTimes, Round
 from repro.records.job import Job
+from repro.records.options import Options
 from repro.records.profile import Profile
 from repro.records.result import JudgeResult
 from repro.records.verdict import Ratio, Verdict
@@ -45,7 +46,7 @@ PROFILE, _PROFILE_S = "/profile", 1080.0
 # Five problems must end within four minutes, 48 s each. Without the timing, a problem takes 12 to 15 s on an H200:
 # start, fixture, workers, trials, torch.compile. Timing takes its budget, and up to twice as long again if a ratio
 # stays open: 15 s. max-autotune compiles during the trials; the wait for it after them has its own bound.
-BUDGET_S, COMPILE_TIMEOUT_S = 5.0, 20.0
+OPTIONS = Options(timing_budget_s=5.0, compile_timeout_s=20.0)
 
 
 def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
@@ -216,10 +217,9 @@ def entries(rows: Iterable[record.Row]) -> list[Entry]:
         if row.problem not in found:
             error = "its input and optimised kernels are not among these rows"
             found[row.problem] = entry(row.model_copy(update={"result": None, "error": error}))
-        if row.rounds is not None:
-            found[row.problem] = found[row.problem].model_copy(update={"rounds": rounds(row)})
-        if row.profile:
-            found[row.problem] = found[row.problem].model_copy(update={"profiles": profiles(row)})
+        if not own(row):
+            more = {"profiles": profiles(row)} if row.profile else {"rounds": rounds(row)}
+            found[row.problem] = found[row.problem].model_copy(update=more)
     return list(found.values())
 
 
@@ -275,5 +275,4 @@ def run(
     )
     bundle = run.open("benchmark", rows, parameters)
     shared = root.resolve() == config.ARTIFACTS_DIR.resolve() and run.options.trust == "audited"
-    judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS if shared else 1)
-    return bundle, entries(judged)
+    return bundle, entries(run.execute(rows, bundle, summary, together=ROWS_A_PROCESS if shared else 1))

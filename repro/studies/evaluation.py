@@ -29,7 +29,6 @@ from repro.system import foreign
 from repro.system.jsonio import Json
 
 _ENTRIES = ("ModelNew", "kernel_function")
-SCHEMA_VERSION = 1
 # How a gate times: beside eager alone, with an A/A control.
 _GATED: Json = {"modes": ["eager"], "passes": ["control"], "reloads": True}
 # Bound of one request to a session, seconds.
@@ -255,8 +254,7 @@ def identities(run: Run, suite: str, only: list[str], dtype: str) -> tuple[Bundl
         timed = run.options.timing or run.options.kernelbench
         rows.append(replace(planned, job=planned.job and replace(planned.job, shares=not timed)))
     bundle = run.open("evaluate", rows, run.parameters(suite=suite))
-    judged = run.execute(rows, bundle, summary, together=ROWS_A_PROCESS)
-    return bundle, results_of(judged)
+    return bundle, results_of(run.execute(rows, bundle, summary, together=ROWS_A_PROCESS))
 
 
 def evaluate(

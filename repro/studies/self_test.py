@@ -282,8 +282,7 @@ def run(run: Run, suites: list[str], names: list[str], dtype: str) -> tuple[Bund
     engine, chosen = run.engine, cases(suites, names, dtype)
     skipped = {case.id: why for case in chosen if (why := case.skipped(engine))}
     able = [case for case in chosen if case.id not in skipped]
-    wanted = [case.problem(engine) for case in able]
-    fixtures.ensure(run, wanted)
+    fixtures.ensure(run, [case.problem(engine) for case in able])
     rows = [_row(run, group) for group in groups(able, engine)]
     parameters = {"suites": suites, "device": engine.device, "trust": run.options.trust, "skipped": skipped}
     parameters |= {"dtype": dtype} if dtype != "float32" else {}
@@ -363,6 +362,5 @@ def outcome(case: Case, entry: Verdict) -> str:
 def outcomes(bundle: Bundle) -> list[CaseOutcome]:
     """Return the entries of a self-test's bundle, by suite and name."""
     known = {case.id: case for case in cases(list(SUITES), [], bundle.manifest["parameters"].get("dtype", "float32"))}
-    found = bundle.records()
-    rows = [found[name] for name in bundle.manifest["plan"] if name in found]
-    return sorted((entry for row in rows for entry in _outcomes(known, row)), key=lambda entry: entry.case)
+    found = (entry for row in bundle.records().values() for entry in _outcomes(known, row))
+    return sorted(found, key=lambda entry: entry.case)

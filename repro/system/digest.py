@@ -18,5 +18,4 @@ def tree_digest(folder: Path) -> str:
     """
     found = (f for f in folder.rglob("*") if f.is_file() and f.parent.name != "__pycache__")
     files = sorted((str(f.relative_to(folder.parent)), f) for f in found)
-    lines = (f"{sha256(file.read_bytes())}  {name}\n" for name, file in files)
-    return sha256("".join(lines))
+    return sha256("".join(f"{sha256(file.read_bytes())}  {name}\n" for name, file in files))

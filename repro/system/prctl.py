@@ -20,8 +20,7 @@ def last_error() -> OSError:
 
 def prctl(option: int, *values: int) -> int:
     """Call prctl(2) with unsigned longs. Raises OSError."""
-    padded = [*values, 0, 0, 0, 0][:4]
-    done = int(_libc.prctl(option, *map(ctypes.c_ulong, padded)))
+    done = int(_libc.prctl(option, *map(ctypes.c_ulong, [*values, 0, 0, 0, 0][:4])))
     if done < 0:
         raise last_error()
     return done

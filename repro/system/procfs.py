@@ -186,11 +186,11 @@ def worked_ns(pid: int) -> int:
         return 0
 
 
-def kill(pids: Iterable[int]) -> None:
-    """Send SIGKILL to each process that still lives."""
+def kill(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+    """Send a signal, by default SIGKILL, to each process that still lives."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 def capabilities(pid: int) -> int:

@@ -52,11 +52,6 @@ class Screen:
         """The screen that a command line asks for."""
         return Screen(quiet=getattr(args, "quiet", False), verbose=getattr(args, "verbose", False))
 
-    @property
-    def width(self) -> int:
-        """Columns of the terminal; COLUMNS or 80 where there is none."""
-        return self.console.width
-
     def title(self, text: str) -> None:
         """A heading."""
         if not self.quiet:
@@ -85,7 +80,7 @@ class Screen:
         if self.quiet or not lines:
             return
         columns, lines = _filled(columns, lines)
-        kept = fitting(columns, lines, self.width)
+        kept = fitting(columns, lines, self.console.width)
         if caption:
             self.title(caption)
         self.console.print(_drawn(columns, lines, kept))
@@ -97,7 +92,7 @@ class Screen:
         """The one line that always comes: the verdict, and where the report is. On a terminal that is too narrow each
         part is a line; elsewhere it is one line."""
         known = [printable(part) for part in (*parts, f"report: {shortest(report)}" if report else "") if part]
-        narrow = self.console.is_terminal and len(SEPARATOR.join(known)) > self.width
+        narrow = self.console.is_terminal and len(SEPARATOR.join(known)) > self.console.width
         for line in known if narrow else [SEPARATOR.join(known)]:
             self.console.print(Text(line, "bold"), soft_wrap=not narrow or " " not in line)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -217,14 +218,11 @@ def look(evaluation: Evaluation, planned: list[Trial], solution: Implementation,
         trace=solution.trace, printed=solution.printed(),
     )  # fmt: skip
     trials = [trial for trial in deciding if trial.kind == where.trial]
-    try:
-        with evaluation.workers.gpu.trial():
-            if trials and solution.failed in ("", "incorrect"):
-                return where.model_copy(update=_wrong(evaluation, solution, trials, reasons))
-            if trials and solution.failed == "error" and solution.trace:
-                return where.model_copy(update={"trial": _simplest(evaluation, solution, deciding[0], reasons[0])})
-    except (SolutionError, torch.cuda.OutOfMemoryError):
-        pass
+    with contextlib.suppress(SolutionError, torch.cuda.OutOfMemoryError), evaluation.workers.gpu.trial():
+        if trials and solution.failed in ("", "incorrect"):
+            return where.model_copy(update=_wrong(evaluation, solution, trials, reasons))
+        if trials and solution.failed == "error" and solution.trace:
+            return where.model_copy(update={"trial": _simplest(evaluation, solution, deciding[0], reasons[0])})
     return where
 
 

@@ -132,8 +132,9 @@ class Workers:
         self, implementation: Implementation, variant: str = "", timeout_s: float = 0.0, *, fill: str = ""
     ) -> Json:
         """Return the answer to a call on the inputs in the buffers. fill: of new memory, `marks` or `zeros`."""
-        message = {"op": "run", "variant": variant or implementation.variants[0], "inputs": self.slots.described()}
-        return self.ask(implementation, message | ({"fill": fill} if fill else {}), timeout_s)
+        inputs = self.slots.described()
+        message = {"op": "run", "variant": variant or implementation.variants[0], "inputs": inputs, "fill": fill}
+        return self.ask(implementation, message, timeout_s)
 
     def release(self, implementation: Implementation) -> None:
         """Have a worker free its outputs and cached memory."""

@@ -70,9 +70,7 @@ class Started:
             # A stopped process cannot fork, so GO needs no search.
             pids = self.stopped if number == GO and self.stopped else known or descendants(self.pid)
             self.stopped = pids if number == STOP else []
-            for pid in pids:  # includes processes in sessions of their own
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
+            end(pids, number)  # includes processes in sessions of their own
             return True
         try:
             os.write(self.commands, bytes([number]))
@@ -103,10 +101,6 @@ class Launcher:
         self.started: dict[int, Started] = {}
         self.wardens: dict[int, int] = {}
         self.forkservers: dict[str, Forkserver] = {}
-
-    def workers(self) -> list[int]:
-        """Return the process ids of the workers that have not been removed."""
-        return list(self.started)
 
     def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
         """Start the fork server of a device, unless it runs. Its imports go on. compiles: as for `Forkserver`."""
@@ -308,7 +302,6 @@ class RemoteLauncher:
 
     # Each as the method of `Launcher`. The launcher ends all workers by itself when its judge ends.
     start_forkserver = functools.partialmethod(_call, "start_forkserver")
-    workers = functools.partialmethod(_call, "workers")
     poll = functools.partialmethod(_call, "poll")
     kill = functools.partialmethod(_call, "kill")
     remove = functools.partialmethod(_call, "remove")
@@ -330,7 +323,7 @@ def _answer(
         started = launcher.start(name, device, fds[1:], fds[0], **named)
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return [started.pid, started.scratch, started.uid, started.fds], pipes
-    if op not in ("start_forkserver", "workers", "poll", "kill", "remove", "end"):
+    if op not in ("start_forkserver", "poll", "kill", "remove", "end"):
         raise ValueError(f"no request {op!r}")
     return getattr(launcher, op)(*arguments, **named), []
 

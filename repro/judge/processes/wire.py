@@ -58,9 +58,8 @@ class Channel:
         try:
             os.set_blocking(self.write_fd, deadline is None)
             while data:
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and (left <= 0 or not select.select([], [self.write_fd], [], left)[1]):
-                    raise ChannelTimeout
+                if deadline is not None:
+                    _wait([], [self.write_fd], deadline)
                 with contextlib.suppress(BlockingIOError):  # another writer filled the pipe
                     data = data[os.write(self.write_fd, data) :]
         except OSError as error:
@@ -70,12 +69,8 @@ class Channel:
         """Return the next message. Raises ChannelClosed, ChannelTimeout or ChannelGarbage."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while b"\n" not in self._buffer:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise ChannelTimeout
-            ready, _, _ = select.select([self.read_fd], [], [], left)
-            if not ready:
-                raise ChannelTimeout
+            if deadline is not None:
+                _wait([self.read_fd], [], deadline)
             try:
                 data = os.read(self.read_fd, 1 << 16)
             except OSError as error:
@@ -112,10 +107,15 @@ class Channel:
     def close(self) -> None:
         """Close both ends."""
         for fd in (self.read_fd, self.write_fd):
-            try:
+            with contextlib.suppress(OSError):
                 os.close(fd)
-            except OSError:
-                continue
+
+
+def _wait(readable: list[int], writable: list[int], deadline: float) -> None:
+    """Wait until a descriptor is ready. Raises ChannelTimeout at the deadline, by `time.monotonic`."""
+    left = deadline - time.monotonic()
+    if left <= 0 or not any(select.select(readable, writable, [], left)):
+        raise ChannelTimeout
 
 
 def printed(log: int) -> str:

@@ -118,8 +118,7 @@ class Ahead:
 
 def room(evaluation: Evaluation, times: int = _ROOM, workers: int = 2) -> bool:
     """Return whether the GPU has room for baselines beside the solutions under verification."""
-    plan = evaluation.plan
-    size = sum(plan.nbytes(i) for i in plan.tensors) + evaluation.slots.output_bytes
+    size = evaluation.plan.input_bytes + evaluation.slots.output_bytes
     return bool(torch.cuda.mem_get_info()[0] > times * size + workers * _WORKER_BYTES)
 
 

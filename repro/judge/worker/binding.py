@@ -16,6 +16,8 @@ import torch
 from torch import nn
 from torch._library.custom_ops import CustomOpDef
 
+from repro.records.wording import listed
+
 _Values = dict[str, Any]
 # Name of a parameter, index of its input or None, its value.
 _Bound = tuple[str, int | None, Any]
@@ -194,17 +196,12 @@ def _refuse(parameter: Parameter, value: Any, values: _Values, order: list[_Boun
     name = f"parameter {parameter.name!r} of kernel_function"
     if value is _UNKNOWN:
         known = sorted(name for name, one in values.items() if not isinstance(one, _Several))
-        remedy = f"Rename it, or give it a default; values have these names: {_listed(known)}"
+        remedy = f"Rename it, or give it a default; values have these names: {listed(known, _LISTED)}"
         bound = ", ".join(f"{taken} = {_shown(one) if at is None else f'input {at + 1}'}" for taken, at, one in order)
         raise TypeError(f"{name} is no input and no value of the model; bound are {bound}. {remedy}")
     if isinstance(value, _Several):
-        raise TypeError(f"{name} could be {_listed(value.full_names)}: use the full name of each that you need")
+        raise TypeError(f"{name} could be {listed(value.full_names, _LISTED)}: use the full name of each that you need")
 
 
 def _shown(value: Any) -> str:
     return f"a tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)[:40]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more

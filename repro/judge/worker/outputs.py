@@ -12,6 +12,7 @@ import torch
 
 from repro.judge.gpu import commitment
 from repro.judge.processes.wire import Json
+from repro.problems.plan import dense, order
 
 # An output of more values is described by that fact alone: digests of a million values took 72 s on an H200.
 _MOST_VALUES = 1024
@@ -157,24 +158,12 @@ def _describe(value: Any, inputs: list[Any]) -> Json:
         "layout": str(value.layout),
         "dtype": str(value.dtype).removeprefix("torch."),
         "shape": list(value.shape),
-        "dense": _dense(value),
+        "dense": dense(value),
         "order": order(value),
         "device": value.device.type,
         "storage_bytes": value.untyped_storage().nbytes() - value.storage_offset() * value.element_size(),
         "aliases_input": value.untyped_storage().data_ptr() in storages,
     }
-
-
-def _dense(value: torch.Tensor) -> bool:
-    """Return whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
-    return value.permute(order(value)).is_contiguous()
-
-
-def order(value: torch.Tensor) -> list[int]:
-    """Return the dimensions by decreasing stride; dimensions of one element stay in place or go last."""
-    if value.is_contiguous():
-        return list(range(value.dim()))
-    return sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)
 
 
 def address(value: Any) -> int | None:

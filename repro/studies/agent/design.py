@@ -26,10 +26,6 @@ class Budgets:
     usd: float | None = 5.0
     kb_calls: int | None = 100
 
-    def to_json(self) -> Json:
-        """Return plain data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Pace:

@@ -75,8 +75,7 @@ def _files(item: Path) -> list[Path]:
         return [item] * (item.suffix == ".py" and item.is_file())
     every = [file for file in sorted(item.rglob("*.py"), key=_natural)
              if file.is_file() and not any(map(_hidden, file.relative_to(item).parts))]  # fmt: skip
-    named = [file for file in every if file.name == SOLUTION]
-    return named or every * (len(every) == 1)
+    return [file for file in every if file.name == SOLUTION] or every * (len(every) == 1)
 
 
 def _hidden(name: str) -> bool:
