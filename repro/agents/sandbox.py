@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import uuid
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from repro.engines import resources, submission
 from repro.engines.base import Engine
 from repro.engines.submission import Basket
 from repro.errors import EngineError
-from repro.system import procfs
 from repro.system.jsonio import Json
 
 SOLUTIONS = "files/solutions"
@@ -177,7 +177,9 @@ class Plain(LocalSandboxEnvironment):
     async def finish(self) -> Basket:
         """End everything that runs in it; return the solutions that it holds."""
         while pids := self._started():
-            procfs.kill(pids)
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             await anyio.sleep(0.05)
         return submission.collect(Path(self.root, SOLUTIONS))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
@@ -17,7 +18,7 @@ def read(name: str) -> str:
     return (resources.files("repro.report") / "templates" / name).read_text()
 
 
-def render(name: str, values: dict[str, Any], **options: Any) -> str:
+def render(name: str, values: Mapping[str, object], **options: Any) -> str:
     """A template of `templates/` with its values. options: of jinja2's environment.
 
     Raises PrerequisiteError without jinja2.
