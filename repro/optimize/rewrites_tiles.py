@@ -390,9 +390,9 @@ def _idle(kernel: Function, loop: ast.For) -> tuple[str, list[ast.stmt]]:
         if masks and all(mask in each for each in masks) and len(assigned(kernel, mask)) == 1:
             idle = loop.body[at + 1 :]
             inside = {id(node) for statement in idle for node in ast.walk(statement)}
-            read = {n.id for n in nodes(kernel, ast.Name) if isinstance(n.ctx, ast.Load) and id(n) not in inside}
-            live = read & stored_names(*idle) - _sums(loop)
-            return mask, [] if live else idle
+            live = {*parameters(kernel), *(n.id for n in nodes(kernel, ast.Name) if id(n) not in inside)}
+            live &= stored_names(*idle) - _sums(loop)  # read later, or from step to step
+            return mask, [] if live or nodes(loop, ast.Expr) else idle
     return "", []
 
 
@@ -403,7 +403,8 @@ def _masks(kernel: Function, loop: ast.For, product: ast.Call) -> list[str]:
     names = [n.value.id for n in parts if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
     for name in names:
         joins = joined(value_of(kernel, ast.Name(name)))
-        names += [part.id for part in joins if isinstance(part, ast.Name) and part.id not in names]
+        names += [part.id for part in joins if isinstance(part, ast.Name) and part.id not in names
+                  and "arange" in reaches(kernel, part)[1]]  # fmt: skip
     return names
 
 
@@ -582,14 +583,14 @@ def _packed(source: KernelSource, kernel: Function, launch: Launch, load: ast.Ca
     whole = inlined(kernel, load, lambda value: "range()" not in ast.unparse(value), 9)
     assert isinstance(whole, ast.Call)
     (axis, rows, columns), grid = _shared_tile(whole), source.grid_parts(launch)
-    require("its axis is the grid's only one", len(grid) > 1)
     known = {"rows": rows, "columns": columns, "tensor": str(pointer_of(kernel, load)), "taps": "", "steps": "",
              "parameters": ast.unparse(kernel.args), "names": ", ".join(parameters(kernel)),
              "tile": f"tl.program_id({axis})",
              "load": re.sub(r"tl\.program_id\([^)]*\)", "packed_tile_step", ast.unparse(whole))}  # fmt: skip
-    around, fixed = _always(kernel, load), {"tl", *parameters(kernel)} - stored_names(kernel)
+    around, fixed = _always(kernel, load), {*parameters(kernel)} - stored_names(kernel)
     for loop in around:
-        start, end, by = [*["0"] * (len(range_of(loop).args) == 1), *map(ast.unparse, range_of(loop).args), "1"][:3]
+        start, end, by = [*["0"] * (len(range_of(loop).args) == 1), *map(ast.unparse, range_of(loop).args),
+                          shown(range_of(loop), 2, "step") or "1"][:3]  # fmt: skip
         known |= {"each": ast.unparse(loop.target), "by": by, "count": f"cdiv({end}, {by})"}
         known |= {"taps": TAP.format(**known), "steps": "{steps} * triton.{count}".format(**known),
                   "tile": "({tile} * tl.{count} + {each} // ({by}))".format(**known)}  # fmt: skip
@@ -600,7 +601,8 @@ def _packed(source: KernelSource, kernel: Function, launch: Launch, load: ast.Ca
     }
     require(
         "the tile depends on more than arguments and steps, or may be written to, or the kernel is unusual",
-        around, names_in(whole) <= fixed | {ast.unparse(loop.target) for loop in around},
+        around, len(grid) > max(axis, 1),
+        names_in(whole) <= {"tl"} | fixed | {ast.unparse(loop.target) for loop in around},
         not re.search("atomic|packed_tile", source.text), plain(kernel, launch), not kernel.decorator_list[1:],
         source.argument(launch, known["tensor"]) not in (None, *stored), None not in stored,
         not nodes(kernel, ast.Return),
@@ -633,11 +635,11 @@ def _shared_tile(load: ast.Call) -> tuple[int, str, str]:
 def _always(kernel: Function, load: ast.Call) -> list[ast.For]:
     """Return the loops around a load that is done in each of their steps, or skipped by T20."""
     around = [s for s in nodes(kernel, ast.stmt)[1:] if load in parts(s)]
-    tests = [s.test for s in around if isinstance(s, ast.If) and not s.orelse]
-    skips = [test for test in tests if matched("tl.max(__mask.to(tl.int32)) > 0", test)]
+    guard = "tl.max(__mask.to(tl.int32)) > 0"
+    skips = [s for s in around if isinstance(s, ast.If) and not s.orelse and matched(guard, s.test)]
     loops = [loop for loop in loops_of(around) if "range" in ast.unparse(range_of(loop).func)]
     once = isinstance(around[-1], ast.Assign) and not nodes(around[-1], ast.IfExp)
-    require("a load is not always done", once, len(loops) + len(skips) + 1 == len(around))
+    require("a load is not always done", once, len(loops) + len(skips) + 1 == len(around), mask_of(load) or not skips)
     return loops
 
 

@@ -193,7 +193,8 @@ def _walked(
     loop = loops_in(kernel)[0]
     tap, edits, constant, walked = ast.unparse(loop.target), {}, set(), []
     known = {*parameters(kernel)} - pointers(kernel)
-    require("a loop changes its tap", len(assigned(loop, tap)) == 1)
+    require("a loop changes its tap, or a position may be no integer before",
+            len(assigned(loop, tap)) == 1, "tl.int" not in ast.unparse(loop))  # fmt: skip
     for statement in nodes(loop, ast.Assign):
         value = _whole(kernel, statement.value)
         read = names_in(value)

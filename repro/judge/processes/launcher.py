@@ -102,6 +102,10 @@ class Launcher:
         self.wardens: dict[int, int] = {}
         self.forkservers: dict[str, Forkserver] = {}
 
+    def workers(self) -> list[int]:
+        """Return the process ids of the workers that have not been removed."""
+        return list(self.started)
+
     def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
         """Start the fork server of a device, unless it runs. Its imports go on. compiles: as for `Forkserver`."""
         old = self.forkservers.get(device)
@@ -302,6 +306,7 @@ class RemoteLauncher:
 
     # Each as the method of `Launcher`. The launcher ends all workers by itself when its judge ends.
     start_forkserver = functools.partialmethod(_call, "start_forkserver")
+    workers = functools.partialmethod(_call, "workers")
     poll = functools.partialmethod(_call, "poll")
     kill = functools.partialmethod(_call, "kill")
     remove = functools.partialmethod(_call, "remove")
@@ -323,7 +328,7 @@ def _answer(
         started = launcher.start(name, device, fds[1:], fds[0], **named)
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return [started.pid, started.scratch, started.uid, started.fds], pipes
-    if op not in ("start_forkserver", "poll", "kill", "remove", "end"):
+    if op not in ("start_forkserver", "workers", "poll", "kill", "remove", "end"):
         raise ValueError(f"no request {op!r}")
     return getattr(launcher, op)(*arguments, **named), []
 
