@@ -399,8 +399,8 @@ def _idle(kernel: Function, loop: ast.For) -> tuple[str, list[ast.stmt]]:
 def _masks(kernel: Function, loop: ast.For, product: ast.Call) -> list[str]:
     """Return the names that `&` joins to the mask of a product's factor, and to their own values."""
     factors = [o.id for o in product.args[:2] if isinstance(o, ast.Name)]
-    parts = [part for factor in factors for load in _zero_filled(loop, factor) for part in _mask_parts(loop, load)]
-    names = [n.value.id for n in parts if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
+    masks = [part for factor in factors for load in _zero_filled(loop, factor) for part in _mask_parts(loop, load)]
+    names = [n.value.id for n in masks if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
     for name in names:
         joins = joined(value_of(kernel, ast.Name(name)))
         names += [part.id for part in joins if isinstance(part, ast.Name) and part.id not in names
