@@ -12,7 +12,7 @@ import hashlib
 import math
 import random
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -487,26 +487,33 @@ class _Undrawn(TorchDispatchMode):
 
 
 def build(problem: Problem, module: types.ModuleType, init: list[Any], *, drawn: bool = True) -> torch.nn.Module:
-    """Return a new `Model` on the CPU, in the problem's dtype and in eval mode. Raises ProblemError.
-
-    drawn: without it parameters may hold anything, for a caller that loads a state dict. They are drawn all the same
-    where something else depends on them.
-    """
+    """Return a new `Model` on the CPU, in the problem's dtype and in eval mode. drawn: as for `constructed`. Raises
+    ProblemError."""
     try:
-        model = None if drawn else _undrawn(module, init, WEIGHT_SEED)
-        if model is None:
-            with seeded(WEIGHT_SEED):
-                model = module.Model(*init)
+        model = constructed(module.Model, init, drawn=drawn)
     except Exception as error:
         raise problem.fault(f"Model of {problem.file_name} cannot be built", error) from error
     return model.to(torch_dtype(problem.dtype)).eval()
 
 
-def _undrawn(module: types.ModuleType, init: list[Any], seed: int) -> torch.nn.Module | None:
-    """Return a new `Model` whose parameters were not drawn, or None where that would change something else."""
-    with suppress(Exception), seeded(seed), _Undrawn() as mode:  # its exception comes again when it is built as usual
+def constructed(made: Callable[..., torch.nn.Module], init: list[Any], *, drawn: bool = True) -> torch.nn.Module:
+    """Return a new model, with draws under the fixed seed.
+
+    drawn: without it parameters may hold anything, for a caller that loads a state dict. They are drawn all the same
+    where something else depends on them.
+    """
+    model = None if drawn else _undrawn(made, init)
+    if model is None:
+        with seeded(WEIGHT_SEED):
+            model = made(*init)
+    return model
+
+
+def _undrawn(made: Callable[..., torch.nn.Module], init: list[Any]) -> torch.nn.Module | None:
+    """Return a new model whose parameters were not drawn, or None where that would change something else."""
+    with suppress(Exception), seeded(WEIGHT_SEED), _Undrawn() as mode:  # its exception comes again without the mode
         before = torch.random.get_rng_state()
-        model: torch.nn.Module = module.Model(*init)
+        model = made(*init)
         known = {id(parameter) for parameter in model.parameters()}
         own = all(id(parameter) in known for parameter in mode.parameters.values())
         if own and mode.harmless and torch.equal(before, torch.random.get_rng_state()):

@@ -658,7 +658,7 @@ def test_initial_draws_are_left_out_only_where_nothing_else_depends_on_them(name
     problem = problem_with(tmp_path, body)
     module = problem.module()
     before = torch.random.get_rng_state()
-    assert (inputs._undrawn(module, [], 42) is not None) is expected
+    assert (inputs._undrawn(module.Model, []) is not None) is expected
     torch.random.set_rng_state(before)
     drawn, bare = (inputs.build(problem, module, [], drawn=each) for each in (True, False))
     assert torch.equal(torch.random.get_rng_state(), before)

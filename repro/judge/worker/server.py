@@ -38,7 +38,7 @@ from repro.judge.source import kernels as kernel_origins
 from repro.judge.worker import binding, fresh_memory, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, mark, nbytes, part, sealed, sums
 from repro.problems import catalogue
-from repro.problems.plan import WEIGHT_SEED, seeded, torch_dtype
+from repro.problems.plan import WEIGHT_SEED, constructed, torch_dtype
 from repro.system import importing
 
 if TYPE_CHECKING:
@@ -231,8 +231,7 @@ class Worker:
         if self.model is None or self.built_with != init:
             self.model = None
             torch.manual_seed(WEIGHT_SEED)
-            with seeded(WEIGHT_SEED):
-                model = self._constructed(getattr(owner, name), init)
+            model = self._constructed(getattr(owner, name), init)
             if not isinstance(model, torch.nn.Module):
                 raise SolutionError("not_a_module", f"{name} is not a torch.nn.Module")
             self.model = model.to(torch_dtype(self.problem.dtype)).to(self.device).eval()
@@ -256,7 +255,7 @@ class Worker:
             ) from error
         except ValueError:
             pass  # it has no signature that Python can read
-        return made(*init)
+        return constructed(made, init, drawn=False)
 
     def take(self) -> Json:
         """Give torch.compile what it made in an earlier job, which was sent as a piece."""
