@@ -637,7 +637,11 @@ CONSTRUCTORS = {
     "hidden parameter": ("self.kept = [nn.Linear(8, 8)]", False),
     "plain draw": ("self.net = nn.Linear(8, 8); self.state = torch.randn(8)", False),
     "orthogonal": ("self.net = nn.Linear(8, 8); nn.init.orthogonal_(self.net.weight)", False),
-}
+    "seeded again": ("self.net = nn.Linear(8, 8); self.state = torch.randn(8); torch.manual_seed(42)", False),
+    "own generator": ("g = torch.Generator(); self.net = nn.Linear(8, 8); "
+                      "nn.init.normal_(self.net.weight, generator=g); "
+                      "self.state = torch.randn(8, generator=g)", False),
+}  # fmt: skip
 
 
 def problem_with(folder: Path, body: str) -> catalogue.Problem:

@@ -17,23 +17,22 @@ from repro.records.result import Ceilings
 _COPY_BYTES, _COPY_SHARE = 2 << 30, 16
 _MATMUL_SIZE = 8192
 _BURST = 8
-_REPEATS = 5
 # A time below this fraction of what the ceilings allow is impossible. They are known to a few per cent.
 _IMPOSSIBLE = 0.9
 
 
-def _median_ms(call: Callable[[], Any], burst: int = _BURST) -> float:
-    """Return the median of _REPEATS bursts of calls, ms a call. A single call of 0.25 ms reads 3 % high."""
+def _median_ms(call: Callable[[], Any], repeats: int) -> float:
+    """Return the median of `repeats` bursts of _BURST calls, ms a call. A single call of 0.25 ms reads 3 % high."""
     call()
     samples: list[float] = []
-    for _ in range(_REPEATS):
+    for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        for _ in range(burst):
+        for _ in range(_BURST):
             call()
         end.record()
         end.synchronize()
-        samples.append(start.elapsed_time(end) / burst)
+        samples.append(start.elapsed_time(end) / _BURST)
     return statistics.median(samples)
 
 
@@ -43,24 +42,24 @@ def _rates(device: torch.device) -> dict[str, float]:
     size = int(min(_COPY_BYTES, total // _COPY_SHARE >> 20 << 20))
     source = torch.randn(size // 4, device=device)
     target = torch.empty_like(source)
-    result = {"copy_tb_s": 2 * size / _median_ms(lambda: target.copy_(source)) / 1e9}
+    result = {"copy_tb_s": 2 * size / _median_ms(lambda: target.copy_(source), 5) / 1e9}
     # A float64 sum over half as many elements is bound by memory where a float32 sum may be bound by additions.
     wide = source.view(torch.float64)
-    result["read_tb_s"] = size / min(_median_ms(s.sum) for s in (source, wide)) / 1e9
-    result["write_tb_s"] = size / _median_ms(lambda: source.fill_(1.0)) / 1e9
+    result["read_tb_s"] = size / min(_median_ms(s.sum, 5) for s in (source, wide)) / 1e9
+    result["write_tb_s"] = size / _median_ms(lambda: source.fill_(1.0), 5) / 1e9
     source = target = wide = torch.empty(0)
     torch.cuda.empty_cache()
     flop = 2.0 * _MATMUL_SIZE**3
-    for name, dtype, tf32, burst in (
-        ("bf16_tflop_s", torch.bfloat16, False, _BURST),
-        ("fp16_tflop_s", torch.float16, False, _BURST),
-        ("tf32_tflop_s", torch.float32, True, _BURST),
-        ("fp32_tflop_s", torch.float32, False, 1),  # which take 20 ms each
+    for name, dtype, tf32, repeats in (
+        ("bf16_tflop_s", torch.bfloat16, False, 5),
+        ("fp16_tflop_s", torch.float16, False, 5),
+        ("tf32_tflop_s", torch.float32, True, 3),
+        ("fp32_tflop_s", torch.float32, False, 1),
     ):
         a, b = torch.randn(2, _MATMUL_SIZE, _MATMUL_SIZE, device=device, dtype=dtype)
         with exact_float32():
             torch.backends.cuda.matmul.allow_tf32 = tf32
-            result[name] = flop / _median_ms(functools.partial(torch.matmul, a, b), burst) / 1e9
+            result[name] = flop / _median_ms(functools.partial(torch.matmul, a, b), repeats) / 1e9
         del a, b
         torch.cuda.empty_cache()
     return {name: round(value, 3) for name, value in result.items()}
@@ -68,7 +67,7 @@ def _rates(device: torch.device) -> dict[str, float]:
 
 @functools.cache
 def measure(device: torch.device) -> Ceilings:
-    """Return the ceilings of a GPU. It takes about two seconds."""
+    """Return the ceilings of a GPU. It takes about a second."""
     return Ceilings.model_validate(_rates(device))
 
 

@@ -255,7 +255,7 @@ class Worker:
             ) from error
         except ValueError:
             pass  # it has no signature that Python can read
-        return constructed(made, init, drawn=False)
+        return constructed(made, init, drawn=self.source is not None)  # the problem's own Model gets a state dict
 
     def take(self) -> Json:
         """Give torch.compile what it made in an earlier job, which was sent as a piece."""
