@@ -10,7 +10,6 @@ import random
 import secrets
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
@@ -24,6 +23,7 @@ from repro.judge.correctness.workers import Workers
 from repro.judge.gpu import commitment
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.implementation import Implementation
+from repro.judge.processes.wire import Json
 from repro.problems.meta import Place, leaves
 from repro.problems.plan import Rows
 from repro.records.fixture import Fixture
@@ -52,24 +52,24 @@ class Comparison:
         """Compare all chunks of each output from now on, or a few secret ones, the same for all solutions."""
         self.shares = [random.SystemRandom().random() for _ in range(_FEW)] if few else []
 
-    def check(self, described: Any) -> None:
-        """Compare the description of an output with the expected one. Raises SolutionRejected."""
+    def check(self, answer: Json) -> None:
+        """Compare the description of the output in a worker's answer with the expected one. Raises SolutionRejected."""
         device, aliases = self.expected.device.type, self.expected.shape.plan.problem.aliases_input
-        output_checks.check(described, self.expected.shape.spec, device, aliases=aliases)
+        output_checks.check(answer.get("output"), self.expected.shape.spec, device, aliases=aliases)
 
     def compare(
-        self, implementation: Implementation, described: Any, only: Rows = None, *, whole: bool = True,
+        self, implementation: Implementation, answer: Json, only: Rows = None, *, whole: bool = True,
         bound: Seal | None = None,
     ) -> tuple[Distances, list[int]]:  # fmt: skip
         """Return the distances of the worker's kept outputs from the reference, and digests of their bytes.
 
-        only: rows to compare if not `whole`. bound: a seal that the bytes must match; then there are no digests. Raises
-        SolutionRejected.
+        answer: the worker's, which describes them. only: rows to compare if not `whole`. bound: a seal that the bytes
+        must match; then there are no digests. Raises SolutionRejected.
         """
         if not implementation.trusted:
-            self.check(described)
+            self.check(answer)
         if bound is not None:
-            bound.open(leaves(self.expected.shape.spec), described)
+            bound.open(leaves(self.expected.shape.spec), answer.get("output"))
         slots, digests = self.workers.slots, list[int]()
         distances = self.expected.shape.distances(f"{self.expected.used} {slots.stress}")
         for part, outputs in self._chunks(implementation, self._parts() if whole else [only], bound, digests):
@@ -93,9 +93,9 @@ class Comparison:
             deque(self._fetched(implementation, window, None, digests), 0)
         return digests
 
-    def take(self, implementation: Implementation, described: Any, part: Rows, bound: Seal) -> None:
+    def take(self, implementation: Implementation, answer: Json, part: Rows, bound: Seal) -> None:
         """Fetch rows of the worker's kept output as `compare` does, without comparing them."""
-        bound.open(leaves(self.expected.shape.spec), described)
+        bound.open(leaves(self.expected.shape.spec), answer.get("output"))
         deque(self._fetched(implementation, part, bound), 0)
 
     def pairs(self, implementation: Implementation) -> Iterator[tuple[int, Rows, torch.Tensor, torch.Tensor]]:
@@ -137,7 +137,7 @@ class Comparison:
         Raises SolutionRejected (`baseline_incorrect`) if it meets no class.
         """
         answer = self.workers.call(implementation, variant, timeout_s)
-        values = self.compare(implementation, answer.get("output"))[0].values()
+        values = self.compare(implementation, answer)[0].values()
         self.workers.release(implementation)
         klass = class_of({kind: [values]}, self.fixture, refused=True, trusted=True)
         if klass is None:

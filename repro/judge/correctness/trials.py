@@ -188,11 +188,11 @@ class Trials:
         answer = self._called(solution)
         self.parts.lap("calls" if solution.distances else "first calls")
         if not trial.judged:
-            self.comparison.check(answer.get("output"))
+            self.comparison.check(answer)
             if trial.kind == NONFINITE:
                 self._follow_nan(solution, trial)
             elif trial.kind == STRIDED:
-                distance, _ = self.comparison.compare(solution, answer.get("output"))
+                distance, _ = self.comparison.compare(solution, answer)
                 if not self.comparison.meets_any(distance, PUBLISHED[trial.perturbed]):
                     raise SolutionRejected("rel_l2", f"{distance.values()['rel_l2']:.2g}")
             return
@@ -217,7 +217,7 @@ class Trials:
         self.slots.move()
         if stresses.edits(trial.stress):
             self.slots.fill(trial.seed, self.expected.stress_before_edit)
-            self.comparison.check(self._called(solution).get("output"))
+            self.comparison.check(self._called(solution))
         self.slots.fill(trial.seed, trial.stress, self.slots.plan.turnable if trial.kind == STRIDED else ())
 
     def _called(self, solution: Implementation) -> Json:
@@ -227,7 +227,7 @@ class Trials:
 
     def _judge(self, solution: Implementation, trial: Trial, answer: Json) -> list[int]:
         """Record the distance of the first call's output; return digests of it."""
-        distance, digests = self.comparison.compare(solution, answer.get("output"))
+        distance, digests = self.comparison.compare(solution, answer)
         self._check_settled(solution, answer)
         self._note(solution, trial, distance)
         if self.comparison.shares:
@@ -242,10 +242,10 @@ class Trials:
         if moves or self.problem.writes_inputs:
             self.slots.fill(trial.seed, trial.stress)
         answer = self._called(solution)
-        self.comparison.check(answer.get("output"))
+        self.comparison.check(answer)
         if self.comparison.digests(solution) != digests:
             solution.observed.add("nondeterministic")
-            distance, _ = self.comparison.compare(solution, answer.get("output"))
+            distance, _ = self.comparison.compare(solution, answer)
             if not self.comparison.meets_any(distance, trial.kind):
                 self._note(solution, replace(trial, kind=REPEATED), distance)
                 self._check_inputs()
@@ -281,7 +281,7 @@ class Trials:
             if self._nan_reached(solution):
                 break
             self.slots.fill(input_cases.secret_seed(), trial.stress)
-            self.comparison.check(self._called(solution).get("output"))
+            self.comparison.check(self._called(solution))
 
     def _nan_reached(self, solution: Implementation) -> bool:
         """Record a finding if the output is finite elsewhere than the reference is.

@@ -319,8 +319,7 @@ class _Look:
 
     def _call(self, fill: str = "") -> None:
         self.evaluation.trials.fill(self.solution, self.trial)
-        answer = self.evaluation.workers.call(self.solution, fill=fill)
-        self.evaluation.comparison.check(answer.get("output"))
+        self.evaluation.comparison.check(self.evaluation.workers.call(self.solution, fill=fill))
 
     def _compared(self) -> _Found | None:
         """Return the place of the first wrong output of the last call, of those named or of all that with most wrong

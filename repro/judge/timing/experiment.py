@@ -316,13 +316,13 @@ class Experiment:
         look = implementation.ask({"op": "look"}, self.options.timeout_s)
         seal.states = look.get("states")
         if baseline:
-            evaluation.comparison.take(implementation, look.get("output"), row, seal)
+            evaluation.comparison.take(implementation, look, row, seal)
             return
         klass = self.verified.get(implementation.name, self.classes.get("eager", ""))
         comparison, fixture = evaluation.comparison, evaluation.fixture
         values = dict[str, float]()
         for everything in (True,) if whole else (False, True):  # an error large for one row may be small for the whole
-            distances, _ = comparison.compare(implementation, look.get("output"), row, whole=everything, bound=seal)
+            distances, _ = comparison.compare(implementation, look, row, whole=everything, bound=seal)
             values = distances.values()
             if meets(values if everything else of_row(values), fixture, kind, klass):
                 return
