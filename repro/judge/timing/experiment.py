@@ -123,27 +123,17 @@ class Experiment:
 
     def prepare(self) -> list[Runner]:
         """Load weights into all workers; compile and classify the baselines. Return the runners."""
-        evaluation = self.evaluation
         for implementation in self.everyone:
             self._prepared(implementation)
         self.clock.lap("weights")
         runners = []
         for implementation in list(self.baselines):
             for variant in implementation.variants:
-                if variant in implementation.classes:  # its worker ran it in an earlier measurement
+                if variant not in implementation.classes:  # else its worker ran it in an earlier measurement
+                    self._classify(implementation, variant)
+                if variant in implementation.classes:
                     self.classes[variant] = implementation.classes[variant]
                     runners.append(Runner(variant, self._run(implementation, variant)))
-                    continue
-                evaluation.progress(f"{evaluation.problem.key}: {variant}")
-                self._others(implementation)
-                stress = input_cases.stress_of(evaluation.plan, self.kind)
-                self.slots.fill(secret_seed(), stress)  # fresh inputs, which no solution has seen or changed
-                if self._classed(implementation, variant):
-                    runners.append(Runner(variant, self._run(implementation, variant)))
-                self._others(implementation)
-                if not self._intact(implementation):
-                    detail = f"the inputs changed while the judge prepared {variant} on them"
-                    raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
             if implementation.worker is None:
                 self.baselines.remove(implementation)
             else:
@@ -166,27 +156,33 @@ class Experiment:
         except SolutionError as error:
             raise Blamed(implementation, error) from error
 
-    def _classed(self, implementation: Implementation, variant: str) -> bool:
+    def _classify(self, implementation: Implementation, variant: str) -> None:
         """Compile and run a baseline, and record its precision class. If it fails, record why it is left out.
 
-        Return whether it can be timed. Raises Blamed if the worker ended, except for max_autotune.
+        Raises Blamed if the worker ended, except for max_autotune, and if a solution ran or the inputs changed.
         """
+        evaluation = self.evaluation
+        evaluation.progress(f"{evaluation.problem.key}: {variant}")
+        self._others(implementation)
+        stress = input_cases.stress_of(evaluation.plan, self.kind)
+        self.slots.fill(secret_seed(), stress)  # fresh inputs, which no solution has seen or changed
         tuned = baselines.split(variant)[0] == baselines.TUNED
         timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
         try:
-            klass = compiled.first_call(
-                self.evaluation, implementation, variant,
-                lambda: self.evaluation.comparison.class_of_call(implementation, variant, self.kind, timeout_s),
+            implementation.classes[variant] = compiled.first_call(
+                evaluation, implementation, variant,
+                lambda: evaluation.comparison.class_of_call(implementation, variant, self.kind, timeout_s),
             )  # fmt: skip
-            self.classes[variant] = implementation.classes[variant] = klass
         except SolutionError as error:
             self.left_out[variant] = f"{error.code}: {error.detail}"
             if error.verdict in ("timeout", "error") and error.code in _ENDED:
-                self.evaluation.workers.end(implementation)
+                evaluation.workers.end(implementation)
                 if not tuned:
                     raise Blamed(implementation, error) from error
-            return False
-        return True
+        self._others(implementation)
+        if not self._intact(implementation):
+            detail = f"the inputs changed while the judge prepared {variant} on them"
+            raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
 
     def _settle(self) -> None:
         """Measure a flush on an idle GPU, and decide whether all workers may keep their memory."""
@@ -470,9 +466,7 @@ class Experiment:
         alone, _ = sampling.measure(left, self.options.timing_budget_s, warm=True, most=_ALONE_BLOCKS)
         ratio, ratios = sampling.held_up(series, alone)
         self.solutions = solutions
-        if ratio > 1 + _DISTURBED:
-            detail = f"the baselines were {100 * (ratio - 1):.0f} % slower beside the solution"
-            raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
-        if detail := self.idle.masked(r.name for r in left):
+        slower = f"the baselines were {100 * (ratio - 1):.0f} % slower beside the solution"
+        if detail := slower if ratio > 1 + _DISTURBED else self.idle.masked(r.name for r in left):
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         return ratios
