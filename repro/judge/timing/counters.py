@@ -399,6 +399,7 @@ def _profile(task: _Task, scratch: Path, out: int) -> None:
     """Make weights and inputs, confine this process, and profile the kernel."""
     import torch
 
+    from repro.judge import baselines
     from repro.judge.correctness import input_cases
     from repro.problems import plan
 
@@ -421,7 +422,7 @@ def _profile(task: _Task, scratch: Path, out: int) -> None:
     silent = os.open(os.devnull, os.O_WRONLY)
     for output in (1, 2):
         os.dup2(silent, output)
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+    baselines.set_flags("eager")
     if task.source is None:
         _call(torch.neg, [torch.ones(1 << 20, device=device)], device)
     else:

@@ -88,8 +88,8 @@ class Call:
         self.worker.wake()
         if self.held:
             self.gate.open()
-        if self.held and not self.launched:
-            self.worker.collect(self.timeout_s)
+            if not self.launched:
+                self.worker.collect(self.timeout_s)
 
 
 @dataclass
