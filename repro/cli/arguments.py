@@ -53,11 +53,6 @@ def results_option(parser: argparse.ArgumentParser, what: str = "bundles and fix
     parser.add_argument("--results", type=Path, default=config.results_dir(), help=f"folder of {what}")
 
 
-def problem_option(parser: argparse.ArgumentParser) -> None:
-    """Add --problem."""
-    parser.add_argument("--problem", action="append", default=[], metavar="ID", help="only this problem (repeatable)")
-
-
 def place(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that choose an engine and its device."""
     parser.add_argument(
@@ -103,6 +98,12 @@ def measuring(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     results_option(parser)
     parser.add_argument("--resume", action="store_true", help="continue the newest unfinished bundle of the same plan")
+
+
+def measuring_problems(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of a verb that measures all problems or those of --problem."""
+    measuring(parser)
+    parser.add_argument("--problem", action="append", default=[], metavar="ID", help="only this problem (repeatable)")
 
 
 def judging(

@@ -12,8 +12,7 @@ TEXT = "measure what judging needs: checksums, error bounds, limits, margins"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    arguments.measuring(parser)
-    arguments.problem_option(parser)
+    arguments.measuring_problems(parser)
 
 
 def run(args: argparse.Namespace, progress: Progress) -> int:

@@ -28,8 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="measure which problems of a suite (default: kernelbench) cannot tell a cheat from an honest kernel",
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="with --audit: write the table as markdown")
-    arguments.measuring(parser)
-    arguments.problem_option(parser)
+    arguments.measuring_problems(parser)
     arguments.json_option(parser, "with --audit: write the table")
 
 

@@ -16,8 +16,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     from repro.studies.agent import options
 
-    arguments.measuring(parser)
-    arguments.problem_option(parser)
+    arguments.measuring_problems(parser)
     arguments.judging(parser, budgets=options.BUDGETS)
     options.add(parser)
 
