@@ -14,7 +14,6 @@ import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +30,11 @@ from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 from repro.system.procfs import alive
 
 if TYPE_CHECKING:  # the launcher needs no pydantic
+    from repro.engines.resources import Progress
     from repro.records.fingerprint import Fingerprint
     from repro.records.fixture import Fixture
     from repro.records.job import Job, Outcome
     from repro.records.row import Result
-
-Progress = Callable[[str], None]
 
 
 def begin(folder: Path, owner: str = "") -> list[Job]:
