@@ -63,7 +63,7 @@ def require_alike(engine: Engine, rest: str) -> None:
 
     rest: of the remedy, which begins with the choice of one kind.
     """
-    kinds = Counter(kind for kind in engine.capacity().gpus.values() if kind)
+    kinds = Counter(filter(None, engine.capacity().gpus.values()))
     if len(kinds) > 1:
         counts = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
         raise PrerequisiteError("the GPUs are of different kinds", counts, f"Choose one kind with --gpus{rest}")

@@ -80,7 +80,7 @@ FIELDS = (
     _nvml("ecc", "C", "DeviceGetEccMode", take=lambda pair: bool(pair[0])),
     _nvml("persistence", "C", "DeviceGetPersistenceMode", take=bool),
     _nvml("vbios", "V", "DeviceGetVbiosVersion"),
-    _nvml("gpu_uuid_hash", "I", "DeviceGetUUID", take=lambda uuid: hashed(uuid)),
+    _nvml("gpu_uuid_hash", "I", "DeviceGetUUID", take=hashed),
 )  # fmt: skip
 # violation_…: time for which a policy held the clocks down, since the driver was loaded. Its delta includes events
 # between samples.

@@ -78,7 +78,7 @@ def _simplest(reason: Reason) -> tuple[bool, int, bool]:
 
 def unjudgeable(fixture: Fixture) -> Judged:
     """Return the verdict on any solution of a problem whose fixture is refused, with the proof in it."""
-    detail = "; ".join(part for part in (fixture.refused, fixture.degenerate.get("proof", "")) if part)
+    detail = "; ".join(filter(None, (fixture.refused, fixture.degenerate.get("proof", ""))))
     return Judged(_UNJUDGEABLE, [Reason(code="degenerate", detail=detail)])
 
 

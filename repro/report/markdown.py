@@ -31,7 +31,7 @@ def render(document: Document) -> str:
     left = [part.title.lower() for part in document.sections if not (part.open or part.paper)]
     if left:
         lines.append(f"Also in `report.json` and on the page (`repro report --format html`): {', '.join(left)}.")
-    return "\n\n".join(line for line in lines if line) + "\n"
+    return "\n\n".join(filter(None, lines)) + "\n"
 
 
 def section(part: Section) -> str:
@@ -49,7 +49,7 @@ def _body(part: Section) -> str:
         lines += [f"{_escaped(each.caption)}:" if each.caption else "", table(each)]
     items = (f"- {elements.SIGNS[item.tone]} {item.text}" if item.tone else f"- {item.text}" for item in part.items)
     lines.append("\n".join(map(_escaped, items)))
-    return "\n\n".join(line for line in lines if line)
+    return "\n\n".join(filter(None, lines))
 
 
 def plain(text: str) -> str:

@@ -579,7 +579,7 @@ def _text(lines: list[_Line], published: list[Claim]) -> list[str]:
         "The 95 % interval of some medians was still wider than ±0.5 % when the time budget ended: the run log names "
         "their rows." if late else "",
     ]  # fmt: skip
-    return [sentence for sentence in text if sentence]
+    return list(filter(None, text))
 
 
 def _of_published(lines: list[_Line], published: list[Claim]) -> list[str]:

@@ -170,7 +170,7 @@ def directions(parent: str, text: str) -> list[Direction]:
     fitting = rewrites.applicable(source.text)
     found = [_direction(parent, KNOBS, source.text, "the same kernel with other numbers")]
     found += [_direction(parent, strategy, knobs.named(text), "") for strategy, text in fitting.items()]
-    return [direction for direction in found if direction]
+    return list(filter(None, found))
 
 
 def _direction(parent: str, strategy: str, text: str, why: str) -> Direction | None:
