@@ -10,7 +10,7 @@ PR_CAPBSET_READ, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 23, 36, 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 CAPABILITY_VERSION_3, CAP_SYS_ADMIN = 0x20080522, 21
 
-_libc = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def last_error() -> OSError:
@@ -20,7 +20,7 @@ def last_error() -> OSError:
 
 def prctl(option: int, *values: int) -> int:
     """Call prctl(2) with unsigned longs. Raises OSError."""
-    done = int(_libc.prctl(option, *map(ctypes.c_ulong, [*values, 0, 0, 0, 0][:4])))
+    done = int(LIBC.prctl(option, *map(ctypes.c_ulong, [*values, 0, 0, 0, 0][:4])))
     if done < 0:
         raise last_error()
     return done

@@ -28,6 +28,7 @@ from repro import config
 from repro.system.prctl import (
     CAP_SYS_ADMIN,
     CAPABILITY_VERSION_3,
+    LIBC,
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_CLEAR_ALL,
     PR_CAPBSET_DROP,
@@ -44,13 +45,11 @@ from repro.system.procfs import capabilities
 
 _MAX_FILE_BYTES = 4 << 30
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 def _syscall(number: int, *values: int | ctypes._Pointer[ctypes.Structure] | None) -> int:
     """Call syscall(2), with numbers as longs, which a variadic function needs. Raises OSError."""
     given = [ctypes.c_long(v) if isinstance(v, int) else v for v in values]
-    done = int(_libc.syscall(ctypes.c_long(number), *given))
+    done = int(LIBC.syscall(ctypes.c_long(number), *given))
     if done < 0:
         raise last_error()
     return done
@@ -294,7 +293,7 @@ def _capabilities(keep: int = 0) -> str:
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = ctypes.create_string_buffer(struct.pack("=Ii", CAPABILITY_VERSION_3, 0))
     sets = struct.pack("=6I", mine, mine, 0, 0, 0, 0)  # effective, permitted, inheritable; then those above 31
-    if _libc.capset(header, ctypes.create_string_buffer(sets, 24)) != 0:
+    if LIBC.capset(header, ctypes.create_string_buffer(sets, 24)) != 0:
         raise last_error()
     if mine:
         return "applied, except to the right of administrators, with which counters are read"
