@@ -50,7 +50,7 @@ def row(run: Run, problem: Problem, arm: Agent, repeat: int) -> tuple[Row, Submi
     return replace(planned, withheld=submission.withheld if submission else ""), submission
 
 
-def plan(run: Run, only: list[str], arms: Sequence[Agent]) -> tuple[list[Row], dict[str, bytes]]:
+def plan(run: Run, wanted: list[Problem], arms: Sequence[Agent]) -> tuple[list[Row], dict[str, bytes]]:
     """Return the rows, and the solutions by file name in the bundle.
 
     From problem to problem the order of the arms is reversed, so that time favours none; controls come last.
@@ -59,7 +59,7 @@ def plan(run: Run, only: list[str], arms: Sequence[Agent]) -> tuple[list[Row], d
     solutions: dict[str, bytes] = {}
     ours = [arm for arm in arms if not (arm.control or arm.torch_control)]
     others = [arm for arm in arms if arm.control or arm.torch_control]
-    for at, problem in enumerate(catalogue.suite("agent", size=run.size, only=only)):
+    for at, problem in enumerate(wanted):
         for arm in [*(reversed(ours) if at % 2 else ours), *others]:
             for repeat in range(arm.repeats(problem)):
                 planned, submission = row(run, problem, arm, repeat)
@@ -78,7 +78,7 @@ def run(run: Run, only: list[str], arms: Sequence[Agent]) -> Bundle:
     for folder in folders:
         _say(run, folder, wanted)
     fixtures.ensure(run, wanted)
-    rows, solutions = plan(run, only, arms)
+    rows, solutions = plan(run, wanted, arms)
     bundle = run.open("run", rows, _parameters(run, wanted, arms, folders))
     if folders:  # outside of the parameters, so that another file in a folder does not keep a run from going on
         bundle.manifest["unused_files"] = {folder.name: folder.unused for folder in folders if folder.unused}

@@ -27,6 +27,7 @@ from repro.judge.processes import pool
 from repro.judge.processes.client import WorkerProcess
 from repro.judge.timing import precompile
 from repro.judge.timing.precompile import Ahead
+from repro.problems import catalogue
 from repro.records.options import Options
 from repro.runs.loop import Run
 from repro.runs.progress import Progress
@@ -159,7 +160,7 @@ def test_for_a_negative_control_nothing_compiles(tmp_path, monkeypatch):
     chosen = {}
     monkeypatch.setattr(study.evaluation, "job", lambda run, row, *_, **__: chosen.update({row: run.options}))
     arms, engine = [*study.shipped("oracle", 1), EVERY["nop"]], cast(Any, SimpleNamespace(device="cuda"))
-    study.plan(Run(engine, tmp_path, Progress(), size="smoke"), ["L1_36"], arms)
+    study.plan(Run(engine, tmp_path, Progress(), size="smoke"), [catalogue.load("L1_36", size="smoke")], arms)
     assert chosen == {"L1_36/oracle/0": Options(), "L1_36/nop/0": Options(modes=("eager",))}
 
 
