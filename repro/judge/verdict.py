@@ -17,7 +17,7 @@ from repro.judge.timing import intervals, roofline, sampling, speedups
 from repro.problems.catalogue import Problem
 from repro.records.fixture import STRESSED, Fixture
 from repro.records.options import Trust
-from repro.records.result import Baseline, Ceilings, Timing
+from repro.records.result import PUBLISHED_BASELINES, Baseline, Ceilings, Timing
 from repro.records.verdict import Distances, PrecisionClass, Reason, Speedup, Summary, Verdict, VerdictWord
 from repro.records.where import Where
 from repro.records.wording import CASES
@@ -25,8 +25,6 @@ from repro.records.wording import CASES
 if TYPE_CHECKING:
     from repro.judge.implementation import Implementation
 
-# Baselines of the published speedups, by their names in a result.
-_PUBLISHED_BASELINES = ("eager", "compile")
 # Codes of reasons on the values of an output, and the place of an input case from simple to strange.
 REPEATED = "nondeterministic_wrong"
 VALUES = {*CODES.values(), "not_finite", REPEATED}
@@ -145,7 +143,7 @@ def result(
         "time_ms": times,
         "latency_ms": _latency(ours),
         "labels": sorted({*entry.labels, *_labels_of_times(ratios, timing, reached)}),
-        "speedup": {name: ratios[name] for name in _PUBLISHED_BASELINES if name in ratios} | best,
+        "speedup": {name: ratios[name] for name in PUBLISHED_BASELINES if name in ratios} | best,
         "speedup_all": ratios,
         "word": best["best_same_class"].word if best else None,
     }

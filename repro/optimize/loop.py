@@ -342,7 +342,7 @@ class Search:
         state = self.state
         self.view.step(f"round {state.round}: {len(chosen)} finalists in full")
         size = -(-len(chosen) // self.opened.sessions)
-        contests = [found for found in self._spread(chosen, size, Search._judged_in_full) if found is not None]
+        contests = list(filter(None, self._spread(chosen, size, Search._judged_in_full)))
         self._settle(contests)
         held = {program.id: contest for programs, contest in contests for program in programs}
         for program in chosen:

@@ -176,6 +176,10 @@ class Sizes(Record):
     """Constant of the problem file -> its value."""
 
 
+# Baselines of the published speedups and of the published protocol, by their names in a result.
+PUBLISHED_BASELINES = ("eager", "compile")
+
+
 class Parity(Record):
     """Times by the published protocol, which verifies nothing."""
 

@@ -21,7 +21,7 @@ from repro.report import elements
 from repro.report.elements import Cell, Head, Section, Table
 
 _OVER = "eager"
-_PUBLISHED_ARMS = ("baseline", "with_kb")
+PUBLISHED_ARMS = ("baseline", "with_kb")
 _TOKENS = ("input", "output", "cache_read", "cache_write")
 # Calls of the knowledge base, as this machine counted them.
 _USES = {"calls": "calls", "hits": "hits", "errors": "errors", "denied": "calls over budget"}
@@ -273,7 +273,7 @@ def _problems(study: Study) -> Table:
     for arm in shown:
         columns += [(f"{arm}", "ratio"), f"{arm} correct"]
     columns += [("published baseline", "ratio"), ("published with_kb", "ratio")]
-    there = [statistics.arm(published(), arm) for arm in _PUBLISHED_ARMS]
+    there = [statistics.arm(published(), arm) for arm in PUBLISHED_ARMS]
     rows = []
     for name in dict.fromkeys(problem for speeds in shown.values() for problem in speeds.problems):
         row: list[Cell] = [name]
@@ -295,7 +295,7 @@ def _comparisons(study: Study) -> Table:
                ("sign-flip p", "quantity", 1), ("up", "integer", 4), ("down", "integer", 4),
                ("detectable", "ratio", 1)]  # fmt: skip
     rows = []
-    theirs = statistics.paired(published(), *_PUBLISHED_ARMS)
+    theirs = statistics.paired(published(), *PUBLISHED_ARMS)
     for pair in [*study.comparisons, theirs]:
         if pair:
             name = f"{pair.other} over {_named(pair.base, study)}" + (", published" if pair is theirs else "")

@@ -48,7 +48,6 @@ _INTERPRETED = (
 # Verb -> the baseline that its published figures are over, and the study that they are of.
 _OVER = {"run": "eager", "evaluate": "eager", "benchmark": "compile"}
 STUDY = {"run": "agent", "benchmark": "artifact"}
-_ARMS = ("baseline", "with_kb")
 _UNCONFIRMED = "?: faster by the solution's own clock, which the judge's clock cannot confirm; 1x in means."
 _Warning = tuple[Kind, str]
 
@@ -588,7 +587,7 @@ def _of_published(lines: list[_Line], published: list[Claim]) -> list[str]:
         line.source.verb for line in lines if line.published
     }
     machines = {claim.study: claim.hard["gpu_name"] for claim in published}
-    figures = "" if names & set(_ARMS) else ", without and with the knowledge base"
+    figures = "" if names & set(study.PUBLISHED_ARMS) else ", without and with the knowledge base"
     sentences = {
         "run": f"Published: an AI agent's kernels over eager, one run on an {machines.get('agent')}{figures}.",
         "benchmark": f"Published: the study's optimised kernels over torch.compile, on an {machines.get('artifact')}.",

@@ -22,7 +22,7 @@ from repro.records.benchmark import Entry, ParityTimes, Round
 from repro.records.job import Job
 from repro.records.options import Options
 from repro.records.profile import Profile
-from repro.records.result import JudgeResult
+from repro.records.result import PUBLISHED_BASELINES, JudgeResult
 from repro.records.verdict import Ratio, Verdict
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, Run
@@ -33,7 +33,6 @@ from repro.system.jsonio import Json
 _DTYPE = "bfloat16"
 # The source with the published folder, by its name in artifacts/sources.toml.
 PUBLISHED = "kernelagent-artifacts"
-BASELINES = ("eager", "compile")
 # Fields of an entry that are those of its result.
 _OF_A_RESULT = ("ceilings", "timing", "trials", "margin", "wall_s")
 KERNEL_WORDS = {"input_kernel": "input", "optimized": "optimised"}
@@ -200,7 +199,7 @@ def _reasons(row: record.Row, result: JudgeResult) -> list[str]:
 
 def published_keys(times_ms: Mapping[str, float | None]) -> Json:
     """Return times by the published script's keys, None for missing ones."""
-    return {f"{name}_ms": times_ms.get(name) for name in (*BASELINES, *KERNELS)}
+    return {f"{name}_ms": times_ms.get(name) for name in (*PUBLISHED_BASELINES, *KERNELS)}
 
 
 def ships(artifact: Artifact) -> bool:

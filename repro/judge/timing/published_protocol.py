@@ -31,7 +31,7 @@ from repro.judge.timing import sampling
 from repro.judge.worker import binding, triton_interpreter
 from repro.problems.catalogue import Message, Problem
 from repro.problems.plan import torch_dtype
-from repro.records.result import Parity
+from repro.records.result import PUBLISHED_BASELINES, Parity
 from repro.records.verdict import KernelBenchVerdict
 from repro.system import importing
 
@@ -76,7 +76,6 @@ PROTOCOL = {
     "inputs": "one unseeded draw, shared, neither cloned nor compared",
     "verified": False,
 }
-_BASELINES = ("eager", "compile")
 # Verdicts of kernels that the published script runs: a kernel that hung, died or broke a rule is not run again.
 _RUNNABLE = ("correct", "incorrect")
 # KernelBench's trials, its tolerances (absolute and relative, by the problem's dtype), and its timer: the mean of calls
@@ -102,7 +101,7 @@ def measure(
     A fault becomes a reason; no error is raised. timeout_s bounds one variant.
     """
     times_ms, reasons = dict[str, float | None](), dict[str, str]()
-    variants: list[tuple[str, Path | None]] = [(name, None) for name in _BASELINES]
+    variants: list[tuple[str, Path | None]] = [(name, None) for name in PUBLISHED_BASELINES]
     variants += [(name, file) for name, file, _ in solutions]
     with contextlib.closing(_Child(device)) as child:
         ready = child.ask(timeout_s, "prepare", rules="published", problem=asdict(problem.message()))
