@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,8 @@ SMALLEST_DOT, LARGEST_DOT = 16, 256
 STEPS = 4
 # Most elements of a block that a thread may hold: with more than its 255 registers a product compiles for minutes.
 MOST_A_THREAD = 256
+# Rows, columns and depth of a product's tiles, warps and stages, with which tensor cores are usually near their best.
+TILES = ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 32, 8, 4), (64, 128, 64, 4, 4))
 
 
 @dataclass(frozen=True)
@@ -157,15 +159,34 @@ def fits(source: KernelSource, params: Params) -> bool:
 
     params: all knobs. A block with a side that no knob gives counts as fitting.
     """
-    for name, kernel in source.kernels.items():
+    for name in source.kernels:
         threads = 32 * params.get(f"{name}.num_warps", OPTIONS["num_warps"][1])
-        for call in calls(kernel, "zeros", "full"):
-            shape = given(call, 0, "shape")
-            sides = shape.elts if isinstance(shape, ast.List | ast.Tuple) else []
-            sizes = [params.get(f"{name}.{side.id}") if isinstance(side, ast.Name) else None for side in sides]
+        for sides in _sums(source, name):
+            sizes = [params.get(side) for side in sides]
             if None not in sizes and math.prod(size or 1 for size in sizes) > MOST_A_THREAD * threads:
                 return False
     return True
+
+
+def tiles(source: KernelSource, space: Iterable[Knob]) -> list[Params]:
+    """Return TILES for each kernel of products with knobs for the sides of its sum and, of blocks, for the depth alone.
+
+    space: all knobs.
+    """
+    found = list[Params]()
+    for kernel in source.kernels:
+        own = [knob.name for knob in space if knob.name.startswith(f"{kernel}.")]  # options follow blocks
+        names = [*dict.fromkeys(sum(_sums(source, kernel), []) + own)]
+        if names[4:5] == [f"{kernel}.num_stages"]:  # which products alone have
+            found += [dict(zip(names, tile, strict=False)) for tile in TILES]
+    return found
+
+
+def _sums(source: KernelSource, kernel: str) -> list[list[str]]:
+    """Return the knobs' names of the sides of each block that a kernel adds up in."""
+    shapes = [given(call, 0, "shape") for call in calls(source.kernels[kernel], "zeros", "full")]
+    return [[f"{kernel}.{ast.unparse(side)}" for side in shape.elts]
+            for shape in shapes if isinstance(shape, ast.List | ast.Tuple)]  # fmt: skip
 
 
 def apply(source: KernelSource, params: Params) -> str:

@@ -244,16 +244,33 @@ def test_published_searches_start_from_the_naive_kernels(tmp_path):
     assert len(designs) == 5 and all(case.design and case.design.parent == case.kernel.parent for case in designs)
 
 
-def test_what_helped_is_stacked():
+def searched(**quick):
+    """A proposer and the state after its first round from the square product. quick: speedups by strategy."""
     state = State(Options("p", "full", "float32", "cuda", "input", ("search",), screen=40), beam=[INPUT], round=1)
     state.programs[INPUT] = Program(INPUT, "input", "", "ModelNew", verdict="correct")
     state.sources["input"] = KERNELS["1_Square_matrix_multiplication_"]
     proposer = search.Search()
-    quick = {"dot_tf32": 2.0, "descriptors": 1.2}
     for at, each in enumerate(proposer.propose(state, 40).proposals):
         made = Program(f"r1.c{at:02d}", str(at), str(at), each.entry, INPUT, "search", each.strategy, each.kind)
         made.round, made.quick = 1, quick.get(each.strategy, 0.9)
         state.programs[made.id] = made
+    return proposer, state
+
+
+def test_what_helped_is_stacked():
+    proposer, state = searched(dot_tf32=2.0, descriptors=1.2)
     (stacked,) = {each.strategy: each for each in proposer.propose(state, 20).proposals}.values()
     assert (stacked.strategy, stacked.kind) == ("dot_tf32+descriptors", "R")
     assert "TensorDescriptor(" in stacked.source and '"tf32"' in stacked.source
+
+
+def test_usual_tiles_come_first_where_a_rewrite_changed_a_product():
+    """Of thirty other numbers on an H200 a tile of 64 x 64 was the best, two thirds as fast as torch."""
+    proposer, state = searched(halved=4.0, packed=1.01)
+    found = proposer.propose(state, 20).proposals
+    sizes = [[each.params.get(f"product_kernel.{name}", now) for name, now in
+              {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "num_warps": 4, "num_stages": 3}.items()]
+             for each in found if each.strategy == "halved"]  # fmt: skip
+    assert [tuple(each) for each in sizes[: len(knobs.TILES)]] == [*knobs.TILES]
+    others = [each for each in found if each.strategy == "packed"]
+    assert others and len(others[0].params) == 1, "its products are the same"

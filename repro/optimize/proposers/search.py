@@ -95,29 +95,35 @@ class Search:
         return (state.programs[direction.parent].ratio or 1.0) * max(usual, shown)
 
     def _configurations(self, state: State, direction: Direction, count: int) -> list[Proposal]:
-        """Return up to `count` configurations of a direction that were not tried; the first is its own numbers."""
+        """Return up to `count` configurations of a direction that were not tried: its own numbers, then usual tiles."""
         past = state.of(direction.parent, direction.strategy)
-        now = {knob.name: knob.now for knob in direction.knobs}
+        now, source = {knob.name: knob.now for knob in direction.knobs}, KernelSource(direction.text)
         trials = [(now | p.params, p.quick or FAILED) for p in past if p.verdict != DUPLICATE]
         seen = [now | p.params for p in past]
-        asked = []
-        if direction.strategy != KNOBS:
-            asked = [] if past or not count else [now]
-        elif now not in seen:
-            trials, seen = [(now, 1.0), *trials], [now, *seen]
+        first = [now | tile for tile in _tiles(direction, source)] if past else [now]
+        if direction.strategy == KNOBS:
+            first = []
+            if now not in seen:
+                trials, seen = [(now, 1.0), *trials], [now, *seen]
         parent = state.programs[direction.parent]
         given = (state.options.seed, parent.address, direction.strategy, len(past))
         seed = int.from_bytes(hashlib.sha256("|".join(map(str, given)).encode()).digest()[:4])
-        source = KernelSource(direction.text)
+        asked: list[Params] = []
 
         def new(params: Params) -> bool:
             return params not in seen and params not in asked and knobs.fits(source, params)
 
+        asked += list(filter(new, first))[:count]
         near = (count - len(asked)) // 2  # neighbours of the best; the rest are the sampler's
         asked += ask(direction.knobs, trials, near, seed, SWEEP, new)
         asked += ask(direction.knobs, trials, count - len(asked), seed, self.sampler, new)
         turned = [{name: value for name, value in params.items() if value != now[name]} for params in asked]
         return [p for params in turned if (p := _proposal(direction, source, parent.entry, params)) is not None]
+
+
+def _tiles(direction: Direction, source: KernelSource) -> list[Params]:
+    """Return usual tiles for products whose own suited others: a rewrite changed what is multiplied or added up."""
+    return [] if direction.exact else knobs.tiles(source, direction.knobs)
 
 
 def _best(programs: list[Program]) -> float:
