@@ -100,10 +100,12 @@ def measuring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="continue the newest unfinished bundle of the same plan")
 
 
-def measuring_problems(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of a verb that measures all problems or those of --problem."""
+def measuring_problems(parser: argparse.ArgumentParser, of: str = "") -> None:
+    """Add the arguments of a verb that measures all problems or those of --problem. of: what else may name one."""
     measuring(parser)
-    parser.add_argument("--problem", action="append", default=[], metavar="ID", help="only this problem (repeatable)")
+    parser.add_argument(
+        "--problem", action="append", default=[], metavar="ID", help=f"only this problem{of} (repeatable)"
+    )
 
 
 def judging(

@@ -11,7 +11,7 @@ from repro.errors import UsageError
 from repro.records import wording
 from repro.runs.progress import Progress
 
-TEXT = "run the artifact study: eager, torch.compile, input and optimised kernels"
+TEXT = "run the artifact study: torch, input and optimised kernels"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from repro.errors import UsageError
 from repro.runs.progress import Progress
 from repro.system.screen import Screen
 
-TEXT = "test every published figure of the artifact study: fetch, measure, verdicts"
+TEXT = "test every published figure of the artifact study"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

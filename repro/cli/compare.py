@@ -15,7 +15,7 @@ from repro.system.screen import BAD, Screen, shortest
 if TYPE_CHECKING:
     from repro.analysis.records import Source
 
-TEXT = "compare two bundles row by row, or bundles with the published claims"
+TEXT = "compare two bundles row by row, or bundles with claims"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

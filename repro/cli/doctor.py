@@ -10,7 +10,7 @@ from repro.runs.progress import Progress
 from repro.system.jsonio import Json
 from repro.system.screen import Screen
 
-TEXT = "check what this machine lacks for a run, describe it, or clean up after a dead run"
+TEXT = "check what a run lacks here, or clean up after a dead one"
 _FINGERPRINT_S = 120
 
 

@@ -7,7 +7,7 @@ import argparse
 from repro.cli import arguments, output
 from repro.runs.progress import Progress
 
-TEXT = "measure what judging needs: checksums, error bounds, limits, margins"
+TEXT = "measure what judging needs: checksums, bounds, limits, margins"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from repro.knowledge.tools import Answer, ToolSpec
 from repro.runs.progress import Progress
 from repro.system.jsonio import Json
 
-TEXT = "serve the knowledge base and a tool that judges a kernel, over MCP by stdio"
+TEXT = "serve knowledge and a tool that judges a kernel, over MCP"
 EVALUATE = ToolSpec(
     "evaluate",
     "Judges a kernel file on a problem as `repro evaluate --trust dev` does, in seconds to a minute. Returns the "

@@ -48,27 +48,28 @@ _RENAMED = {
 }
 _DESCRIPTION = "Re-run, judge and publish GPU-kernel results."
 _EXAMPLES = """examples:
-  repro doctor                                  check what this machine lacks, and what to do
+  repro doctor                                  check what this machine lacks
   repro evaluate my_kernel.py --problem L1_36   judge one solution
-  repro run --agent oracle                      judge and time the shipped solutions
-  repro run --solutions mine=DIR                judge any agent's solutions, from a folder
-  repro benchmark 36 --json out.json            time one problem of the artifact study
-  repro claims                                  test every published figure of the artifact study
-  repro benchmark --artifacts DIR --parity      time a folder in the published layout, both ways
-  repro optimize L1_36 --minutes 10             search a faster kernel, also --from FILE
-  repro verify DIR                              check such a folder without running it
+  repro run --agent oracle                      judge the shipped solutions
+  repro run --solutions mine=DIR                judge any agent's, from a folder
+  repro benchmark 36 --json out.json            time one of the artifact study
+  repro claims                                  test its published figures
+  repro benchmark --artifacts DIR --parity      time a folder by both clocks
+  repro optimize L1_36 --minutes 10             search, also --from FILE
+  repro verify DIR                              check a folder, running nothing
   repro report                                  draw the newest bundle again
-  repro report A B -o DIR                       draw bundles side by side: HTML, markdown, LaTeX
-  repro report --live                           show what a run in another terminal does
+  repro report A B -o DIR                       draw bundles side by side
+  repro report --live                           watch a run in another terminal
   repro compare A B                             compare two bundles row by row
-  repro compare --claims B                      list which published figures a bundle reproduces
+  repro compare --claims B                      list which figures it reproduces
   repro verify                                  check the newest bundle
-  repro share B -o public                       copy a bundle without host, user, path, GPU, key
+  repro share B -o public                       copy a bundle without identities
 
-exit codes: 0 the work is done, whatever the verdicts; 1 wrong use, a faulty problem file, or
-something is missing here; 2 the tool failed, or `verify` found a failure or an error;
-3 with --strict, a solution was not correct or a claim was not reproduced; with --against, it is
-slower or not correct; 130 interrupted."""
+exit codes: 0 the work is done, whatever the verdicts; 1 wrong use, a faulty
+problem file, or something is missing here; 2 the tool failed, or `verify` found
+a failure or an error; 3 with --strict, a solution was not correct or a claim
+was not reproduced; with --against, it is slower or not correct; 130
+interrupted."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from repro.problems.catalogue import Problem
 from repro.runs.progress import Progress
 from repro.system.screen import MANY, Column, Screen, shortest
 
-TEXT = "list the problems and suites, show one, or audit what each can tell"
+TEXT = "list problems and suites, show one, or audit what each can tell"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from repro.runs.progress import Progress, spoken
 from repro.system.jsonio import Json
 from repro.system.screen import BAD, SEPARATOR, Column, Screen, shortest
 
-TEXT = "draw bundles as markdown, one HTML file, LaTeX, or show what a run does now"
+TEXT = "draw bundles as pages and tables, or show what a run does now"
 # Rows without a result that --live lists.
 _SHOWN = 10
 _UNFINISHED = ("died", "interrupted", "incomplete", "failed")

@@ -14,7 +14,7 @@ from repro.errors import printable
 from repro.runs.progress import Progress
 from repro.system.screen import BAD, OPEN, Screen
 
-TEXT = "check bundles, or folders of kernels in the published layout, without running them"
+TEXT = "check bundles or folders of kernels, without running them"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

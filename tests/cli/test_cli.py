@@ -136,3 +136,9 @@ sys.exit(exit_code(run))
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and err.startswith(b"repro: interrupted."), err
+
+
+def test_the_first_help_fits_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    texts = [main.parser().format_help(), *(sub.format_help() for sub in verbs().values())]
+    assert [line for text in texts for line in text.splitlines() if len(line) > 80] == []
