@@ -191,7 +191,7 @@ REASONS: dict[str, Reason] = {
     ),
     "banned": Reason("rejected: the source does what no kernel needs ({detail})", "See `Avoid` in docs/judging.md."),
     # the process
-    "exception": Reason("stopped with an error{where}: {detail}", "Run the file on the problem's inputs in a shell."),
+    "exception": Reason("stopped with an error{where}: {detail}", "`repro evaluate --explain` says more."),
     _NEEDS_CUDA: Reason("not judged: needs CUDA ({detail})", "Judge it on a machine with a GPU: --device cuda."),
     "out_of_memory": Reason("out of memory{where}: {detail}", _MEMORY),
     "judge_out_of_memory": Reason("it left no memory on the GPU for the reference{where}", _MEMORY),
@@ -227,6 +227,7 @@ _DTYPE = "It names {0}: if it is made for inputs of that type, add --dtype {0}."
 _SAID = {
     r"(?i)no module named|relative import|cannot import name": "Put code of files beside it into it: a solution is one "
     "file. Packages must be installed where it is judged; there is no network.",
+    r"\bforward\(\) (missing|takes|got)": "Give forward the parameters of the problem's Model.",
     r"\bkernel_function (is no|could be|takes)": "Call its parameters as the inputs and the model's values are called.",
     r"(?i)\bbf(loat)?16": _DTYPE.format("bfloat16"),
     r"(?i)\b(fp16|float16|half)\b": _DTYPE.format("float16"),

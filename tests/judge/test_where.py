@@ -121,6 +121,12 @@ def test_an_error_has_its_frames_and_what_was_printed(trust, judged, tmp_path):
     ]
 
 
+def test_an_error_outside_the_file_is_told_of_the_simplest_inputs(judged, tmp_path):
+    file = changed(tmp_path, "signature", "def forward(self, x)", "def forward(self, x, y)")
+    (reason,) = judged(file, "audited").reasons
+    assert reason.trial == "native" and "missing 1 required positional argument: 'y'" in reason.detail
+
+
 def test_a_right_kernel_is_nowhere_wrong(judged, tmp_path):
     verdict = judged(changed(tmp_path, "right"), "audited")
     assert verdict.verdict == "correct" and verdict.where is None

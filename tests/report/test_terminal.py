@@ -107,9 +107,10 @@ def test_a_reason_is_a_sentence(reason, sentence):
         ("exception", "TypeError: x must be torch.bfloat16 or torch.float16 (line 6)", "L1_36", "--dtype bfloat16"),
         ("exception", "AssertionError: assert x.dtype == torch.float16 (line 6)", "L1_36", "--dtype float16"),
         ("exception", "RuntimeError: expected Half but found Float (line 6)", "L1_36", "--dtype float16"),
-        ("exception", "TypeError: x must be torch.bfloat16 (line 6)", "L1_36@bf16", "in a shell"),
+        ("exception", "TypeError: x must be torch.bfloat16 (line 6)", "L1_36@bf16", "--explain"),
         ("exception", "TypeError: parameter 'W' of kernel_function is no input", "L1_36", "Call its parameters as"),
-        ("exception", "ZeroDivisionError: division by zero (line 6)", "L1_36", "in a shell"),
+        ("exception", "TypeError: ModelNew.forward() missing 1 required argument", "L1_36", "the problem's Model"),
+        ("exception", "ZeroDivisionError: division by zero (line 6)", "L1_36", "--explain"),
     ],
 )
 def test_what_to_do_follows_what_an_error_says(code, detail, problem, said):

@@ -221,7 +221,7 @@ def look(evaluation: Evaluation, planned: list[Trial], solution: Implementation,
     with contextlib.suppress(SolutionError, torch.cuda.OutOfMemoryError), evaluation.workers.gpu.trial():
         if trials and solution.failed in ("", "incorrect"):
             return where.model_copy(update=_wrong(evaluation, solution, trials, reasons))
-        if trials and solution.failed == "error" and solution.trace:
+        if trials and solution.failed == "error" and (solution.trace or reasons[0].code == "exception"):
             return where.model_copy(update={"trial": _simplest(evaluation, solution, deciding[0], reasons[0])})
     return where
 
