@@ -181,7 +181,10 @@ class Bundle:
             )  # fmt: skip
 
     def _guard(self, call: Callable[[], Any]) -> None:
-        kept = f"{len(self.rows)} rows written before are kept; free space and repeat with --resume."
+        kept = (
+            f"Rows that are kept: {len(self.rows)}. Free space or give access, and repeat, a run with --resume; or draw "
+            "a report elsewhere, with -o DIR."
+        )
         with refusing(BundleError, f"cannot write to {self.path}", kept):
             call()
 

@@ -87,7 +87,7 @@ def beside(bundles: list[Bundle], chosen: list[str], folder: Path) -> tuple[Docu
     as they are. Raises UsageError where the folder cannot be written, PrerequisiteError as `into`.
     """
     whole, drawn = _document(bundles, chosen)
-    with refusing(UsageError, f"cannot write to {folder}"):
+    with refusing(UsageError, f"cannot write to {folder}", "Choose another -o."):
         for name, content in drawn.items():
             jsonio.replace(folder / name, content.encode())
     return whole, [folder / name for name in drawn]
