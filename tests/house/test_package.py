@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
@@ -135,13 +136,13 @@ def test_make_setup_writes_a_command_of_this_checkout(tmp_path):
         shutil.copy(ROOT / name, checkout)
     for name in ("problems", "artifacts", "requirements"):
         (checkout / name).symlink_to(ROOT / name)
-    (checkout / ".venv" / "bin").mkdir(parents=True)
-    python = checkout / ".venv" / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
+    venv.create(checkout / ".venv")  # of its own: `make setup` writes into its packages
+    (packages,) = (checkout / ".venv" / "lib").glob("python*/site-packages")
+    (packages / "outer.pth").write_text(sysconfig.get_path("purelib"))
     (checkout / ".venv" / ".local").touch()
     written = run(["make", "setup", "ENGINE=local", "--old-file", ".venv/.local"], checkout)
     assert written.returncode == 0, written.stderr
+    assert (packages / "repro.pth").read_text() == f"{checkout}\n"
     command = checkout / ".venv" / "bin" / "repro"
     (tmp_path / "link").symlink_to(command)
     for name in (command, tmp_path / "link"):
