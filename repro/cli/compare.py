@@ -20,7 +20,9 @@ TEXT = "compare two bundles row by row, or bundles with claims"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
+    parser.add_argument(
+        "bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest run and benchmark)"
+    )
     parser.add_argument("--claims", action="store_true", help="compare bundles with every published figure")
     arguments.results_option(parser, "bundles")
     arguments.json_option(parser, "write the comparison")
