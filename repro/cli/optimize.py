@@ -252,8 +252,11 @@ def _ending(finished: Finished) -> str:
     best = finished.state.winner
     if not best.correct:
         return "nothing was searched"
-    if len(finished.state.programs) == 1 and finished.stopped.startswith(OUT_OF_TIME):
-        return "no candidate was tried: raise --minutes"
+    if len(finished.state.programs) == 1:
+        if finished.stopped.startswith(OUT_OF_TIME):
+            return "no candidate was tried: raise --minutes"
+        if finished.stopped == "nothing is left to expand":
+            return "no candidate was tried: no rewrite fits the input kernel"
     if not finished.measured:
         return NO_WINNER
     return ", ".join([f"{best.ratio:.2f}x the input kernel", *_over_torch(finished)]) if best.accepted else _NONE

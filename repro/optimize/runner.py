@@ -189,7 +189,8 @@ def unpacked(run: Path) -> Iterator[Path]:
             with tarfile.open(fileobj=io.BytesIO(foreign.read(run, _MOST_BYTES))) as archive:
                 archive.extractall(folder, _bounded(archive), filter="data")
         except (OSError, tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
-            raise BundleError(f"{run} holds no recorded run", str(error)) from None
+            why = str(error).partition(":\n")[0]  # then what each format of an archive says
+            raise BundleError(f"{run} holds no recorded run", why, "Name a run's folder or its .tar.xz.") from None
         found = Path(folder)
         if not (found / journal.FILE).is_file():
             raise BundleError(f"{run} holds no recorded run", f"{journal.FILE} is missing")

@@ -14,7 +14,8 @@ from test_loop import options
 
 from repro import config
 from repro.artifacts import lint
-from repro.errors import UsageError
+from repro.cli import optimize
+from repro.errors import BundleError, UsageError
 from repro.optimize import journal, runner
 from repro.optimize.state import INPUT, Program, State
 from repro.problems import catalogue
@@ -23,6 +24,13 @@ from repro.report import search as report
 
 # Searches of input kernels on a GPU ship beside them.
 RUNS = sorted(config.ARTIFACTS_DIR.glob("*/search*.tar.xz"))
+
+
+def test_what_is_no_archive_is_told_in_a_line(tmp_path):
+    (tmp_path / "mine.py").write_text("import torch\n")
+    with pytest.raises(BundleError) as caught, runner.unpacked(tmp_path / "mine.py"):
+        pass
+    assert str(caught.value).endswith("file could not be opened successfully. Name a run's folder or its .tar.xz.")
 
 
 @pytest.mark.parametrize("archive", [RUNS[0], *(pytest.param(path, marks=pytest.mark.slow) for path in RUNS[1:])])
@@ -80,6 +88,18 @@ def test_a_replay_draws_its_tree(tool):
     assert done.code == 0, done.err
     page = (tool.folder / "tree.html").read_text()
     assert "not a measurement" not in page and "<title>r1.c40: hand_written" in page and "tl.constexpr" in page
+
+
+@pytest.mark.parametrize(
+    ("stopped", "told"),
+    [
+        ("the time is used up: 1 min", "no candidate was tried: raise --minutes"),
+        ("nothing is left to expand", "no candidate was tried: no rewrite fits the input kernel"),
+    ],
+)
+def test_a_search_without_a_candidate_says_why(stopped, told, tmp_path):
+    state = State(options(), {INPUT: Program(INPUT, "0", "0", "kernel_function", verdict="correct")})
+    assert optimize._ending(runner.Finished(state, tmp_path, stopped, False, None, None, {})) == told
 
 
 def test_a_search_whose_input_kernel_is_incorrect_has_a_page_without_a_tree(tmp_path):
