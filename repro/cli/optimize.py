@@ -246,7 +246,7 @@ def _facts(finished: Finished) -> Json:
 
 def _ending(finished: Finished) -> str:
     """Return what the search came to, in words."""
-    from repro.optimize.loop import OUT_OF_TIME
+    from repro.optimize.loop import EXHAUSTED, OUT_OF_TIME
     from repro.optimize.state import NO_WINNER
 
     best = finished.state.winner
@@ -255,7 +255,7 @@ def _ending(finished: Finished) -> str:
     if len(finished.state.programs) == 1:
         if finished.stopped.startswith(OUT_OF_TIME):
             return "no candidate was tried: raise --minutes"
-        if finished.stopped == "nothing is left to expand":
+        if finished.stopped == EXHAUSTED:
             return "no candidate was tried: no rewrite fits the input kernel"
     if not finished.measured:
         return NO_WINNER

@@ -34,7 +34,7 @@ ASKED = 10
 # Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.
 FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
 
-OUT_OF_TIME = "the time is used up"
+OUT_OF_TIME, EXHAUSTED = "the time is used up", "nothing is left to expand"
 T = TypeVar("T")
 
 
@@ -163,7 +163,7 @@ class Search:
         if self.state.round >= options.rounds:
             return f"{options.rounds} round{'s are' if options.rounds > 1 else ' is'} done"
         if self._exhausted:
-            return "nothing is left to expand" + (f" ({self._failed})" if self._failed else "")
+            return EXHAUSTED + (f" ({self._failed})" if self._failed else "")
         if self._without_gain >= options.patience:
             return f"no gain in {options.patience} rounds"
         return ""
