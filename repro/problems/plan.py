@@ -164,6 +164,8 @@ class _Served(Functions):
 PLAIN = (bool, int, float, str, type(None))
 # An input with this share of exact zeros has them on purpose.
 _ZERO_SHARE = 0.05
+# A quarter of a constant mask turns, where a draw from -0.5 to 0.5 is above: hardly any row is left out as a whole.
+_TURNED = 0.25
 # The most bytes of an input that is also given transposed.
 _TURNED_BYTES = 1 << 30
 
@@ -310,6 +312,8 @@ class Plan:
             raise ProblemError(what, why, "Let its sizes be constants.")
         value = value.to(device)
         stress = stresses.of_input(stress, i, self.problem.stress)
+        if value.dtype == torch.bool and stress and structure(value) == "constant":
+            value = value ^ (self._stressed(0.0 * value, stress, seed, i) > _TURNED)
         if not value.is_floating_point():
             return value.contiguous()
         if stress is not None and value.numel():
@@ -321,7 +325,7 @@ class Plan:
 
         Zeros stay zeros, symmetric matrices stay symmetric, rows that are sorted, distributions or of length 1 stay so,
         and inputs of few values, as signs and classes, stay as they are, and what is not finite. A constant becomes a
-        draw about it. What a stress adds is in units of the input's own deviation.
+        draw about it, which says of a mask what turns. What a stress adds is in units of the input's own deviation.
         """
         word, number = stresses.parts(stress)
         kept = structure(value)

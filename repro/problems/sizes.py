@@ -129,7 +129,7 @@ class Search:
             )
         except JudgeError:
             return False
-        shapes = [(whole.spec[i][0], half.spec[i][0]) for i in whole.tensors]
+        shapes = [(whole.spec[i][0], half.spec[i][0]) for i in whole.tensors if i in half.tensors]
         return all(a[1:] == b[1:] for a, b in shapes) and any(a != b for a, b in shapes)
 
     def overrides(self, now: _Values) -> Overrides:

@@ -289,6 +289,21 @@ def test_masks_and_python_values_pass_through(plan_of):
     assert torch.equal(stressed, philox.fill(torch.empty(3, 5), "normal", 11, 0, std=2.0)) and torch.equal(same, mask)
 
 
+@pytest.mark.parametrize("whole", ["ones", "zeros"])
+def test_a_mask_of_one_value_turns_in_places_where_inputs_are_stressed(plan_of, whole):
+    """An edit changes the others alone."""
+    plan = plan_of(f"return [torch.randn(3, 5), torch.{whole}(64, 64, dtype=torch.bool)]")
+    published = plan.make(11, CPU)[1]
+    assert bool((published == (whole == "ones")).all())
+    for stress in (None, "spike", "times 100", "negative"):
+        assert torch.equal(plan.make(11, CPU, stress=stress)[1], published)
+    signed = plan.make(11, CPU, stress=1.0)[1]
+    assert signed.dtype is torch.bool and 0.2 < float((signed != published).float().mean()) < 0.3
+    assert torch.equal(plan.make(11, CPU, stress="edit 16 0")[1], signed)
+    assert torch.equal(plan.make(11, CPU, stress="edit 16 1")[1], signed)
+    assert not torch.equal(plan.make(12, CPU, stress="heavy 24")[1], signed)
+
+
 def test_what_a_call_draws_goes_with_its_result_not_when_python_looks_for_circles(plan_of):
     """Eight draws of 12 GB stayed on a GPU of 141 GB, which a masked sum then ran out of."""
     plan = plan_of("return [torch.rand(3, 5), torch.randint(0, 2, (100_003,)).bool()]")
@@ -567,17 +582,18 @@ def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(pro
 
 
 def test_weights_that_a_reversal_keeps_and_frozen_statistics_vary_too(tmp_path):
-    """Gates that keep a state are raised; a mask stays."""
+    """Gates that keep a state are raised; a mask stays; none is tiny."""
     body = (
         "self.eye = nn.Parameter(torch.eye(8)); self.rows = nn.Parameter(torch.arange(8.0).repeat(4, 1)); "
         "self.register_buffer('var', torch.ones(8)); self.register_buffer('mask', torch.eye(8)); "
-        "self.net = nn.GRU(8, 4)"
+        "self.net = nn.GRU(8, 4); self.scale = nn.Parameter(torch.full((8,), -1e-6))"
     )
     plan = inputs.plan(problem_with(tmp_path, body))
     native = inputs.weights(plan.problem, plan.module)
     moved = input_cases.perturbed_weights(plan, native, CPU).state
     assert all(bool((moved[name] != native.state[name]).all()) for name in ("eye", "rows", "var"))
     assert torch.equal(moved["mask"], native.state["mask"])
+    assert bool((moved["scale"].abs() >= 0.2).all()), "one of 1e-6 hides what it multiplies"
     assert float((moved["net.bias_hh_l0"] - native.state["net.bias_hh_l0"])[4:8].mean()) > 0.2
 
 

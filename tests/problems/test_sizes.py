@@ -77,6 +77,18 @@ def test_sizes_that_differ_and_groups_of_norms_stay_apart(tmp_path):
     assert int(found["columns"]) % 16 == 15
 
 
+def test_the_number_of_inputs_is_no_size(tmp_path):
+    """Half of `range(3)` gives fewer inputs than the Model takes."""
+    file = tmp_path / "window.py"
+    file.write_text(
+        "import torch\n\nbatch = 4096\n\n\nclass Model(torch.nn.Module):\n    def forward(self, q, k, v):\n"
+        "        return q * k + v\n\n\ndef get_inputs():\n    return [torch.rand(batch, 4096) for _ in range(3)]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    found = sizes.derive(unknown(file)).overrides
+    assert found["batch"] < 4096 and len(inputs.plan(replace(unknown(file), overrides=found)).tensors) == 3
+
+
 def test_an_index_out_of_range_is_seen_by_running():
     """The meta device checks no values: the constructor's arguments stay as they are then."""
     derived = sizes.derive(unknown(DATA / "vocabulary.py"))

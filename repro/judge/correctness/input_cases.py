@@ -57,6 +57,8 @@ _PERTURBATION_SEED = 77
 _NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _GATED, _KEPT = (nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell), 0.5
+# The least size of a constant parameter that moved: one of 1e-6, as of a layer scale, hides all that it multiplies.
+_SEEN = 0.2
 # From a parameter's index to that of the draw of its signs.
 _SIGNS = 4000
 # The same for the first buffer.
@@ -209,11 +211,12 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
     """Return the published weights, perturbed. They are made once.
 
     Norm weights are U(.5, 1.5), those of batch norms U(.75, 1.25), half of them negative; norm biases are normal with
-    deviation .2, of batch norms .1. Constant parameters are multiplied by U(1, 1.74), or become normal with deviation
-    .2 if they are zero; so do constant buffers, as of frozen statistics. Vectors get normal noise of deviation .2, and
-    those of the gates of LSTM and GRU that keep the state are raised, so that it lives long. All other parameters are
-    reversed, which keeps their distribution, or get noise of a fifth of their deviation where they are symmetric or all
-    their rows alike. Constant parameters are negative too, one in two elements, where the output stays finite.
+    deviation .2, of batch norms .1. Constant parameters are multiplied by U(1, 1.74), as if none were under .2, or
+    become normal with deviation .2 if they are zero; so do constant buffers, as of frozen statistics. Vectors get
+    normal noise of deviation .2, and those of the gates of LSTM and GRU that keep the state are raised, so that it
+    lives long. All other parameters are reversed, which keeps their distribution, or get noise of a fifth of their
+    deviation where they are symmetric or all their rows alike. Constant parameters are negative too, one in two
+    elements, where the output stays finite.
 
     Running statistics are calibrated on a few rows: a mean square a layer times 0.5 to 2 for each channel, and means of
     a tenth of that deviation. One mean square keeps a deep untrained net well conditioned, since what each channel has
@@ -281,7 +284,7 @@ def _perturb(parameter: torch.Tensor, owner: nn.Module, name: str, index: int, s
         low, width = (0.75, 0.5) if narrow else (0.5, 1.0)
         parameter.copy_(low + width * draw("uniform"))
     elif constant and value and not norm:
-        parameter.mul_(1.0 + 0.74 * draw("uniform"))
+        parameter.mul_((1.0 + 0.74 * draw("uniform")) * max(1.0, _SEEN / abs(value)))
     else:
         if norm or constant:
             parameter.copy_(draw("normal", std=0.1 if narrow else 0.2))
