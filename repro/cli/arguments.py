@@ -100,12 +100,11 @@ def measuring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="continue the newest unfinished bundle of the same plan")
 
 
-def measuring_problems(parser: argparse.ArgumentParser, of: str = "") -> None:
-    """Add the arguments of a verb that measures all problems or those of --problem. of: what else may name one."""
+def measuring_problems(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of a verb that measures all problems or those of --problem."""
     measuring(parser)
-    parser.add_argument(
-        "--problem", action="append", default=[], metavar="ID", help=f"only this problem{of} (repeatable)"
-    )
+    what = "only this problem, in `evaluate` also a KernelBench file (repeatable)"
+    parser.add_argument("--problem", action="append", default=[], metavar="ID", help=what)
 
 
 def judging(

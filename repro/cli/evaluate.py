@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="of a wrong solution also print values, its traceback, what it printed, and lines that show it again; "
         "sets --trust dev",
     )  # fmt: skip
-    arguments.measuring_problems(parser, ", also a KernelBench file")
+    arguments.measuring_problems(parser)
     parser.add_argument(
         "--against", type=Path, metavar="OLD",
         help="a solution, or a folder of them: time PATH in turns with it, and exit 3 where PATH is not correct or "
