@@ -91,10 +91,8 @@ def of_input(stress: Stress | None, i: int, signed: Stress) -> Stress | None:
         return f"{_TURNS[word]} {1 / number if i % 2 else number:g}"
     if word == "special":
         return stress if i == number else None
-    if word == "edit" and str(i) != str(stress).split()[2]:
+    if word == "scales" or (word == "edit" and str(i) != str(stress).split()[2]):
         return base(signed)
     if word == "normal":
         return number * (signed if not isinstance(signed, str) else 1.0)
-    if word == "scales":
-        return base(signed)
     return stress

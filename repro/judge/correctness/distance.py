@@ -332,10 +332,8 @@ def named(values: Values, limits: Values) -> tuple[str, int | None]:
     """Return the guard to name for outputs that are over their limits, and of several outputs the place of the one that
     is over most."""
     ours, theirs = split(values), split(limits)
-    if len(theirs) < 2:
-        return _named(ours[0], theirs[0]), None
     place = max(range(len(theirs)), key=lambda i: score(ours[i], theirs[i]))
-    return _named(ours[place], theirs[place]), place
+    return _named(ours[place], theirs[place]), place if len(theirs) > 1 else None
 
 
 def _named(values: Values, limits: Values) -> str:
@@ -349,8 +347,10 @@ def _named(values: Values, limits: Values) -> str:
         and max(values.get(name, 0.0) for name in ("max", "row")) <= FEW_ELEMENTS * norm
     ):
         return "rel_l2"
-    ratio = {name: values.get(name, 0.0) / limit for name, limit in limits.items()}
-    ratio = {name: math.inf if math.isnan(value) else value for name, value in ratio.items()}
+    ratio = {
+        name: math.inf if math.isnan(value := values.get(name, 0.0) / limit) else value
+        for name, limit in limits.items()
+    }
     plain = {name: value for name, value in ratio.items() if name not in (BIAS, EDIT) and value > 1}
     return max(plain or ratio, key=lambda name: ratio[name])
 

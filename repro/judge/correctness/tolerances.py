@@ -77,7 +77,7 @@ def limits(honest: Limits, klass: str, sensitivity: float, integers: Limits | No
     by_sensitivity = _SENSITIVITY * sensitivity
     if by_sensitivity > 0 and by_sensitivity >= MIN_HEADROOM * error:
         rel = min(rel, by_sensitivity)
-    extremes = {name: max(_EXTREME_HEADROOM * honest[name], _EXTREME_HEADROOM * rel) for name in ("max", "row")}
+    extremes = {name: _EXTREME_HEADROOM * max(honest[name], rel) for name in ("max", "row")}
     bias = max(BIAS_FLOOR[klass], HEADROOM * honest.get(BIAS, 0.0))  # the class's rounding, whatever its worst norm
     quantity = {"rel_l2": rel, BIAS: bias} | extremes if rel <= WIDEST else {}
     if integers and (share := max(integers[DIFFER], HEADROOM * honest[DIFFER])) <= WIDEST:
@@ -142,9 +142,8 @@ def offset_limits(honest: ByClass, least: ByClass) -> ByClass:
         return {klass: {} for klass in honest}
     of = {klass: "tf32" if klass == "fp32" else klass for klass in honest}
     most = {klass: _EXACT * _FLOOR[of[klass]] for klass in honest} | {klass: _CAP[klass] for klass in ("fp16", "bf16")}
-    bounded = {klass: values["rel_l2"] <= most[klass] for klass, values in honest.items()}
     return {
-        klass: limits(values, of[klass], 0.0, least.get(klass)) if bounded[klass] else {}
+        klass: limits(values, of[klass], 0.0, least.get(klass)) if values["rel_l2"] <= most[klass] else {}
         for klass, values in honest.items()
     }
 
@@ -180,7 +179,6 @@ def _strengths(trials: Iterable[TrialLimits], klass: str) -> dict[str, float]:
     Of several outputs each must show a cheat by itself, unless it never depends on the inputs.
     """
     found: dict[str, float] = {}
-    blind: dict[str, float] = {}
     for trial in trials:
         limits = split(trial.limits[klass])
         for name, values in trial.cheats.items():
@@ -188,9 +186,8 @@ def _strengths(trials: Iterable[TrialLimits], klass: str) -> dict[str, float]:
                 where = f" in output {place + 1}" if len(limits) > 1 else ""
                 strength = score(of_output(values, place) if where else values, own)
                 found[name + where] = max(found.get(name + where, 0.0), strength)
-                if name == "stale" and where:
-                    blind[where] = max(blind.get(where, 0.0), strength)
-    seen = {name: value for name, value in found.items() if blind.get(name[name.find(" in output") :], 1.0)}
+    blind = {name.removeprefix("stale") for name in found if name.startswith("stale in output") and not found[name]}
+    seen = {name: value for name, value in found.items() if name[name.find(" in output") :] not in blind}
     return seen or found
 
 
@@ -293,7 +290,7 @@ def class_of(
     that is not trusted must meet the one that the class needs.
     """
     for klass in CLASSES[fixture.dtype]:
-        if (missed := _missed(distances, fixture, klass, refused, trusted)) is not None and not missed:
+        if _missed(distances, fixture, klass, refused, trusted) == []:
             return klass
     return None
 
