@@ -46,14 +46,13 @@ _WHY_CHARS = 400
 class _Rules:
     """How a published script draws inputs and calls a solution.
 
-    entry: what a solution defines. seed: of torch's generator before each use; None: never seeded. grad: the mode of
-    its calls. on_device: inputs are drawn on the device, else on the CPU. casts_integers: whether integer inputs, and
-    tensors for the constructor, get the problem's dtype too. timeout_s: the most that one request may take.
+    entry: what a solution defines. seed: of torch's generator before each use; None: never seeded. on_device: inputs
+    are drawn on the device, else on the CPU. casts_integers: whether integer inputs, and tensors for the constructor,
+    get the problem's dtype too. timeout_s: the most that one request may take.
     """
 
     entry: str
     seed: int | None
-    grad: bool
     on_device: bool
     casts_integers: bool
     timeout_s: float
@@ -61,9 +60,9 @@ class _Rules:
 
 _RULES = {
     # Starting, drawing inputs and compiling take seconds; do_bench takes 0.6 s and at least six calls.
-    "published": _Rules("kernel_function", None, True, True, False, 90.0),
+    "published": _Rules("kernel_function", None, True, False, 90.0),
     # Inputs of full size are drawn on the CPU, six times.
-    "kernelbench": _Rules("ModelNew", 42, False, False, True, 180.0),
+    "kernelbench": _Rules("ModelNew", 42, False, True, 180.0),
 }
 # The published script's timer, and its description in results.
 _WARMUP_MS, _REP_MS = 500, 100
@@ -104,7 +103,7 @@ def measure(
     variants: list[tuple[str, Path | None]] = [(name, None) for name in PUBLISHED_BASELINES]
     variants += [(name, file) for name, file, _ in solutions]
     with contextlib.closing(_Child(device)) as child:
-        ready = child.ask(timeout_s, "prepare", rules="published", problem=asdict(problem.message()))
+        ready = child.ask(timeout_s, "prepare", problem=asdict(problem.message()))
         blocked = str(ready.get("error", ""))
         for name, file in variants:
             progress(f"{problem.key}: published protocol: {name}")
@@ -217,9 +216,9 @@ class _Bench:
         self.device, self.scratch = device, scratch
         self.inputs: list[Any] = []
 
-    def prepare(self, rules: str, problem: dict[str, Any]) -> Json:
-        """Build the model and draw the inputs, both in the problem's dtype."""
-        self._build(_RULES[rules], problem)
+    def prepare(self, problem: dict[str, Any]) -> Json:
+        """Build the model and draw the inputs, both in the problem's dtype, by the published script's rules."""
+        self._build(_RULES["published"], problem)
         self.inputs = self._drawn()
         return {"grad": torch.is_grad_enabled()}
 
@@ -239,7 +238,7 @@ class _Bench:
     def evaluate(self, problem: dict[str, Any], source: str) -> Json:
         """Return how many of KernelBench's trials passed, why one did not, and the times in ms of what passed all."""
         rules = _RULES["kernelbench"]
-        with torch.set_grad_enabled(rules.grad):
+        with torch.no_grad():
             self._build(rules, problem)
             new = self._model(getattr(_imported("solution", source, self.scratch), rules.entry))
             passed, why = self._compared(new)
@@ -278,17 +277,17 @@ class _Bench:
         casts = value.is_floating_point() or self.rules.casts_integers
         return value.to(dtype=self.dtype if casts else value.dtype).to(device=self.device)
 
-    def _seed(self, seed: int | None = None) -> None:
-        if (seed := self.rules.seed if seed is None else seed) is not None:
-            torch.manual_seed(seed)  # of the GPU's generator too
+    def _seed(self) -> None:
+        if self.rules.seed is not None:
+            torch.manual_seed(self.rules.seed)  # of the GPU's generator too
 
     def _compared(self, new: torch.nn.Module) -> tuple[int, str]:
         passed, why = 0, ""
         self._seed()
         for seed in [int(torch.randint(0, 2**32 - 1, (1,)).item()) for _ in range(TRIALS)]:
-            self._seed(seed)
+            torch.manual_seed(seed)
             inputs = self._drawn()
-            self._seed(seed)
+            torch.manual_seed(seed)
             expected, output = self.model(*inputs), new(*inputs)
             if expected.shape != output.shape:
                 return 0, f"the shape is {tuple(output.shape)} instead of {tuple(expected.shape)}"
