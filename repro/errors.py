@@ -19,7 +19,9 @@ ReproError                     what happened, why, and what to do; printed as on
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, Self
 
 Fault = Literal["error", "incorrect", "rejected", "timeout"]
@@ -35,6 +37,12 @@ def printable_lines(text: str) -> str:
     """Return the last 40 lines of a text, each as `printable` returns it and at most 500 characters long."""
     lines = (line if len(line) <= 500 else f"{line[:499]}…" for line in text.strip().splitlines()[-40:])
     return "\n".join(map(printable, lines))
+
+
+def located(error: BaseException) -> str:
+    """Return an error with its type, and the file and the line that raised it."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
 
 
 def reason_of(error: OSError) -> str:

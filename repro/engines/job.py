@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from repro import config, fingerprint
 from repro.engines.settled import Settled, settle
-from repro.errors import ReproError, UsageError
+from repro.errors import ReproError, UsageError, located
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge.processes import launcher, pool, preload
 from repro.problems import constants
@@ -83,8 +83,7 @@ def _outcome(job: Job, folder: Path) -> Outcome:
     except ReproError as error:
         outcome.status, outcome.error = "unmet" if error.exit_code == 1 else "failed", str(error)
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+        outcome.error = located(error)
         traceback.print_exc()
     beside.shutdown()
     pool.close()

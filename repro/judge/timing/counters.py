@@ -28,14 +28,13 @@ import signal
 import statistics
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro import config
-from repro.errors import JudgeError, printable
+from repro.errors import JudgeError, located, printable
 from repro.judge.isolation import confinement
 from repro.judge.processes import launcher as launch
 from repro.judge.processes import pool
@@ -387,8 +386,7 @@ def _target(scratch: Path) -> None:
         _profile(task, scratch, out)
         _tell(out, done=True)
     except BaseException as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        _tell(out, error=f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})")
+        _tell(out, error=located(error))
 
 
 def _tell(out: int, **facts: Any) -> None:
