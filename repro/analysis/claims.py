@@ -390,15 +390,15 @@ def _running_best(claim: Claim, source: Source) -> ClaimOutcome | None:
     until = int(claim.part.removeprefix("round "))
     given = next((each for each in every if each.round == 0), None)
     mine = [each for each in every if 0 < each.round <= until]
-    wrong = [f"the input kernel is {given.why}"] if given and given.verdict in _WRONG else []
-    difference = next(iter([*wrong, *_wrong(mine)]), "")
+    wrong = f"the input kernel is {given.why}" if given and given.verdict in _WRONG else ""
+    difference = wrong or next(_wrong(mine), "")
     if away:
         assert claim.base is not None
         ratio = claim.base / claim.value
         low, high = ratio * (1 - claim.ratio_tolerance), ratio * (1 + claim.ratio_tolerance)
         claim = claim.model_copy(update={"kind": "ratio", "unit": "x", "value": ratio, "low": low, "high": high})
     published = _best_by_protocol(claim, mine, given.published_protocol_ms if given else None, away=away)
-    judged = _best_by_judge(claim, mine, until, wrong[0] if wrong else "", away=away)
+    judged = _best_by_judge(claim, mine, until, wrong, away=away)
     return _outcome(claim, source, row, published, judged, difference, [_folder(source)])
 
 
@@ -418,7 +418,7 @@ def _best_by_protocol(claim: Claim, rounds: list[Round], base: float | None, *, 
 
 def _best_by_judge(claim: Claim, rounds: list[Round], until: int, wrong: str, *, away: bool) -> ClaimVerdict:
     """Return the fastest correct round by the judge. wrong: why the input kernel is, or ""."""
-    own = {each.round: time.median for each in rounds if each.verdict == "correct" and (time := each.time_ms)}
+    own = [(time.median, each) for each in rounds if each.verdict == "correct" and (time := each.time_ms)]
     if not own:
         first = next(_wrong(rounds), "")
         if not first:
@@ -427,12 +427,11 @@ def _best_by_judge(claim: Claim, rounds: list[Round], until: int, wrong: str, *,
     if away and wrong:
         what = wrong.replace("the input kernel is", "that kernel is", 1)
         return _without(f"on another machine a ratio to the input kernel is compared, and {what}")
-    best = min(own, key=lambda number: own[number])
-    (fastest,) = (each for each in rounds if each.round == best)
+    _, fastest = min(own, key=lambda timed: timed[0])
     measured = interval(fastest.over_input if away else fastest.time_ms)
     if measured is None:
         return _without("not measured: no ratio to the input kernel")
-    return _figure(measured, claim, f"round {best}: ")
+    return _figure(measured, claim, f"round {fastest.round}: ")
 
 
 def _profile(claim: Claim, source: Source) -> ClaimOutcome | None:
@@ -441,7 +440,7 @@ def _profile(claim: Claim, source: Source) -> ClaimOutcome | None:
     if row is None or refused:
         return refused
     kernel = _PROFILED[claim.part]
-    profiles: dict[str, Profile] = {each.dtype: each for each in artifact_study.profiles(row) if each.kernel == kernel}
+    profiles: dict[str, Profile] = {each.dtype: each for each in row.profiles if each.kernel == kernel}
     nearest, published, judged = _profiled(claim, profiles)
     kernels = (each for each in source.solutions if each.row.number == claim.number and each.name == kernel)
     wrong = next((each.why for each in kernels if each.outcome in _WRONG), "")

@@ -266,7 +266,7 @@ def source(bundle: Bundle, letter: str = "") -> Source:
             found.unmeasured[name if number is None else str(number)] = found.error or NOT_STARTED
         elif row.status != "done":
             found.unmeasured[_key(row)] = f"{row.status}: {row.error}"
-        elif row.profiled and row.number is not None:
+        elif row.profiles and row.number is not None:
             found.profiles[row.number] = row
         elif row.judged is None:
             raise BundleError(f"row {name} of {bundle.path} is damaged", "it is done and holds no verdict")

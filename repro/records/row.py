@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from repro.records.base import Record, Sha256, ShortHash, Text, Time
 from repro.records.fixture import FixtureRecord
-from repro.records.profile import ProfileResult
+from repro.records.profile import Profile, ProfileResult
 from repro.records.result import JudgeResult, Observed
 from repro.records.verdict import Verdict
 from repro.records.workload import Workload
@@ -163,6 +163,6 @@ class Row(Planned):
         return found.no_measurement if any(each.verdict == "correct" for each in found.results) else ""
 
     @property
-    def profiled(self) -> ProfileResult | None:
-        """Return the result of a row of profiles; None for any other row."""
-        return self.result if self.status == "done" and isinstance(self.result, ProfileResult) else None
+    def profiles(self) -> list[Profile]:
+        """Return the profiles of a row; none if it is not done, or of any other row."""
+        return self.result.profiles if self.status == "done" and isinstance(self.result, ProfileResult) else []

@@ -33,7 +33,7 @@ def items(source: Source) -> Iterator[Item]:
     """The rounds of each search in one line, and how many profiles there are."""
     for row in source.rounds.values():
         yield Item(tone="", text=f"rounds of {row.problem.partition('_')[0]}: {artifact_study.rounds_line(row)}")
-    profiles = [profile for row in source.profiles.values() for profile in artifact_study.profiles(row)]
+    profiles = [profile for row in source.profiles.values() for profile in row.profiles]
     taken = sum(profile.state == "profiled" for profile in profiles)
     if profiles:
         yield Item(tone="", text=f"profiles: {taken} of {len(profiles)} taken")
@@ -84,7 +84,7 @@ def profiles(sources: list[Source]) -> Section:
     rows = []
     for source in sources:
         for row in source.profiles.values():
-            for each in artifact_study.profiles(row):
+            for each in row.profiles:
                 totals = each.totals
                 rate, ns = totals["dram_bytes_per_s"], totals["duration_ns"]
                 shares = [None if (share := totals[key]) is None else share / 100 for key in SHARES]

@@ -121,11 +121,6 @@ def own(row: record.Row) -> bool:
     return row.rounds is None and row.profile is None
 
 
-def profiles(row: record.Row) -> list[Profile]:
-    """Return the profiles of a row; none if it is not done."""
-    return row.profiled.profiles if row.profiled else []
-
-
 def rounds(row: record.Row) -> list[Round]:
     """Return the results of the input kernel (round 0) and of each round.
 
@@ -217,7 +212,7 @@ def entries(rows: Iterable[record.Row]) -> list[Entry]:
             error = "its input and optimised kernels are not among these rows"
             found[row.problem] = entry(row.model_copy(update={"result": None, "error": error}))
         if not own(row):
-            more = {"profiles": profiles(row)} if row.profile else {"rounds": rounds(row)}
+            more = {"profiles": row.profiles} if row.profile else {"rounds": rounds(row)}
             found[row.problem] = found[row.problem].model_copy(update=more)
     return list(found.values())
 
@@ -244,7 +239,7 @@ def summary(row: record.Row) -> str:
     if row.rounds is not None:
         return rounds_line(row)
     if row.profile:
-        return profiles_line(profiles(row))
+        return profiles_line(row.profiles)
     return "; ".join(f"{each.solution} {evaluation.line(each)}" for each in row.verdicts)
 
 

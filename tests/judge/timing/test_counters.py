@@ -384,4 +384,4 @@ def test_a_row_of_profiles_is_not_taken_for_the_artifact_itself():
         and not artifact_study.own(reading.row(judged | {"rounds": {}}))
         and artifact_study.own(reading.row(judged))
     )
-    assert artifact_study.profiles(reading.row(row() | {"status": "lost", "result": None})) == []
+    assert reading.row(row() | {"status": "lost", "result": None}).profiles == []
