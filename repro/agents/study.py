@@ -185,10 +185,8 @@ class Study:
             if not ended(self.schedule.bundle, row):
                 self.schedule.measure([row])
             kept = self.schedule.bundle.records().get(row.id)
-            if kept is not None and kept.judged is not None:
-                found[row.id] = "; ".join(wording.word(result) for result in kept.judged.results)
-            else:
-                found[row.id] = wording.reason(Reason(code="failed", detail=kept.error if kept else "stopped"))
+            words = "; ".join(map(wording.word, kept.verdicts if kept else []))
+            found[row.id] = words or wording.reason(Reason(code="failed", detail=kept.error if kept else "stopped"))
         return found
 
     def rows(self, unit: Unit) -> list[Row]:
@@ -198,13 +196,12 @@ class Study:
         for problem in brief.loaded(unit, self.size):
             place = record.solutions.get(problem.path.name)
             source = self._source(place) if place else MISSING
-            entry = evaluation.entry_of(source) if place else "ModelNew"
             name = row_id(unit, problem.key)
             sitting = SittingOfRow(job=unit.id, status=record.status, detail=record.detail, solution=bool(place),
                                    record=f"{unit.folder}/{RECORD}")  # fmt: skip
             described = Planned(row=name, problem=problem.key, arm=unit.arm, control=False, torch_control=False,
                                 repeat=unit.repeat, agent=sitting)  # fmt: skip
-            submission = Submission(problem.path.stem, source, entry)
+            submission = Submission(problem.path.stem, source, evaluation.entry_of(source))
             build = partial(evaluation.job, self.run, name, problem, [submission])
             rows.append(evaluation.row_for(described, build))
         return rows

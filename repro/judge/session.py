@@ -188,8 +188,9 @@ class JudgeSession:
         UsageError if two solutions have one name, and JudgeError for faults of the problem, the fixture or the judge.
         """
         named = list(solutions)
-        if len({name for name, _, _ in named}) < len(named):
-            raise UsageError("two solutions have one name", ", ".join(name for name, _, _ in named))
+        names = [name for name, _, _ in named]
+        if len({*names}) < len(names):
+            raise UsageError("two solutions have one name", ", ".join(names))
         checked = self._chosen(named, set(keep) if tier == "full" else set())
         new = list(checked.values())
         running = [solution for solution in new if not solution.failed]

@@ -197,14 +197,13 @@ def _placed(reasons: list[Reason], where: Where | None) -> list[Reason]:
 
 
 def _labels_of_times(ratios: dict[str, Speedup], timing: Timing, reached: Ceilings | None) -> set[str]:
-    labels = set()
-    if reached is not None and any(ratio.inputs == "other" for ratio in ratios.values()):
-        labels.add("input_dependent_time")
-    if any(ratio.inputs == "stressed" for ratio in ratios.values()):
-        labels.add("stressed_inputs_timed")
-    if any(_slowed(name, timing) > 1 for name in ratios):
-        labels.add("baselines_slower_beside_it")
-    return labels
+    timed = {ratio.inputs for ratio in ratios.values()}
+    labels = {
+        "input_dependent_time": reached is not None and "other" in timed,
+        "stressed_inputs_timed": "stressed" in timed,
+        "baselines_slower_beside_it": any(_slowed(name, timing) > 1 for name in ratios),
+    }
+    return {label for label, holds in labels.items() if holds}
 
 
 def _slowed(name: str, timing: Timing) -> float:

@@ -106,7 +106,7 @@ def call(name: str, arguments: Json, kind: str = "local") -> Answer:
     """
     chosen = library(kind)
     if reason := refusal(name, arguments):
-        return Answer(reason, (), is_error=True)
+        return Answer(reason, is_error=True)
     if name == "get_page":
         return _page(chosen, arguments["page_id"])
     tool = BY_NAME[name]
@@ -148,14 +148,14 @@ def _page(chosen: Library, page_id: str) -> Answer:
         asked = page_id[:200]
         names = "\n".join(_named(hit.page) for hit in chosen.index.search(asked, 5))
         nearest = f"The nearest:\n{names}" if names else ""
-        return Answer(f"No page is called {asked!r}. {nearest}", (), is_error=True)
+        return Answer(f"No page is called {asked!r}. {nearest}", is_error=True)
     head = f"# {page.title} [{page.id}]\nA {page.kind} page on {', '.join(page.ops)}. {page.summary}"
     text = page.text
     if heading.strip():
         text = page.section(heading)
         if not text:
             names = "; ".join(section.heading for section in page.sections if section.heading)
-            return Answer(f"[{page.id}] has no section {heading.strip()[:80]!r}. It has: {names}.", (), is_error=True)
+            return Answer(f"[{page.id}] has no section {heading.strip()[:80]!r}. It has: {names}.", is_error=True)
         text = f"## {heading.strip()}\n{text}"
     see = "See also: " + ", ".join(f"[{name}]" for name in page.see) if page.see else ""
     return _put([head, _linked(text), see], [page.id], MAX_PAGE_CHARS)

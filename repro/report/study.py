@@ -271,7 +271,7 @@ def _problems(study: Study) -> Table:
     shown = {_named(name, study): arm.speeds for name, arm in (study.arms | study.controls).items()}
     columns: list[Head] = ["problem"]
     for arm in shown:
-        columns += [(f"{arm}", "ratio"), f"{arm} correct"]
+        columns += [(arm, "ratio"), f"{arm} correct"]
     columns += [("published baseline", "ratio"), ("published with_kb", "ratio")]
     there = [statistics.arm(published(), arm) for arm in PUBLISHED_ARMS]
     rows = []

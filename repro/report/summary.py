@@ -480,7 +480,7 @@ def _artifact(
     words, remark = _claimed(group.source, claimed, problem)
     if given and given.outcome != "correct":
         remark = "; ".join(filter(None, (remark, f"input kernel {_verdict(given.judgement)}")))
-    timed = [own] if own and own.timed and group.source.timed and not own.result.no_measurement else []
+    timed = [own] if own and own.timed and not own.result.no_measurement else []
     parity = own.result.parity if own and timed else None
     times = parity.times_ms if parity and parity.measurement else {}
     protocol = artifacts.published_speedup(times)
