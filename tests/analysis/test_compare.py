@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import Done, Tool
 from pydantic import ValidationError
-from test_report import artifacts, bundle_of, result, study
+from test_report import artifact_columns, artifacts, bundle_of, result, study
 from test_terminal import line_with
 
 from repro import config
@@ -42,18 +42,15 @@ def folder_of(
     machine: Json | None = None, parameters: Json | None = None, **timing: Any,
 ) -> Path:  # fmt: skip
     """A bundle of `benchmark`. times: artifact -> times (ms) of its variants, a whole result, or why it has none."""
-    script = {}
-    columns = {}
+    script = dict(times)
     for name, ms in times.items():
-        script[name] = ms
         if isinstance(ms, dict) and "results" not in ms:
             classes = {n: "bf16" for n in ms if n not in ("input_kernel", "optimized")}
             script[name] = result(f"L1_{name[:2]}@bf16", ms, device=device, baseline_classes=classes, **timing)
-        columns[name] = {"problem": name, "number": int(name[:2]), "missing": []}
     given = {"artifacts": "theirs", "shipped": False} | (parameters or {})
     hard = H200 | (machine or {}) if device == "cuda" else {}
-    return bundle_of(folder, "benchmark", script, columns, device=device, parameters=given, machine=hard,
-                     **(versions or {})).path  # fmt: skip
+    return bundle_of(folder, "benchmark", script, artifact_columns(*times), device=device, parameters=given,
+                     machine=hard, **(versions or {})).path  # fmt: skip
 
 
 def rows_of(tool: Tool, *args: object) -> tuple[Done, Json, dict[tuple[str, str], Json]]:
@@ -63,7 +60,8 @@ def rows_of(tool: Tool, *args: object) -> tuple[Done, Json, dict[tuple[str, str]
     return done, found, {(row["row"], row["variant"]): row for row in found["rows"]}
 
 
-TIMES = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
+KERNEL_MS = {"eager": 8.0, "optimized": 2.0}
+TIMES = {"36_RMSNorm": KERNEL_MS}
 MINE = "36_RMSNorm", "optimized"
 
 
@@ -112,12 +110,10 @@ def test_files_of_other_names_compare_by_their_problem_and_strict_sees_the_slowe
 
 
 def test_rows_missing_from_one_bundle_are_named_with_the_reason(tool):
-    times = {"eager": 8.0, "optimized": 2.0}
-    a = folder_of(
-        tool.folder / "a", {"36_RMSNorm": times, "43_Pool": times, "77_conv": "no memory", "04_Matrix": times}
-    )
-    b = folder_of(tool.folder / "b", {"36_RMSNorm": times, "43_Pool": "signal SIGKILL", "77_conv": "no time",
-                                      "82_conv": times})  # fmt: skip
+    more = {"43_Pool": KERNEL_MS, "77_conv": "no memory", "04_Matrix": KERNEL_MS}
+    a = folder_of(tool.folder / "a", TIMES | more)
+    other = {"43_Pool": "signal SIGKILL", "77_conv": "no time", "82_conv": KERNEL_MS}
+    b = folder_of(tool.folder / "b", TIMES | other)
     done, found, rows = rows_of(tool, a, b)
     assert done.code == 0 and set(rows) == {("36_RMSNorm", "optimized"), ("36_RMSNorm", "eager")}
     reasons = {(o["row"], o["variant"]): o["reason"] for o in found["only_a"]}
@@ -128,8 +124,7 @@ def test_rows_missing_from_one_bundle_are_named_with_the_reason(tool):
 
 
 def test_folders_are_the_same_where_their_numbers_are(tool):
-    times = {"eager": 8.0, "optimized": 2.0}
-    one = result("L1_04@bf16", times, baseline_classes=EAGER)
+    one = result("L1_04@bf16", KERNEL_MS, baseline_classes=EAGER)
     paths = []
     for name in ("04_Matrix_vector", "4_Matrix_vector"):
         columns = {name: {"problem": name, "number": 4, "missing": []}}
@@ -139,10 +134,8 @@ def test_folders_are_the_same_where_their_numbers_are(tool):
 
 
 def test_a_changed_verdict_is_named_and_strict_exits_with_it(tool):
-    times = {"eager": 8.0, "input_kernel": 3.0, "optimized": 2.0}
-    wrong = result("L1_36@bf16", {"eager": 8.0, "input_kernel": 3.0}, bad={"optimized": "1 over the limit 0.02"},
-                   baseline_classes=EAGER)  # fmt: skip
-    a, b = folder_of(tool.folder / "a", {"36_RMSNorm": times}), folder_of(tool.folder / "b", {"36_RMSNorm": wrong})
+    wrong = result("L1_36@bf16", {"eager": 8.0}, bad={"optimized": "1 over the limit 0.02"}, baseline_classes=EAGER)
+    a, b = folder_of(tool.folder / "a", TIMES), folder_of(tool.folder / "b", {"36_RMSNorm": wrong})
     done, found, rows = rows_of(tool, a, b, "--strict")
     assert done.code == 3
     (change,) = found["verdict_changes"]
@@ -173,8 +166,7 @@ def test_times_never_compare_across_a_hard_difference(tool, machine, named):
 def test_five_per_cent_between_two_gpus_of_one_kind_is_ambiguous(tool):
     """No interval of one run knows how such machines differ; speedups hold each its own run."""
     for other, time in (("bb", "AMBIGUOUS"), (None, "AMBIGUOUS"), ("aa", "FASTER")):
-        times = {"36_RMSNorm": {"eager": 8.0, "optimized": 1.9}}
-        _, found, row = beside(tool, times, machine={"gpu_uuid_hash": other})
+        _, found, row = beside(tool, {"36_RMSNorm": KERNEL_MS | {"optimized": 1.9}}, machine={"gpu_uuid_hash": other})
         assert (row["time_ms"]["word"], row["speedup"]["eager"]["word"]) == (time, "FASTER"), other
         assert any("Not known to be one GPU" in c for c in found["caveats"]) == (other != "aa")
 
@@ -204,7 +196,7 @@ def test_times_that_are_not_measurements_are_never_compared(tool, options, why):
     ],
 )
 def test_no_measurement_and_another_problem_are_not_compared(tool, problem, changes, why):
-    found = result(problem, TIMES["36_RMSNorm"], baseline_classes=EAGER)
+    found = result(problem, KERNEL_MS, baseline_classes=EAGER)
     found["results"][0] |= changes
     assert why in beside(tool, {"36_RMSNorm": found})[2]["time_reason"]
 

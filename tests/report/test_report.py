@@ -167,16 +167,23 @@ def study(folder: Path, device: str = "cuda", *, sampled: bool = False, **off_pi
                      unplanned={"L3_20/oracle/0": "no fixture for L3_20"}, **off_pin)  # fmt: skip
 
 
+INPUT_MS = {"eager": 4.0, "compile": 3.0, "input_kernel": 2.8}
+BOTH_MS = INPUT_MS | {"optimized": 2.4}
+
+
+def artifact_columns(*names: str) -> dict[str, Json]:
+    """The columns of artifacts whose folders lack nothing."""
+    return {name: {"problem": name, "number": int(name[:2]), "missing": []} for name in names}
+
+
 def artifacts(folder: Path, device: str = "cuda") -> Bundle:
     """An artifact study: one good folder, one with a wrong kernel, one without a kernel, one that failed."""
-    times = {"eager": 4.0, "compile": 3.0, "input_kernel": 2.8, "optimized": 2.4}
-    some = {"eager": 4.0, "compile": 3.0, "input_kernel": 2.8}
     script = {
-        "36_RMSNorm": result("L1_36@bf16", times, device=device),
-        "43_Max_Pooling_3D": result("L1_43@bf16", some, device=device, bad={"optimized": "1 over the limit 0.02"}),
+        "36_RMSNorm": result("L1_36@bf16", BOTH_MS, device=device),
+        "43_Max_Pooling_3D": result("L1_43@bf16", INPUT_MS, device=device, bad={"optimized": "1 over the limit 0.02"}),
         "82_conv": "the job's process ended with signal SIGKILL",
     }
-    columns = {name: {"problem": name, "number": int(name[:2]), "missing": []} for name in [*script, "04_Matrix"]}
+    columns = artifact_columns(*script, "04_Matrix")
     columns["04_Matrix"]["missing"] = ["input_kernel.py", "optimized_kernel_beam_search.py"]
     return bundle_of(folder, "benchmark", script, columns, device=device, parameters={"artifacts": "artifacts"},
                      unplanned={"04_Matrix": "04_Matrix holds no kernel"})  # fmt: skip
@@ -319,16 +326,15 @@ def test_nothing_correct_has_no_mean(tmp_path):
 
 def by_both_protocols(folder: Path) -> Bundle:
     """One artifact, timed by the published protocol too, which could not compile; a quick look."""
-    times = {"eager": 4.0, "compile": 3.0, "input_kernel": 2.8, "optimized": 2.4}
-    found = result("L1_36@bf16", times, baseline_classes={"eager": "bf16", "compile": "bf16"})
+    found = result("L1_36@bf16", BOTH_MS, baseline_classes={"eager": "bf16", "compile": "bf16"})
     found["parity"] = {
         "times_ms": {"eager": 4.1, "compile": None, "input_kernel": 2.9, "optimized": 2.05},
         "reasons": {"compile": "BackendCompilerFailed: no"}, "protocol": published_protocol.PROTOCOL, "grad": True,
         "measurement": True, "wall_s": 9.0,
     }  # fmt: skip
-    columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
     options = Options(parity=True).quick().on("cuda").to_json()
     parameters = {"artifacts": "artifacts", "quick": True, "options": options}
+    columns = artifact_columns("36_RMSNorm")
     return bundle_of(folder, "benchmark", {"36_RMSNorm": found}, columns, parameters=parameters)
 
 
@@ -340,11 +346,11 @@ def test_the_published_protocol_stands_beside_ours(tmp_path):
 
 
 def test_every_torch_baseline_has_its_column_or_its_reason(tmp_path):
-    times = {"eager": 4.0, "compile": 3.0, "reduce_overhead": 2.9, "input_kernel": 2.8, "optimized": 2.4}
-    script = {"36_RMSNorm": result("L1_36@bf16", times, left_out={"max_autotune": "timeout: run took longer than 20 s"},
-                                   baseline_classes=dict.fromkeys(list(times)[:3], "bf16"))}  # fmt: skip
-    columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
-    whole = document.build([bundle_of(tmp_path, "benchmark", script, columns, parameters={"artifacts": "artifacts"})])
+    classes = dict.fromkeys(("eager", "compile", "reduce_overhead"), "bf16")
+    script = {"36_RMSNorm": result("L1_36@bf16", BOTH_MS | {"reduce_overhead": 2.9}, baseline_classes=classes,
+                                   left_out={"max_autotune": "timeout: run took longer than 20 s"})}  # fmt: skip
+    bundle = bundle_of(tmp_path, "benchmark", script, artifact_columns(*script), parameters={"artifacts": "artifacts"})
+    whole = document.build([bundle])
     text = markdown.render(whole)
     assert "| reduce-overhead ms " in text and "| max-autotune ms" not in text
     assert "| 2.9 " in line_with(text, "36_RMSNorm", "optimized", "FAST")
@@ -371,7 +377,8 @@ def test_distances_without_end_are_drawn(tmp_path, verb, value):
     """On disk an infinity is a word: a report of such a row must still come out."""
     found = result("L1_36", {"eager": 4.0}, bad={"optimized": "no end"})
     found["results"][0] |= {"rel_l2": value, "distances": {"native": [{"rel_l2": value, "max": value, "row": value}]}}
-    columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": [], "file": "mine.py"}}
+    columns = artifact_columns("36_RMSNorm")
+    columns["36_RMSNorm"]["file"] = "mine.py"
     bundle = bundle_of(tmp_path, verb, {"36_RMSNorm": found}, columns)
     assert "no end" in line_with(drawn(bundle), "no end")
 

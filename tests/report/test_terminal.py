@@ -10,6 +10,7 @@ import pty
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import until
@@ -304,9 +305,14 @@ def test_verify_takes_folders_of_bundles_and_prints_a_line_each_and_a_sum(
 # -- progress
 
 
-def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_times():
+def progress_on(**console: Any) -> tuple[progress.Progress, io.StringIO]:
+    """Progress on a console with these options, and what it prints."""
     out = io.StringIO()
-    told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
+    return progress.Progress(console=Console(file=out, **console)), out
+
+
+def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_times():
+    told, out = progress_on(width=40, soft_wrap=True)
     with told.live():
         told.at(1, 2)
         told.step("compiling")
@@ -323,8 +329,7 @@ def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_tim
 
 def test_a_long_job_in_a_log_file_says_that_it_runs(monkeypatch):
     monkeypatch.setattr(progress, "_BEAT_S", 0.05)
-    out = io.StringIO()
-    told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
+    told, out = progress_on(width=40, soft_wrap=True)
     with told.live(), told.lane(["L1_36/oracle/0", "L1_82/oracle/0"]) as step:
         step("timing")
         until(out.getvalue)
@@ -387,8 +392,7 @@ def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(monkeypatch, capsys
 
 def test_the_live_line_does_not_reach_the_edge_of_the_terminal():
     """Else the terminal's own ^C begins a new line, and the live line stays on the screen."""
-    out = io.StringIO()
-    told = progress.Progress(console=Console(file=out, width=80, force_terminal=True, no_color=True))
+    told, out = progress_on(width=80, force_terminal=True, no_color=True)
     with told.live():
         told.at(3, 120)
         told.step("L2_34/oracle/0: L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling: perturbed_spiked " * 3)
@@ -402,10 +406,10 @@ def test_the_live_line_does_not_reach_the_edge_of_the_terminal():
 # -- what a machine without a GPU cannot judge
 
 
-def raised_by(source: str) -> BaseException:
-    """What running a text raises."""
+def raised_by(file: Path) -> BaseException:
+    """What running a file raises."""
     try:
-        exec(compile(source, "solution.py", "exec"), {})
+        exec(compile(file.read_text(), str(file), "exec"), {})
     except BaseException as error:
         return error
     raise AssertionError("nothing was raised")
@@ -426,25 +430,17 @@ def raised_by(source: str) -> BaseException:
         ("raise IndexError('list index out of range')", False),
         ("assert 1 == 2, 'cudnn'", False),
         ("raise RuntimeError('Error building extension')", False),
+        ("class X:\n    is_cuda = False\n\nassert X.is_cuda\n", True),
+        ("assert 1 == 2\n", False),
     ],
 )
-def test_an_error_that_asks_for_a_gpu_is_told_from_one_that_does_not(source, lacks):
-    assert no_gpu.lacks_gpu(raised_by(source)) == lacks
-
-
-def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path):
+def test_an_error_that_asks_for_a_gpu_is_told_from_one_that_does_not(tmp_path, source, lacks):
     file = tmp_path / "solution.py"
-    file.write_text("class X:\n    is_cuda = False\n\nassert X.is_cuda\n")
-    with pytest.raises(AssertionError) as caught:
-        exec(compile(file.read_text(), str(file), "exec"), {})
-    assert no_gpu.lacks_gpu(caught.value)
-    file.write_text("assert 1 == 2\n")
-    with pytest.raises(AssertionError) as caught:
-        exec(compile(file.read_text(), str(file), "exec"), {})
-    assert not no_gpu.lacks_gpu(caught.value)
+    file.write_text(source)
+    assert no_gpu.lacks_gpu(raised_by(file)) == lacks
 
 
-def test_strict_leaves_out_what_needs_cuda(tmp_path):
+def test_strict_leaves_out_what_needs_cuda():
     bundle = type("Told", (), {"manifest": {"plan": []}})()
     needs = wording.Told("error", [Reason(code="needs_cuda")])
     assert output.exit_code(bundle, [wording.Told("correct", []), needs]) == 0
