@@ -143,6 +143,13 @@ def once(tmp_path_factory):
     return made
 
 
+def kernel_files(folder: Path, sources: dict[str, str]) -> list[tuple[str, Path, str]]:
+    """Kernels, name -> source, in files of their own below a folder, as the judge takes solutions."""
+    for name, text in sources.items():
+        (folder / f"{name}.py").write_text(text)
+    return [(name, folder / f"{name}.py", "kernel_function") for name in sources]
+
+
 def smoke_problem(problem_id: str = "L1_36", dtype: str = "float32") -> Problem:
     """A shipped problem at smoke size."""
     from repro.problems import catalogue

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import smoke_problem
+from conftest import kernel_files, smoke_problem
 
 from repro.errors import PrerequisiteError, SolutionError
 from repro.judge import sanitizer
@@ -90,13 +90,11 @@ def test_a_finding_makes_a_right_solution_wrong(smoke_fixture, monkeypatch, tmp_
         "sys.exit(86 * wrong)\n"
     )
     tool.chmod(0o755)
-    texts = {"right": KERNEL, "outside": f"OUT = 1\n{KERNEL}"}
-    for name, text in texts.items():
-        (tmp_path / f"{name}.py").write_text(text)
+    solutions = kernel_files(tmp_path, {"right": KERNEL, "outside": f"OUT = 1\n{KERNEL}"})
     options = Options(device="cpu", timing=False, checks=["sanitizer"])
     try:
         with JudgeSession(smoke_problem(), smoke_fixture("L1_36"), options) as judge:
-            right, outside = judge.check((name, tmp_path / f"{name}.py", "kernel_function") for name in texts)
+            right, outside = judge.check(solutions)
     finally:
         shutil.rmtree(folder)
     assert right.verdict == "correct"

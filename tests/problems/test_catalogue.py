@@ -34,11 +34,13 @@ ARTIFACT_FOLDERS = {
 UNCOUNTED = {"L1_36": 4, "L1_43": 27}
 
 
-def on_meta(problem_id: str) -> tuple[nn.Module, list[torch.Tensor]]:
-    """Model and inputs at full size, without memory."""
-    module = catalogue.load(problem_id).module()
+def on_meta(problem_id: str) -> tuple[catalogue.Work, nn.Module, list[torch.Tensor]]:
+    """What the catalogue counts, and model and inputs at full size, without memory."""
+    problem = catalogue.load(problem_id)
+    assert problem.work is not None
+    module = problem.module()
     with torch.device("meta"):
-        return module.Model(*module.get_init_inputs()).eval(), module.get_inputs()
+        return problem.work, module.Model(*module.get_init_inputs()).eval(), module.get_inputs()
 
 
 def test_the_suites_are_the_published_ones_in_their_order():
@@ -81,9 +83,7 @@ def test_a_fixture_that_could_not_be_measured_says_why(tmp_path):
 def test_traffic_of_the_catalogue_is_that_of_the_real_shapes(problem_id):
     """Inputs and weights read once, outputs written once; small vectors (biases, norms) may be left out, and what no
     output depends on is."""
-    model, values = on_meta(problem_id)
-    work = catalogue.load(problem_id).work
-    assert work is not None
+    work, model, values = on_meta(problem_id)
     read = sum(t.numel() for t in [*values, *model.parameters()])
     if problem_id == "L1_43":  # kernel 3, stride 2, padding 1, dilation 3: a row is read whole or not at all
         reached = {2 * out - 1 + 3 * tap for out in range(62) for tap in range(3)} & set(range(128))
@@ -96,9 +96,7 @@ def test_traffic_of_the_catalogue_is_that_of_the_real_shapes(problem_id):
 @pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_arithmetic_of_the_catalogue_is_that_of_the_real_shapes(problem_id):
     """Counted by torch; causal attention counts half of the score matrix."""
-    model, values = on_meta(problem_id)
-    work = catalogue.load(problem_id).work
-    assert work is not None
+    work, model, values = on_meta(problem_id)
     if problem_id in UNCOUNTED:
         assert work.flop == work.written_elements * UNCOUNTED[problem_id]
         return
@@ -113,10 +111,9 @@ def test_arithmetic_of_the_catalogue_is_that_of_the_real_shapes(problem_id):
 @pytest.mark.parametrize("problem_id", ["L1_77", "L2_34"])
 def test_arithmetic_of_transposed_convolutions_by_hand(problem_id):
     """Every input element meets every tap of every output channel once: torch's counter is not relied on here."""
-    model, (x,) = on_meta(problem_id)
+    work, model, (x,) = on_meta(problem_id)
     (layer,) = (m for m in model.modules() if isinstance(m, nn.ConvTranspose3d))
-    work = catalogue.load(problem_id).work
-    assert work is not None and work.flop == 2 * x.numel() * layer.out_channels * math.prod(layer.kernel_size)
+    assert work.flop == 2 * x.numel() * layer.out_channels * math.prod(layer.kernel_size)
 
 
 @pytest.mark.parametrize("problem_id", ARTIFACT_FOLDERS)
@@ -152,7 +149,7 @@ def test_faster_algorithms_are_allowed_for_where_they_exist():
 
 def mobilenet_flop() -> tuple[int, int]:
     """Arithmetic of the convolutions with spatial kernels, and of the others."""
-    model, (x,) = on_meta("L3_20")
+    _, model, (x,) = on_meta("L3_20")
     counted = {True: 0, False: 0}
 
     def count(layer: nn.Conv2d, _: object, y: torch.Tensor) -> None:

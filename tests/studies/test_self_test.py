@@ -250,6 +250,12 @@ UNBOUGHT = {"expect": {"verdict": ["correct"]}, "max_speedup": 1.3}
 FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "ci95": [1.8, 2.0], "at_least": 1.5}}}
 
 
+def check_complaint(case: Case, given: Json, complaint: str) -> None:
+    """Check that a verdict draws one complaint that begins so, or none where it is empty."""
+    found = self_test.complaints(case, Verdict.model_validate(given))
+    assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
+
+
 @pytest.mark.parametrize(
     "meta, given, complaint",
     [
@@ -273,8 +279,7 @@ FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "ci95": [1.8,
     ],
 )
 def test_wrong_adversarial_verdicts_are_complaints(meta, given, complaint):
-    found = self_test.complaints(case(**meta), Verdict.model_validate(given))
-    assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
+    check_complaint(case(**meta), given, complaint)
 
 
 @pytest.mark.parametrize(
@@ -289,8 +294,7 @@ def test_wrong_adversarial_verdicts_are_complaints(meta, given, complaint):
     ],
 )
 def test_wrong_honest_verdicts_are_complaints(meta, given, complaint):
-    found = self_test.complaints(case("honest", **meta), Verdict.model_validate(given))
-    assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
+    check_complaint(case("honest", **meta), given, complaint)
 
 
 def test_two_complaints_are_both_reported():

@@ -164,20 +164,22 @@ def test_an_honest_workers_bytes_match_its_states(name, dims, dtype):
         data.view(torch.uint8)[count // 2] ^= lie
         return data
 
+    def opened(most):
+        seal, described = sealed(output, dims, most)
+        seal.open([((), leaf(own))], described)
+        return seal
+
     for part in wanted:
         for most in (1, 1 << 24):
-            seal, described = sealed(output, dims, most)
-            seal.open([((), leaf(own))], described)
+            seal = opened(most)
             fetched.clear()
             got = seal.rows(0, part, fetch)
             assert torch.equal(got, rows if part is None else rows[part]), (part, most)
             assert max(fetched) * own.element_size() <= max(most, commitment.segment_bytes(0))
             before = len(fetched)
             assert torch.equal(seal.rows(0, part, fetch), got) and len(fetched) == before, "it is kept"
-            seal, described = sealed(output, dims, most)
-            seal.open([((), leaf(own))], described)
             with pytest.raises(SolutionRejected, match="changed after the call was answered"):
-                seal.rows(0, part, functools.partial(fetch, lie=True))
+                opened(most).rows(0, part, functools.partial(fetch, lie=True))
 
 
 @pytest.mark.parametrize(

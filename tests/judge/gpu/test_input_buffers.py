@@ -18,6 +18,16 @@ def slots(key: str) -> input_buffers.Slots:
     return input_buffers.Slots(plan, meta.output_spec(plan, inputs.weights(problem, plan.module)), None, CPU)
 
 
+def moved(made: input_buffers.Slots) -> torch.Tensor:
+    """The first input, which is the same after its buffer moved."""
+    made.fill(5, None)
+    first = made._slot(0).clone()
+    made.move()
+    made.fill(5, None)
+    assert torch.equal(made._slot(0), first) and made.unchanged()
+    return first
+
+
 def test_every_input_moves_and_its_addresses_come_back():
     made = slots("L1_97")
     seen = {0: set(), 1: set(), 2: set()}
@@ -39,22 +49,15 @@ def test_large_inputs_are_aligned_as_torch_aligns_them(large, monkeypatch):
     made = slots("L1_97")
     steps = {place % (2 << 20) == 0 for spots in made.spots.values() for place in spots if place}
     assert steps == {True} if large else False in steps
-    made.fill(5, None)
-    first = made._slot(0).clone()
-    made.move()
-    made.fill(5, None)
-    assert torch.equal(made._slot(0), first) and made.unchanged()
+    moved(made)
     made.close()
 
 
 def test_moved_inputs_are_the_same_and_the_rest_of_the_buffer_is_nan():
     made = slots("L1_36")
-    made.fill(5, None)
-    first = made._slot(0).clone()
-    old = made.buffers["input0"].view(torch.float32, tuple(first.shape), made.places[0])
-    made.move()
-    made.fill(5, None)
-    assert torch.equal(made._slot(0), first) and made.unchanged()
+    place = made.places[0]
+    first = moved(made)
+    old = made.buffers["input0"].view(torch.float32, tuple(first.shape), place)
     assert not torch.equal(old.nan_to_num(), first)
     whole = made.buffers["input0"].bytes.view(torch.float32)
     assert int((~whole.isnan()).sum()) == first.numel()

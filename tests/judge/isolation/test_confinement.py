@@ -51,9 +51,8 @@ def check_torch(scratch: Path):
     assert float((torch.ones(512, 512) @ torch.ones(512, 512))[0, 0]) == 512
 
 
-def check_triton(scratch: Path):
-    """A kernel runs in Triton's interpreter, which reads its source from this file."""
-    import torch
+def doubling() -> Any:
+    """A kernel in Triton, which is imported here alone: the process is confined before."""
     import triton
     import triton.language as tl
 
@@ -62,8 +61,15 @@ def check_triton(scratch: Path):
         at = tl.arange(0, COUNT)
         tl.store(out_ptr + at, tl.load(x_ptr + at) * 2)
 
+    return double
+
+
+def check_triton(scratch: Path):
+    """A kernel runs in Triton's interpreter, which reads its source from this file."""
+    import torch
+
     x, out = torch.arange(8.0), torch.empty(8)
-    double[(1,)](x, out, COUNT=8)
+    doubling()[(1,)](x, out, COUNT=8)
     assert torch.equal(out, x * 2)
 
 
@@ -279,17 +285,11 @@ def check_peek(scratch: Path, pid: str):
 def check_gpu(scratch: Path, handle: str, nbytes: str):
     """The driver, memory of a shielded process, Triton with ptxas, torch.compile, TF32 products, the profiler."""
     import torch
-    import triton
-    import triton.language as tl
 
     from repro.judge.gpu import driver
     from repro.judge.source import kernels as kernel_origins
 
-    @triton.jit
-    def double(x_ptr, out_ptr, COUNT: tl.constexpr):
-        at = tl.arange(0, COUNT)
-        tl.store(out_ptr + at, tl.load(x_ptr + at) * 2)
-
+    double = doubling()
     device = torch.device("cuda:0")
     torch.empty(1, device=device)  # a handle is opened in a context
     x = driver.open_handle(handle, int(nbytes), device).view(torch.float32)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import smoke_problem
+from conftest import kernel_files, smoke_problem
 from test_artifact_study import GOOD
 
 from repro import config
@@ -312,11 +312,7 @@ def test_a_kernel_that_prints_the_refusal_does_not_choose_its_user(fake, monkeyp
 
 def folder_entries(tmp_path: Path, device: str, **sources: str):
     """The entries of kernels of L1_36; `missing` has no file."""
-    solutions = [("missing", tmp_path / "missing.py", "kernel_function")]
-    for name, text in sources.items():
-        file = tmp_path / f"{name}.py"
-        file.write_text(text)
-        solutions.append((name, file, "kernel_function"))
+    solutions = [("missing", tmp_path / "missing.py", "kernel_function"), *kernel_files(tmp_path, sources)]
     found = {dtype: smoke_problem(dtype=dtype) for dtype in counters.DTYPES}
     return counters.measure(found, solutions, device, lambda line: None)["profiles"]
 

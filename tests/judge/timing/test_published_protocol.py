@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import smoke_problem
+from conftest import kernel_files, smoke_problem
 
 from repro.judge.processes import launcher as launch
 from repro.judge.timing import published_protocol
@@ -40,11 +40,7 @@ SPOILED = "def kernel_function(x):\n    assert x.any(), 'the inputs were changed
 
 def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str):
     """What the protocol makes of these kernels of L1_36 on the CPU, which the judge had called correct."""
-    solutions = []
-    for name, text in sources.items():
-        file = tmp_path / f"{name}.py"
-        file.write_text(text)
-        solutions.append((name, file, "kernel_function"))
+    solutions = kernel_files(tmp_path, sources)
     problem = smoke_problem("L1_36@bf16")
     verdicts = dict.fromkeys(sources, "correct")
     found = published_protocol.measure(problem, solutions, verdicts, "cpu", lambda line: None, timeout_s)

@@ -80,6 +80,11 @@ class Network(nn.Module):
         self.register_buffer("mask", torch.ones(2))
 
 
+def convolutions() -> nn.Module:
+    """Two layers of one kind with different strides."""
+    return nn.Sequential(nn.Conv2d(3, 3, 1, stride=2), nn.Conv2d(3, 3, 1))
+
+
 def built_with(init: list[Any], function: Callable[..., Any], model: Callable[..., nn.Module]) -> Any:
     """What `function` gets of an input and a model of these arguments."""
     return binding.bind(function, model(*init), 1, init)("x")
@@ -133,9 +138,8 @@ def test_a_name_that_could_be_several_values_is_refused_until_the_others_are_ask
         lambda x, matmul_bias, bias, group_norm_bias: (matmul_bias, group_norm_bias, bias), model, "x"
     )
     assert layers is model.matmul.bias and norms is model.group_norm.bias and own is model.bias
-    convs = nn.Sequential(nn.Conv2d(3, 3, 1, stride=2), nn.Conv2d(3, 3, 1))
-    assert "could be 0_stride, 1_stride" in refused(lambda x, stride=1: x, convs), "also with a default"
-    assert called_with(lambda x, groups: groups, convs, "x") == 1, "equal values are one"
+    assert "could be 0_stride, 1_stride" in refused(lambda x, stride=1: x, convolutions()), "also with a default"
+    assert called_with(lambda x, groups: groups, convolutions(), "x") == 1, "equal values are one"
 
 
 @pytest.mark.parametrize("name", ["w", "b", "W", "params", "temperature", "gn_weight", "batch_mean"])
@@ -151,8 +155,7 @@ def test_a_name_that_says_nothing_is_refused_with_the_names_that_would_do(name):
 def test_signatures_without_names_or_with_too_few_inputs_are_refused():
     assert "takes *args: name each parameter" in refused(lambda *args: args, Conv())
     assert "takes *args: name each parameter" in refused(lambda x, *args: x, Conv())
-    convs = nn.Sequential(nn.Conv2d(3, 3, 1, stride=2), nn.Conv2d(3, 3, 1))
-    assert "could be 0_weight, 1_weight" in refused(lambda x, **kwargs: x, convs)
+    assert "could be 0_weight, 1_weight" in refused(lambda x, **kwargs: x, convolutions())
     assert "takes 1 of the problem's 2 inputs" in refused(lambda x: x, Conv(), 2)
     assert "has no readable signature: define it with def" in refused(torch.rms_norm, Conv())
 
