@@ -338,8 +338,12 @@ def test_a_claim_has_a_verdict_by_each_way_of_measuring(tool, measured, verdicts
 ROUNDS_MS = {0: 5.461, 1: 3.563, 2: 3.6, 3: 3.525, 4: 3.525, 5: 3.525, 6: 3.525, 7: 3.525, 8: 3.525}
 
 
-def beside(folder: Path, more: dict[str, tuple[Json, Json]], **options: Any) -> Path:
-    """A bundle of 36 with more rows. more: ending of the row's id -> its result and columns."""
+# Rows of 36 beside its own: ending of the row's id -> its result and columns.
+More = dict[str, tuple[Json, Json]]
+
+
+def beside(folder: Path, more: More, **options: Any) -> Path:
+    """A bundle of 36 with more rows."""
     name = "36_RMSNorm"
     script = {name: both_ways(THEIRS)} | {f"{name}/{end}": found for end, (found, _) in more.items()}
     columns = {key: {"problem": name, "number": 36, "missing": []} for key in script}
@@ -350,7 +354,7 @@ def beside(folder: Path, more: dict[str, tuple[Json, Json]], **options: Any) -> 
     return bundle_of(folder, "benchmark", script, columns, parameters=given, machine=hard).path
 
 
-def rounds(times_ms: dict[int, float], wrong: tuple[int, ...] = ()) -> dict[str, tuple[Json, Json]]:
+def rounds(times_ms: dict[int, float], wrong: tuple[int, ...] = ()) -> More:
     """A row of rounds: the same times (ms) both ways. wrong: rounds (0: the input kernel) that are incorrect."""
     named = {("input_kernel" if n == 0 else f"round_{n}"): (n, ms) for n, ms in times_ms.items()}
     right = {"eager": 12.879} | {name: ms for name, (n, ms) in named.items() if n not in wrong}
@@ -402,7 +406,7 @@ def test_running_bests_of_a_bundle_without_rounds_say_so(tool):
     assert found["verdict"] == "NOT-COMPARABLE" and found["reason"] == "not measured: --rounds was not given"
 
 
-def profile(values: dict[tuple[str, str], float], state: str = "profiled") -> dict[str, tuple[Json, Json]]:
+def profile(values: dict[tuple[str, str], float], state: str = "profiled") -> More:
     """A row of profiles. values: kernel and dtype -> share of the peak bandwidth, and rate in GB/s ten times it."""
     entries = [
         {"kernel": kernel, "dtype": dtype, "state": state, "why": "" if state == "profiled" else "because", "ncu": "",

@@ -18,6 +18,7 @@ from conftest import CLEAN_ENV, ROOT, Tool, smoke_problem, until
 from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
 from repro.errors import EngineError, PrerequisiteError
+from repro.records.fixture import FixtureRecord
 from repro.records.job import Job
 from repro.records.options import Options
 from repro.studies.evaluation import Submission
@@ -77,6 +78,18 @@ def answers(engine: Engine, fixture: Json, timeout_s: float) -> None:
     assert any("L1_36" in line for line in lines)
 
 
+def refuses_a_stale_fixture(engine: Engine, fixture: FixtureRecord) -> None:
+    stale = session_job(fixture.model_copy(update={"problem_sha256": "0" * 64}))
+    with pytest.raises(PrerequisiteError, match="another version"), engine.session(stale, lambda _: None):
+        pytest.fail("it was opened")
+
+
+def loses_its_job_process(engine: Engine, fixture: FixtureRecord, reason: str) -> None:
+    with pytest.raises(EngineError, match=reason), engine.session(session_job(fixture), lambda _: None) as session:
+        engine.close()
+        session.check([submission("good")])
+
+
 @pytest.mark.slow
 def test_a_session_answers_until_it_is_closed(engine, tool, smoke_fixture):
     answers(engine, smoke_fixture("L1_36"), 5)
@@ -98,15 +111,8 @@ def test_a_session_in_a_container_answers_and_leaves_nothing(image, smoke_fixtur
     engine = DockerEngine(gpus="none", device="cpu")
     with contextlib.closing(engine.client):
         answers(engine, smoke_fixture("L1_36"), 20)
-        with pytest.raises(PrerequisiteError, match="another version"):
-            with engine.session(
-                session_job(smoke_fixture("L1_36").model_copy(update={"problem_sha256": "0" * 64})), lambda _: None
-            ):
-                pytest.fail("it was opened")
-        with pytest.raises(EngineError, match="exit code 137"):
-            with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
-                engine.close()
-                session.check([submission("good")])
+        refuses_a_stale_fixture(engine, smoke_fixture("L1_36"))
+        loses_its_job_process(engine, smoke_fixture("L1_36"), "exit code 137")
     filters = ["--quiet", "--filter", f"label=repro.run={engine.run_id}"]
     for kind in (["ps", "--all"], ["volume", "ls"]):
         assert not subprocess.run(["docker", *kind, *filters], capture_output=True, text=True, check=True).stdout
@@ -122,10 +128,7 @@ def test_output_of_a_solution_in_the_judges_process_is_no_answer(engine, tool, s
 
 
 def test_a_session_that_cannot_be_opened_says_why(engine, tool, smoke_fixture):
-    stale = smoke_fixture("L1_36").model_copy(update={"problem_sha256": "0" * 64})
-    with pytest.raises(PrerequisiteError, match="another version"):
-        with engine.session(session_job(stale), lambda _: None):
-            pytest.fail("it was opened")
+    refuses_a_stale_fixture(engine, smoke_fixture("L1_36"))
     gone(tool)
 
 
@@ -140,10 +143,7 @@ def test_an_engine_without_sessions_says_so():
 
 @pytest.mark.slow
 def test_a_job_process_that_dies_ends_the_session(engine, tool, smoke_fixture):
-    with pytest.raises(EngineError, match="SIGKILL"):
-        with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
-            engine.close()
-            session.check([submission("good")])
+    loses_its_job_process(engine, smoke_fixture("L1_36"), "SIGKILL")
     gone(tool)
 
 

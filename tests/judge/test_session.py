@@ -96,6 +96,11 @@ def outcome(entry) -> tuple[str, str]:
     return entry.verdict, entry.reasons[0].code if entry.reasons else ""
 
 
+def outcomes(found) -> dict[str, tuple[str, str]]:
+    """The outcome of every solution."""
+    return {name: outcome(entry) for name, entry in found.items()}
+
+
 CORRECT = ("correct", "")
 
 
@@ -117,12 +122,10 @@ def test_each_further_load_has_new_workers_in_the_opposite_order(judged, monkeyp
 
 @pytest.mark.alike
 @pytest.mark.parametrize("key", [key if key == "L1_36" else pytest.param(key, marks=pytest.mark.slow) for key in ONCE])
-def test_answers_without_work_are_incorrect_on_every_problem(key, tmp_path, smoke_fixture):
+def test_answers_without_work_are_incorrect_on_every_problem(key, judged):
     """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
-    problem = smoke_problem(key)
     names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
-    solutions = [(name, wrapped(tmp_path, problem, name, CHEATS[name]), "ModelNew") for name in names]
-    found = session.evaluate(problem, smoke_fixture(key), solutions, VERDICTS)
+    _, found = judged({name: CHEATS[name] for name in names}, key=key)
     assert len(found.trials) >= 2
     for entry in found.results:
         assert entry.verdict == ("correct" if entry.solution == "honest" else "incorrect"), entry
@@ -238,7 +241,7 @@ def test_an_answer_that_holds_nothing_ends_its_solution_alone(judged):
     }
     bodies = {op: (HONEST, EMPTY.format(op) if op else "") for op in expected}
     found, _ = judged({op or "honest": body for op, body in bodies.items()}, BRIEF)
-    assert {op: outcome(found[op or "honest"]) for op in expected} == expected
+    assert outcomes(found) == {op or "honest": told for op, told in expected.items()}
 
 
 # Adds to the last bit of one element for as long as the process lives: never far enough to be wrong.
@@ -269,7 +272,7 @@ UNSTEADY = {
 
 def test_an_output_that_does_not_stay_right_fails(judged):
     found, _ = judged({how: body for how, (body, *_) in UNSTEADY.items()})
-    assert {how: outcome(entry) for how, entry in found.items()} == {how: (v, c) for how, (_, v, c) in UNSTEADY.items()}
+    assert outcomes(found) == {how: (v, c) for how, (_, v, c) in UNSTEADY.items()}
 
 
 def test_right_solutions_are_correct_and_labelled_with_what_they_do(judged):
@@ -551,7 +554,7 @@ def test_outputs_in_any_memory_order_match_their_states(judged, monkeypatch):
     monkeypatch.setattr(experiment, "_WHOLE_EVERY", 1)
     turned = {"last": TURNED, "columns": TURNED.replace("(1, -1)", "(0, -1)"), "stacked": "y = torch.stack([y, y])[0]"}
     found, _ = judged({name: right(body) for name, body in turned.items()}, BRIEF)
-    assert {name: outcome(entry) for name, entry in found.items()} == dict.fromkeys(turned, CORRECT)
+    assert outcomes(found) == dict.fromkeys(turned, CORRECT)
 
 
 def test_solutions_that_die_or_turn_wrong_while_they_are_timed_end_alone(judged):
@@ -584,8 +587,7 @@ def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(judged):
 @pytest.mark.slow
 def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(judged):
     """max_autotune at every precision that the solutions have: its worker ends with the first that is too slow."""
-    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager", "max_autotune"),
-                      compile_timeout_s=0.01)  # fmt: skip
+    options = TIMED.but(modes=("eager", "max_autotune"), compile_timeout_s=0.01)
     rough = right("y = y + 3e-4 * y.roll(1, 2)")
     found, whole = judged({"exact": HONEST, "rough": rough}, options)
     assert {entry.precision_class for entry in found.values()} == {"fp32", "tf32"}, found["rough"].rel_l2
@@ -994,16 +996,16 @@ def test_dev_has_no_separation_and_the_same_verdicts(judged, tmp_path, monkeypat
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     audited, _ = judged(MIXED)
-    dev = Options(device="cpu", trust="dev", timing=False)
+    dev = VERDICTS.but(trust="dev")
     first, _ = judged(MIXED, dev)
     second, _ = judged(MIXED, dev)
-    assert {name: outcome(entry) for name, entry in audited.items()} == {
+    assert outcomes(audited) == {
         "honest": CORRECT, "zeros": ("incorrect", "rel_l2"), "raises": ("error", "exception"),
         "banned": ("rejected", "banned"), "wrong shape": ("incorrect", "wrong_shape"),
         "modifies": ("incorrect", "input_modified"),
     }  # fmt: skip
     for found in (first, second):
-        assert {n: outcome(e) for n, e in found.items()} == {n: outcome(e) for n, e in audited.items()}
+        assert outcomes(found) == outcomes(audited)
         assert {(entry.trust, entry.separation) for entry in found.values()} == {("dev", "none")}
     assert {entry.trust for entry in audited.values()} == {"audited"}
     assert first["honest"].distances.keys() == audited["honest"].distances.keys()
@@ -1011,8 +1013,7 @@ def test_dev_has_no_separation_and_the_same_verdicts(judged, tmp_path, monkeypat
 
 
 def test_dev_times_beside_eager_in_one_process(judged):
-    options = Options(device="cpu", trust="dev", timing_budget_s=0.5, modes=("eager",))
-    found, whole = judged({"honest": HONEST}, options)
+    found, whole = judged({"honest": HONEST}, TIMED.but(trust="dev"))
     assert outcome(found["honest"]) == CORRECT and found["honest"].time_ms.n > 0
     assert set(whole.baselines) == {"eager", "eager_fp32"}
 

@@ -75,6 +75,12 @@ def reference_of(problem: Problem) -> tuple[Any, Any, Any]:
     return plan, published, reference_module.Reference(plan, published, CPU)
 
 
+def written(problem: Problem) -> tuple[Any, Any]:
+    """Its plan, and the spec of its output."""
+    plan = inputs.plan(problem)
+    return plan, meta.output_spec(plan, inputs.weights(problem, plan.module))
+
+
 # -- metric
 
 
@@ -421,8 +427,16 @@ def made_fixture(**classes: float) -> Fixture:
     )  # fmt: skip
 
 
+FIXTURE = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
+
+
+def with_trial(fixture: Fixture, kind: str, needed: dict[str, float] | None = None, **limits: Any) -> Fixture:
+    """The fixture with other limits for one trial kind, or with one more kind."""
+    trial = Limited(stress=None, limits=limits, needed=needed or {})
+    return fixture.model_copy(update={"trials": fixture.trials | {kind: trial}})
+
+
 def test_the_class_is_the_most_precise_one_that_every_trial_meets():
-    fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
     for native, stress, expected in (
         (1e-6, 1e-6, "fp32"),
         (1e-6, 9e-4, "tf32"),
@@ -431,19 +445,16 @@ def test_the_class_is_the_most_precise_one_that_every_trial_meets():
         (math.nan, 1e-6, None),
         (1e-6, math.inf, None),
     ):
-        found = tolerances.class_of({"native": [even(1e-6), even(native)], "stress": [even(stress)]}, fixture)
+        found = tolerances.class_of({"native": [even(1e-6), even(native)], "stress": [even(stress)]}, FIXTURE)
         assert found == expected, (native, stress)
-    assert tolerances.class_of({}, fixture) is None, "nothing judged is nothing passed"
+    assert tolerances.class_of({}, FIXTURE) is None, "nothing judged is nothing passed"
 
 
 @pytest.mark.parametrize(("native", "klass"), [(1e-6, "fp32"), (0.15, "bf16"), (0.25, None)])
 def test_a_refused_class_takes_no_error_that_its_own_kernel_has_not(native, klass):
     """It has no limits where its kernel picks other elements: on the other inputs a softmax may hide the mistake."""
-    fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
-    wide = Limited(stress=None, limits={"fp32": even(1e-5), "tf32": even(1e-3), "bf16": {}}, needed={"bf16": 0.2})
-    fixture = fixture.model_copy(
-        update={"trials": {**fixture.trials, "native": wide}, "refused_classes": {"bf16": "it needs a wide limit"}}
-    )
+    fixture = with_trial(FIXTURE, "native", {"bf16": 0.2}, fp32=even(1e-5), tf32=even(1e-3), bf16={})
+    fixture = fixture.model_copy(update={"refused_classes": {"bf16": "it needs a wide limit"}})
     distances = {"native": [even(native)], "stress": [even(1e-6 if klass == "fp32" else 5e-3)]}
     assert tolerances.class_of(distances, fixture, refused=True) == klass
     assert tolerances.class_of(distances, fixture, refused=True, trusted=True) == (klass or "bf16")
@@ -466,16 +477,15 @@ def test_a_refused_class_takes_no_error_that_its_own_kernel_has_not(native, klas
 def test_a_precise_solution_has_a_cap_where_its_class_has_no_limits(native, offset, of_tf32, of_bf16, klass):
     """A variance as a difference of squares is fp32 until inputs are far from zero; a kernel in tf32 is off there."""
     fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=of_bf16)
-    fixture.trials["offset"] = Limited(stress="shift 1000", limits={"fp32": even(1e-3), "tf32": of_tf32, "bf16": {}})
+    fixture = with_trial(fixture, "offset", fp32=even(1e-3), tf32=of_tf32, bf16={})
     assert tolerances.class_of({"native": [even(native)], "offset": [even(offset)]}, fixture) == klass
 
 
 @pytest.mark.parametrize(("honest", "klass"), [(0.1, None), (0.2, "bf16")])
 def test_far_from_an_honest_error_a_class_without_limits_is_lost(honest, klass):
     """As by a softmax without its maximum, whose scores are cut."""
-    fixture = made_fixture(bf16=1e-2)
     needed = calibration._needed("offset", {"bf16": even(honest)}, {"bf16": {}})
-    fixture.trials["offset"] = Limited(stress="shift 1000", limits={"bf16": {}}, needed=needed)
+    fixture = with_trial(made_fixture(bf16=1e-2), "offset", needed, bf16={})
     assert tolerances.class_of({"native": [even(5e-3)], "offset": [even(0.9)]}, fixture) == klass
 
 
@@ -484,9 +494,7 @@ def test_far_from_an_honest_error_a_class_without_limits_is_lost(honest, klass):
 )
 def test_the_reasons_are_those_that_keep_a_solution_from_every_class(offset, told):
     """A bf16 kernel off elsewhere read what fp32 allows far from zero, where bf16 has no limits."""
-    fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
-    far = Limited(stress="shift 1000", limits={"fp32": even(1e-3), "tf32": {}, "bf16": {}}, needed={"bf16": 0.6})
-    fixture.trials["offset"] = far
+    fixture = with_trial(FIXTURE, "offset", {"bf16": 0.6}, fp32=even(1e-3), tf32={}, bf16={})
     distances = {"native": [even(0.5)], "stress": [even(1e-6)], "offset": [even(offset)]}
     found = verdict.judge(Implementation("mine", None, "Model", [], distances=distances), fixture)
     assert [reason.trial for reason in found.reasons] == told and found.verdict == "incorrect"
@@ -875,9 +883,6 @@ def judged_subject(**distances: float) -> Implementation:
     return implementation
 
 
-FIXTURE = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
-
-
 @pytest.mark.parametrize(
     ("distances", "expected"),
     [
@@ -1131,9 +1136,8 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(key, smoke_
     assert fixture.refused == "" and fixture.margin >= 1.5
     assert fixture.worst_honest_score <= 1 < fixture.best_cheat_score
     plan = inputs.plan(smoke_problem(key))
-    assert len(fixture.trials) >= 3 and len(fixture.trials) + len(fixture.trials_left_out) == 6 + len(
-        input_cases.PROBES
-    )
+    planned = len(fixture.trials) + len(fixture.trials_left_out)
+    assert len(fixture.trials) >= 3 and planned == 6 + len(input_cases.PROBES)
     own = set()
     for kind, trial in fixture.trials.items():
         if kind.endswith("spiked") or kind in input_cases.PROBES:
@@ -1243,13 +1247,10 @@ FURTHER = {"L1_97": 60, "L3_20": 20, "L2_84": 60}
 def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(key, smoke_fixture):
     """In every class, except one draw at most: of limits that came from one draw, up to one in four was outside."""
     fixture, problem = smoke_fixture(key), smoke_problem(key)
-    plan = inputs.plan(problem)
-    published = inputs.weights(problem, plan.module)
+    plan, published, exact = reference_of(problem)
     perturbed = input_cases.perturbed_weights(plan, published, CPU)
-    models = {
-        name: reference_module.Reference(plan, published, CPU, name)
-        for name in ("fp64", *tolerances.CLASSES["float32"])
-    }
+    models = {name: reference_module.Reference(plan, published, CPU, name) for name in tolerances.CLASSES["float32"]}
+    models["fp64"] = exact
     for kind, trial in fixture.trials.items():
         assert trial.draws == (calibration.PROBE_DRAWS if kind in input_cases.PROBES else calibration.MOST_DRAWS)
         for model in models.values():
@@ -1269,10 +1270,7 @@ def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_s
 
 @pytest.mark.parametrize(("key", "size", "count"), [("L1_97", "smoke", 16), ("L2_84", "full", 8), ("L1_97", "full", 1)])
 def test_as_many_draws_are_measured_as_cost_little(key, size, count):
-    problem = catalogue.load(key, size=size)
-    plan = inputs.plan(problem)
-    spec = meta.output_spec(plan, inputs.weights(problem, plan.module))
-    assert calibration.draws(reference_module.Shape(plan, spec, None)) == count
+    assert calibration.draws(reference_module.Shape(*written(catalogue.load(key, size=size)), None)) == count
 
 
 def test_sums_of_slices_are_those_of_the_whole(monkeypatch):
@@ -1319,9 +1317,7 @@ def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch):
 @pytest.mark.parametrize("whole_gib", [0, 2])
 def test_a_chunk_has_as_many_rows_as_fit_beside_what_every_chunk_needs(whole_gib, monkeypatch):
     """A second factor of a matrix product is made for every chunk; counted as a row's it left chunks of one row."""
-    problem = catalogue.load("L2_84")
-    plan = inputs.plan(problem)
-    spec = meta.output_spec(plan, inputs.weights(problem, plan.module))
+    plan, spec = written(catalogue.load("L2_84"))
     gpu = types.SimpleNamespace(device=torch.device("cuda"))
     monkeypatch.setattr(reference_module, "_peak_bytes", lambda plan, reference, rows: (whole_gib << 30) + (rows << 20))
     row = reference_module._row_bytes(plan, spec)

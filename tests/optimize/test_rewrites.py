@@ -475,6 +475,13 @@ def test_passes_that_are_no_softmax_stay_apart(old, new):
     assert "joined_passes" not in rewrites.applicable(changed)
 
 
+def compiled(cache: Path, *command: object) -> str:
+    """What a program prints that compiles kernels, with a cache and settings of its own."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
+    env |= {"TRITON_CACHE_DIR": str(cache), "PYTHONPATH": str(config.ROOT / "tests")}
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=env, check=True).stdout
+
+
 @pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
@@ -487,10 +494,8 @@ def test_every_rewrite_compiles_for_every_architecture(number, arch, tmp_path):
     for name, text in {"original": INPUTS[number], **rewrites.applicable(INPUTS[number])}.items():
         files.append(tmp_path / f"{name}.py")
         files[-1].write_text(text)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")} | {"TRITON_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, config.ROOT / "tests" / "compile_kernels.py", *files, str(arch)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
-    found = [json.loads(line)["compiled"] for line in done.stdout.splitlines()]
+    printed = compiled(tmp_path, config.ROOT / "tests" / "compile_kernels.py", *files, str(arch))
+    found = [json.loads(line)["compiled"] for line in printed.splitlines()]
     assert len(found) == len(files) and all(kernel["cubin"] for each in found for kernel in each) and all(found)
 
 
@@ -555,10 +560,7 @@ def test_windows_along_an_axis_of_the_grid_share_their_loads_and_keep_every_bit(
     shapes = [([[2, 13, 21], [3, 3]], given), ([[1, 5, 7], [3, 3]], {}), ([[1, 8, 9], [2, 2]], {"padding": 1})]
     cases = beside(tmp_path, texts, shapes)
     assert different(cases) == {}
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")} | {"TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", LOADS, cases[-1]["files"][1]], capture_output=True, text=True,
-                          env=env | {"PYTHONPATH": str(config.ROOT / "tests")}, check=True)  # fmt: skip
-    assert done.stdout == f"{6 * 3 + 3 * 3}\n"
+    assert compiled(tmp_path, "-c", LOADS, cases[-1]["files"][1]) == f"{6 * 3 + 3 * 3}\n"
 
 
 LANES = """

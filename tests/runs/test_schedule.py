@@ -111,6 +111,12 @@ def of(engine: Simulated, gpu: str) -> list[tuple[str, str, float, float]]:
     return [each for each in engine.held if each[0] == gpu]
 
 
+def left(results: Path) -> tuple[Path, dict[str, Json], Json]:
+    """The one bundle below a folder, its rows and its manifest."""
+    (path,) = results.glob("*-evaluate")
+    return path, rows(path), manifest(path)
+
+
 # -- GPUs
 
 
@@ -379,8 +385,7 @@ def test_an_engine_that_goes_away_keeps_the_rows_and_starts_nothing_more(tmp_pat
     engine.failing = gone
     with pytest.raises(EngineError, match="went away: the rows measured before are in"):
         go(tmp_path, engine, 40)
-    (path,) = tmp_path.glob("*-evaluate")
-    found, facts = rows(path), manifest(path)
+    path, found, facts = left(tmp_path)
     assert facts["status"] == "incomplete" and facts["error"] == "the engine went away"
     kept = {name for name, row in found.items() if row["status"] == "done"}
     assert found["row2"]["status"] == "lost" and kept and len(found) < 40
@@ -402,8 +407,7 @@ def test_an_error_of_the_bundle_stops_all_jobs(tmp_path, monkeypatch):
     monkeypatch.setattr(Bundle, "add", full)
     with pytest.raises(BundleError, match="No space left"):
         go(tmp_path, engine, 40)
-    (path,) = tmp_path.glob("*-evaluate")
-    assert manifest(path)["status"] == "failed" and len(engine.held) < 8
+    assert left(tmp_path)[2]["status"] == "failed" and len(engine.held) < 8
 
 
 def test_a_refused_job_fails_alone(tmp_path):
@@ -443,9 +447,8 @@ def test_ctrl_c_ends_both_jobs_and_keeps_the_rows_before(tmp_path, state):
     engine.failing = fourth
     with pytest.raises(Interrupted, match=r"rows are in .*; unfinished: row\d.*--resume"):
         go(tmp_path, engine, 30)
-    (path,) = tmp_path.glob("*-evaluate")
-    found = rows(path)
-    assert manifest(path)["status"] == "interrupted" and 2 <= len(found) <= 4
+    path, found, facts = left(tmp_path)
+    assert facts["status"] == "interrupted" and 2 <= len(found) <= 4
     assert {row["status"] for row in found.values()} == {"done"}, "a job that the run ended has no row"
     assert free(state)
     bundle, _ = go(tmp_path, Simulated(job_s=0.01), 30, resume=True)

@@ -460,12 +460,13 @@ def check_every_worker_has_a_user_of_its_own_where_the_launcher_may_give_it_one(
     second.worker.close()
 
 
-def forkserver_of(launcher: int, workers: list[int]) -> int:
-    """The one child of the launcher that forks workers and is none."""
+def forkserver_beside(only: Busy) -> int:
+    """The one child of the launcher that forks workers, where this is the only worker."""
+    workers = [only.worker.started.pid, *only.pids()]
     found = [
         pid
         for pid, (parent, state) in processes().items()
-        if parent == launcher and state != "Z" and pid not in workers
+        if parent == LAUNCHER and state != "Z" and pid not in workers
         and b"repro.judge" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]  # fmt: skip
     assert len(found) == 1, found
@@ -492,7 +493,7 @@ def check_a_worker_that_its_judge_left_ends_as_a_process_does():
 
 def check_no_solution_reaches_what_workers_are_made_of():
     first = Busy("first")
-    forkserver = forkserver_of(LAUNCHER, [first.worker.started.pid, *first.pids()])
+    forkserver = forkserver_beside(first)
     hostile = Busy("hostile", REACH.format(forkserver=forkserver))
     later = Busy("later")
     assert living([forkserver]) and later.moving() == set(EVERYONE)
@@ -504,7 +505,7 @@ def check_no_solution_reaches_what_workers_are_made_of():
 def check_a_forkserver_that_died_is_made_anew():
     """The out-of-memory killer may choose it: the workers that it made go on, and others follow."""
     first = Busy("first")
-    forkserver = forkserver_of(LAUNCHER, [first.worker.started.pid, *first.pids()])
+    forkserver = forkserver_beside(first)
     try:
         os.kill(forkserver, signal.SIGKILL)
     except PermissionError:  # in a container it is root's, and the judge is not
@@ -809,13 +810,24 @@ def told(process: subprocess.Popen[str]) -> Json:
     return found
 
 
+ENDED = {
+    "the judge kills itself": ("die", lambda pid: None, signal.SIGKILL),
+    "Ray kills the first process": ("wait", lambda pid: os.kill(pid, signal.SIGKILL), signal.SIGKILL),
+    "Ctrl-C goes to the whole group": ("wait", lambda pid: os.killpg(pid, signal.SIGINT), signal.SIGINT),
+}
+
+
 @pytest.mark.slow
-def test_a_killed_judge_takes_launcher_and_workers_with_it(start, tmp_path):
+@pytest.mark.parametrize("how", ENDED)
+def test_an_ended_judge_or_first_process_takes_launcher_and_workers_with_it(start, tmp_path, how):
     """Daemons of the solution too, and the scratch folders."""
-    process = start("divided", "tell", "die")
+    then, end, number = ENDED[how]
+    process = start("divided", "tell", then)
     found = told(process)
-    assert process.wait(30) == -signal.SIGKILL
-    wait_for(lambda: not living([found["judge"], *found["workers"]]), "their end")
+    end(process.pid)
+    process.communicate(timeout=30)
+    assert process.returncode == -number
+    wait_for(lambda: not living([found["launcher"], found["judge"], *found["workers"]]), "their end")
     assert not list(tmp_path.iterdir())
 
 
@@ -831,29 +843,6 @@ def test_a_killed_launcher_takes_judge_and_workers_with_it(start):
     wait_for(lambda: not living([found["judge"], worker]), "their end")
     for pid in living(others):  # under one user no process is left that could find those outside the worker's group
         os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_what_the_first_process_started_ends_with_it(start, tmp_path):
-    """Ray kills it before an engine ends. Daemons of the solution end too, and the scratch folders go."""
-    process = start("divided", "tell", "wait")
-    found = told(process)
-    process.kill()
-    process.wait(30)
-    wait_for(lambda: not living([found["launcher"], found["judge"], *found["workers"]]), "their end")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_an_interrupted_judge_ends_its_launcher(start, tmp_path):
-    """Ctrl-C goes to the whole group: the launcher waits for the judge, which clears up."""
-    process = start("divided", "tell", "wait")
-    found = told(process)
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == -signal.SIGINT
-    wait_for(lambda: not living([found["judge"], *found["workers"]]), "their end")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

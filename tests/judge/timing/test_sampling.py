@@ -40,9 +40,9 @@ def calls(device_ms: list[float], taken_ms: list[float] | None = None) -> list[S
     return [Sample(told, told + 0.1, taken + 1.5, 0.5, 0.1) for told, taken in pairs]
 
 
-def sealed(told_ms: list[float], seal_ms: list[float]) -> list[Sample]:
-    """Calls that say how long they took, and pass in that time; what their seals took."""
-    return [replace(sample, seal_ms=ms) for sample, ms in zip(calls(told_ms), seal_ms, strict=True)]
+def sealed(told_ms: list[float], seal_ms: list[float], taken_ms: list[float] | None = None) -> list[Sample]:
+    """Calls that say how long they took, and pass in that time unless they took another; what their seals took."""
+    return [replace(sample, seal_ms=ms) for sample, ms in zip(calls(told_ms, taken_ms), seal_ms, strict=True)]
 
 
 def sealing(ms: float, seal_ms: float, count: int = 32, other: int = 0) -> Series:
@@ -55,8 +55,13 @@ def varied(generator: np.random.Generator, ms: float, deviation: float, count: i
     return [float(ms * factor) for factor in generator.lognormal(0, deviation, count)]
 
 
+def counts(found: Series) -> dict[str, int]:
+    """The number of blocks of each condition."""
+    return {name: len(getattr(found, name)) for name in ("gated", "open", "other")}
+
+
 def blocks(found: Series) -> int:
-    return len(found.gated) + len(found.open) + len(found.other)
+    return sum(counts(found).values())
 
 
 # -- statistics
@@ -220,14 +225,14 @@ def test_convergence_asks_for_every_series_to_be_long_enough():
 
 def test_a_ratio_that_is_not_known_keeps_the_measurement_going():
     """Each is steady by its median, but their ratio swings from block to block."""
-    swing = [1.0 if block % 2 else 1.04 for block in range(40)]
+    swing = [1.04, 1.0] * 20
     assert not sampling.converged({"eager": series(swing), "mine": series(STEADY)}, ["mine"])
     assert sampling.converged({"eager": scaled(STEADY, 4), "mine": series(STEADY)}, ["mine"])
 
 
 def test_variants_slower_than_the_fastest_may_be_known_three_times_worse():
     """A ratio that is known to 1 %: enough of a baseline that is neither the first nor the fastest, not of those."""
-    rough = [1.0 if block % 2 else 1.055 for block in range(40)]
+    rough = [1.055, 1.0] * 20
     half = (lambda ci: (ci[1] - ci[0]) / 2)(intervals.paired_ratio(rough, STEADY).ci95)
     assert sampling._PRECISION < half < 3 * sampling._PRECISION
     eager, slow = scaled(STEADY, 2), scaled(rough, 4)
@@ -279,7 +284,7 @@ def test_blocks_have_their_condition_in_turn_and_the_warm_up_is_thrown_away():
     cycle = ["gated", "open", "other", *["gated"] * 5]
     assert kept == [cycle[position % 8] for position in range(len(kept))]
     for name, ms in names.items():
-        assert {condition: len(getattr(found[name], condition)) for condition in set(kept)} == Counter(kept)
+        assert counts(found[name]) == Counter(kept)
         assert set(found[name].device_ms) == {ms}, "no sample of the warm-up is kept"
 
 
@@ -303,11 +308,10 @@ def test_measure_stops_at_its_budget_or_its_most_blocks_and_says_so():
     generator = np.random.default_rng(6)
     noisy = [Runner("noisy", lambda block: steady(float(generator.uniform(1, 3))), candidate=True)]
     found, status = sampling.measure(noisy, 0.0, warm=True)
-    counts = {name: len(getattr(found["noisy"], name)) for name in ("gated", "open", "other")}
-    assert status == "not_converged" and counts == {"gated": 7, "open": 1, "other": 1}, "a whole cycle at least"
+    least = {"gated": 7, "open": 1, "other": 1}
+    assert status == "not_converged" and counts(found["noisy"]) == least, "a whole cycle at least"
     found, status = sampling.measure(noisy, 60, warm=False, most=80)
-    counts = {name: len(getattr(found["noisy"], name)) for name in counts}
-    assert status == "not_converged" and counts == {"gated": 60, "open": 10, "other": 10}
+    assert status == "not_converged" and counts(found["noisy"]) == {"gated": 60, "open": 10, "other": 10}
 
 
 def test_measure_goes_on_until_everything_has_converged():
@@ -334,9 +338,9 @@ def test_open_ratios_get_more_blocks_with_their_variants_only():
     runners = [runner("eager", 4.0, 0.001), runner("slow", 9.0, 0.001), runner("fast", 2.0, 0.001),
                runner(control, 4.0, 0.001, control=True), runner("mine", 1.0, 0.5, candidate=True)]  # fmt: skip
     found, status = sampling.measure(runners, 0.05, warm=True)
-    counts = {name: blocks(one) for name, one in found.items()}
-    assert status == "not_converged" and counts["slow"] < counts["mine"] <= sampling._MAX_BLOCKS
-    assert counts["eager"] == counts["fast"] == counts[control] == counts["mine"]
+    eager, slow, fast, again, mine = map(blocks, found.values())
+    assert status == "not_converged" and slow < mine <= sampling._MAX_BLOCKS
+    assert eager == fast == again == mine
 
 
 def test_one_narrow_interval_is_luck_and_two_in_a_row_are_none(monkeypatch):
@@ -483,8 +487,7 @@ def test_clocks_that_disagree_a_little_are_held_against_those_of_another_process
 
 def test_one_clock_that_is_far_off_is_no_bad_luck():
     base, ours = (
-        Series([replace(sample, seal_ms=seal_ms) for sample in calls([2.0] * 32, [way_ms] * 32)])
-        for way_ms, seal_ms in ((2.0, 0.4), (2.2, 2.4))
+        Series(sealed([2.0] * 32, [seal_ms] * 32, [way_ms] * 32)) for way_ms, seal_ms in ((2.0, 0.4), (2.2, 2.4))
     )
     found = sampling.excesses(ours, [base])
     assert found["seal, gated"].over_ms == pytest.approx(2.0) and found["gated"].over_ms == pytest.approx(0.2)
@@ -682,13 +685,12 @@ def test_lies_in_a_minority_of_calls_buy_nothing(time_ms, lie_ms, lies):
     """Medians say nothing of them, and a mean of logs all: there the judge's time counts."""
     base = Series(calls([time_ms] * 72))
     told = [lie_ms if i < lies else time_ms for i in range(72)]
-    ours = Series(calls(told, [time_ms] * 72))
+    ours = Series(calls(told, base.device_ms))
     assert sampling.disagreement(ours, [base]) == ""
     assert speedups.gated(base, ours).ratio > 2, "as it would be"
     found = sampling.corrected(ours, [base])
-    assert speedups.compare(base, found).ratio == pytest.approx(1.0) and found.device_ms == pytest.approx(
-        [time_ms] * 72
-    )
+    assert speedups.compare(base, found).ratio == pytest.approx(1.0)
+    assert found.device_ms == pytest.approx(base.device_ms)
     kept = found.record()
     assert kept.reported_ms == {str(i): lie_ms for i in range(lies)} and not ours.record().reported_ms
 
@@ -712,11 +714,8 @@ def test_single_slow_calls_do_not_change_a_speedup():
     ratios = []
     for _ in range(60):
         base, ours = (
-            Series(calls(times))
-            for times in (
-                [2.0 * float(n) * (1.3 if generator.random() < 0.08 else 1) for n in generator.lognormal(0, 0.004, 96)]
-                for _ in range(2)
-            )
+            Series(calls([ms * (1.3 if generator.random() < 0.08 else 1) for ms in varied(generator, 2.0, 0.004, 96)]))
+            for _ in range(2)
         )
         ratios.append(math.log(speedups.compare(base, ours).ratio))
     assert abs(float(np.mean(ratios))) < 0.002
@@ -745,7 +744,7 @@ def test_delays_of_the_host_are_not_the_solutions_time():
     """A call whose answer came late, or one that is short by nature, keeps its own time."""
     generator = np.random.default_rng(4)
     base = Series(calls([3.0] * 60))
-    late = [3.0 + (5.0 if i % 12 == 0 else 0.0) for i in range(60)]
+    late = [8.0, *[3.0] * 11] * 5
     quiet = Series(calls([3.0] * 60, late))
     assert sampling.corrected(quiet, [base]).gated == quiet.gated
     varying = varied(generator, 3.0, 0.25, 60)
@@ -823,7 +822,7 @@ def test_the_hosts_part_of_the_control_is_no_noise_of_others():
 
 def test_a_minority_of_slow_baseline_calls_is_a_slower_baseline():
     """A third of the calls held up: the median does not move, a mean of logs does."""
-    beside = {name: Series([steady(6.0 if i % 3 == 0 else 2.0) for i in range(24)]) for name in ("eager", "compile")}
+    beside = {name: Series([steady(ms) for ms in [6.0, 2.0, 2.0] * 8]) for name in ("eager", "compile")}
     alone = {name: Series([steady(2.0)] * 6) for name in beside}
     assert sampling.held_up(beside, alone)[0] == pytest.approx(3 ** (1 / 3))
 
