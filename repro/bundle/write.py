@@ -182,8 +182,8 @@ class Bundle:
 
     def _guard(self, call: Callable[[], Any]) -> None:
         kept = (
-            f"Rows that are kept: {len(self.rows)}. Free space or give access, and repeat, a run with --resume; or "
-            "draw a report elsewhere, with -o DIR."
+            f"Rows that are kept: {len(self.rows)}. Free space or give access, then repeat a run with --resume, or "
+            "draw a report elsewhere with -o DIR."
         )
         with refusing(BundleError, f"cannot write to {self.path}", kept):
             call()
