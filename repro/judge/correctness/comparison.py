@@ -18,7 +18,7 @@ from repro.judge.correctness import output_checks
 from repro.judge.correctness.distance import Distances, score
 from repro.judge.correctness.expected import Expected
 from repro.judge.correctness.input_cases import Trial
-from repro.judge.correctness.tolerances import CLASSES, PART, ROUNDED, Missed, by_rounding, class_of
+from repro.judge.correctness.tolerances import CLASSES, Missed, by_rounding, class_of
 from repro.judge.correctness.workers import Workers
 from repro.judge.gpu import commitment
 from repro.judge.gpu.commitment_check import Seal
@@ -128,8 +128,7 @@ class Comparison:
 
     def decided_by_rounding(self, trial: Trial, missed: Missed) -> bool:
         """Return whether rounding explains that a solution is over a class's limits on a draw."""
-        share = ROUNDED[missed.klass]
-        return by_rounding(missed, self.expected.off(trial, share / PART), self.expected.off(trial, share))
+        return by_rounding(missed, self.expected.honest(trial, missed.klass))
 
     def class_of_call(self, implementation: Implementation, variant: str, kind: str, timeout_s: float) -> str:
         """Run a trusted variant on the inputs in the buffers and return its precision class.

@@ -11,13 +11,14 @@ from repro.inputs.stress import Stress
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.input_cases import Trial
 from repro.judge.correctness.reference import Reference, Shape, rows_per_chunk
+from repro.judge.correctness.tolerances import ROUNDED
 from repro.judge.gpu.input_buffers import Slots
 from repro.problems.meta import Outputs, output_spec
 from repro.problems.plan import Plan, Rows, Weights
 
 # Bytes of the reference's outputs that are kept for the next solution.
 _KEPT_BYTES = 4 << 30
-# Draws of inputs that are off by little: a jump that half of them show is missed once in 256.
+# Draws of inputs that are off by little: what half of them show is missed once in 256.
 _OFF = 8
 
 
@@ -83,10 +84,11 @@ class Expected:
     def _computed(self, part: Rows, seed: int, stress: Stress | None) -> Outputs:
         return self.reference(self.shape.plan.chunk(part, seed, self.device, stress))
 
-    def off(self, trial: Trial, share: float) -> dict[str, float]:
-        """Return the largest distances of the reference's outputs from those for a trial's inputs that are off by up to
-        a share of each element, over several draws of that."""
+    def honest(self, trial: Trial, klass: str) -> dict[str, float]:
+        """Return the largest distances of a class's Model from the reference on a trial, for inputs that are off by
+        nothing to the share of the class, in several draws."""
         state = self.use(trial.perturbed, trial.stress)
+        model = Reference(self.shape.plan, state, self.device, klass)
         draws = [self.shape.distances(f"{state.name} {trial.stress}") for _ in range(_OFF)]
         base = [self.stress_before_edit] if stresses.edits(trial.stress) else []
         for part in self.shape.parts():
@@ -94,10 +96,9 @@ class Expected:
             due = self.reference(list(values))
             wholes = self.reference.wholes
             before = [output for stress in base for output in self._computed(part, trial.seed, stress)]
-            for distances in draws:
-                outputs = self.reference([_off(x, share) for x in values])
-                ours = [x if whole is None else x.long() for x, whole in zip(outputs, wholes, strict=True)]
-                distances.add(ours, due, wholes, before)
+            for number, distances in enumerate(draws):
+                share = ROUNDED[klass] * number / (_OFF - 1)
+                distances.add(model([_off(x, share) for x in values]), due, wholes, before)
         every = [distances.values() for distances in draws]
         return {name: max(values[name] for values in every if name in values) for name in every[0]}
 

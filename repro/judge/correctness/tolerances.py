@@ -56,14 +56,11 @@ _LOOSE = 4.0
 # Inputs far from zero multiply rounding, in ways that differ between honest kernels: there fp32 has the limits of tf32,
 # where the honest kernel of either class stays under a tenth of the lowest one.
 OFFSET, HEAVY, EDITED, BANDED, _EXACT = "offset", "heavy", "edited", "banded", 0.1
-# Draws over a class's limits that may be drawn again, if rounding decides their results: inputs that are off by this
-# share of each element take the fp64 reference over the limits, and by a jump. A share a class: twice what it rounds
-# operands by, of fp32 what long sums add up to.
+# Draws over a class's limits that may be drawn again, if rounding decides their results: there the class's own Model is
+# about as far off, for inputs off by up to a share of each element. A share a class: twice what it rounds operands by,
+# of fp32 what long sums add up to.
 CONTESTED = 2
 ROUNDED = {"fp32": 2.0**-18, "tf32": 2.0**-10, "fp16": 2.0**-10, "bf16": 2.0**-8}
-# Inputs that are off by a part of the share move a smooth result by that part, give or take a factor; and by no more
-# than a part of the limits.
-PART, _JUMP, _NEAR = 64.0, 8.0, 0.125
 
 
 def limits(honest: Limits, klass: str, sensitivity: float, integers: Limits | None = None) -> Limits:
@@ -339,20 +336,14 @@ def _missed(
     return missed
 
 
-def by_rounding(missed: Missed, near: Limits, far: Limits) -> bool:
-    """Return whether rounding decides a result, and explains a solution's distances.
+def by_rounding(missed: Missed, honest: Limits) -> bool:
+    """Return whether rounding explains a solution's distances on a draw.
 
-    far: the reference's largest distances from itself for inputs that are off by the share of a class; near: for inputs
-    that are off by the PART of it.
+    honest: the largest ones of the class's Model there, for inputs that are off by up to the share of the class.
     """
-    limits = missed.limits
-    before, after = score(near, limits), score(far, limits)
-    jumps = after > 1 and (before > _NEAR or after > _JUMP * PART * before)
-    return jumps and all(
-        missed.values[name] <= max(limit, HEADROOM * far.get(name, 0.0))
-        for name, limit in limits.items()
-        if name in missed.values
-    )
+    values = missed.values
+    over = [name for name, limit in missed.limits.items() if name in values and not values[name] <= limit]
+    return bool(over) and all(values[name] <= MIN_HEADROOM * honest.get(name, 0.0) for name in over)
 
 
 def _unlimited(trial: Limited, klass: str, capped: bool, trusted: bool) -> Limits:
