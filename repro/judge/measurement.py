@@ -26,12 +26,12 @@ from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation, Options, Restless
 from repro.judge.processes import pool
 from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
-from repro.judge.timing.sampling import Excess, Series
+from repro.judge.timing.sampling import AllSeries, Excesses
 from repro.judge.verdict import Judged
 from repro.records.result import Discarded, Timing
 from repro.system.stopwatch import Clock
 
-Measured = tuple[dict[str, Series], Timing]
+Measured = tuple[AllSeries, Timing]
 
 
 _State = Literal["together", "repeated", "each alone"]
@@ -60,7 +60,7 @@ class Measurement:
         self.suspects: list[Implementation] = []  # solutions still to be measured alone
         self.searched = False
         self.after_search: _State = "repeated"
-        self.before: dict[str, dict[str, Excess]] = {}
+        self.before: dict[str, Excesses] = {}
         self.restless: set[str] = set()  # solutions that were not seen at rest once
         self.again: list[str] = []
         self.discarded: list[Discarded] = []

@@ -30,7 +30,7 @@ from repro.judge.processes import pool
 from repro.judge.source.bans import bans
 from repro.judge.timing import intervals, precompile, roofline, speedups
 from repro.judge.timing.precompile import Ahead
-from repro.judge.timing.sampling import Series
+from repro.judge.timing.sampling import AllSeries
 from repro.problems.catalogue import Problem
 from repro.records.fixture import Fixture
 from repro.records.result import JudgeResult, Timing, Trial
@@ -349,7 +349,7 @@ class JudgeSession:
             baselines.rest(ends=self.single)
             self.timed.lap("ending")
 
-    def result(self, names: list[str], series: dict[str, Series], timing: Timing) -> JudgeResult:
+    def result(self, names: list[str], series: AllSeries, timing: Timing) -> JudgeResult:
         """Return the entries of some checked solutions with the times of `series`, and those of the baselines."""
         others = {self.candidates[name].name for name in names} | {CONTROL}
         clock = "CUDA events behind a gate, cold L2" if self.cuda else "host: not a measurement"
@@ -361,7 +361,7 @@ class JudgeSession:
             ceilings=self.reached,
         )
 
-    def _entries(self, names: list[str], series: dict[str, Series], timing: Timing) -> list[Verdict]:
+    def _entries(self, names: list[str], series: AllSeries, timing: Timing) -> list[Verdict]:
         return [
             verdict.result(self.problem, solution, self.judged[solution.name], series, timing, self.reached,
                            self.options.trust)

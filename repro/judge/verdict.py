@@ -124,7 +124,7 @@ def result(
     problem: Problem,
     implementation: Implementation,
     judged: Judged,
-    series: dict[str, sampling.Series],
+    series: sampling.AllSeries,
     timing: Timing,
     reached: Ceilings | None,
     trust: Trust,

@@ -35,7 +35,7 @@ from repro.judge.processes.wire import Json
 from repro.judge.timing import compiled, sampling, speedups
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, Idle
 from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
-from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
+from repro.judge.timing.sampling import AllSeries, Block, Excesses, Runner, Sample, Series, Turns
 from repro.judge.timing.timed_call import Call, Launching
 from repro.problems.meta import liberties
 from repro.records.options import PASSES
@@ -61,9 +61,7 @@ class Blamed(Exception):
     failures of the same kind in the same measurement.
     """
 
-    def __init__(
-        self, implementation: Implementation, error: SolutionError, marginal: dict[str, Excess] | None = None
-    ) -> None:
+    def __init__(self, implementation: Implementation, error: SolutionError, marginal: Excesses | None = None) -> None:
         super().__init__(error.code)
         self.implementation, self.error, self.marginal = implementation, error, marginal
         self.also: list[Blamed] = []
@@ -83,7 +81,7 @@ class Experiment:
     baselines: list[Implementation]
     control: Implementation | None
     clock: Clock
-    before: dict[str, dict[str, Excess]]
+    before: dict[str, Excesses]
     options: Options
 
     def __post_init__(self) -> None:
@@ -96,7 +94,7 @@ class Experiment:
         self.idle = Idle(self.device, watched=self.options.trust != "dev")
         self.launching = Launching(self.idle, self.slots, self.options.timeout_s, held=self.options.trust != "dev")
         self.keep = True
-        self.series: dict[str, Series] = {}  # what was measured, also if the measurement is discarded later
+        self.series: AllSeries = {}  # what was measured, also if the measurement is discarded later
         self.dims = 0 if evaluation.expected.shape.rows is None else evaluation.problem.batch_dims
         perturbed = not evaluation.problem.native_signal
         self.state = evaluation.expected.use(perturbed)
@@ -336,7 +334,7 @@ class Experiment:
 
     # -- the whole ------------------------------------------------------------------------------------------------
 
-    def run(self) -> tuple[dict[str, Series], Timing]:
+    def run(self) -> tuple[AllSeries, Timing]:
         """Run all blocks. Return the series and facts about them. Raises Blamed."""
         options, runners = self.options, self.prepare()
         self.evaluation.progress(f"{self.evaluation.problem.key}: timing {', '.join(r.name for r in runners)}")
@@ -359,7 +357,7 @@ class Experiment:
             self._decide(series, [series[r.name] for r in runners if not r.candidate and r.name not in late])
         return series, timing.model_copy(update=self._passes(runners, series))
 
-    def _facts(self, series: dict[str, Series], status: str) -> Timing:
+    def _facts(self, series: AllSeries, status: str) -> Timing:
         """Return how the blocks were measured."""
         gated = {name: [sample.launch_ms for sample in samples.gated] for name, samples in series.items()}
         launch_ms = {name: round(statistics.median(times), 4) for name, times in gated.items() if times}
@@ -375,7 +373,7 @@ class Experiment:
             launched_late=sorted(self.launching.late),
         )
 
-    def _passes(self, runners: list[Runner], series: dict[str, Series]) -> dict[str, object]:
+    def _passes(self, runners: list[Runner], series: AllSeries) -> dict[str, object]:
         """Measure what the options ask for beside the blocks. Return the facts for `Timing`. Raises Blamed."""
         facts: dict[str, object] = {}
         if self.cuda:
@@ -395,7 +393,7 @@ class Experiment:
             self.clock.lap("alone")
         return facts
 
-    def _decide(self, series: dict[str, Series], trusted: list[Series]) -> None:
+    def _decide(self, series: AllSeries, trusted: list[Series]) -> None:
         """Compare the clocks of all solutions, and put the series that are believed in their place. Raises Blamed."""
         doubted = list[Blamed]()
         for implementation in self.solutions:
@@ -453,7 +451,7 @@ class Experiment:
         if implementation.worker is not None:
             implementation.worker.stop()
 
-    def _alone(self, runners: list[Runner], series: dict[str, Series]) -> dict[str, float]:
+    def _alone(self, runners: list[Runner], series: AllSeries) -> dict[str, float]:
         """Time the baselines again without solutions. Return how many times slower each was beside them.
 
         Raises Blamed if they slowed the baselines.

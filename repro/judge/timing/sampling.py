@@ -151,6 +151,9 @@ class Series:
         return record.model_copy(update={"reported_ms": reported}) if reported else record
 
 
+AllSeries = dict[str, Series]  # by variant
+
+
 @dataclass(frozen=True)
 class Runner:
     """One variant. `run(block)` makes one timed call and returns its sample.
@@ -170,7 +173,7 @@ def _hidden_ms(series: Series) -> list[float]:
     return hidden if len(hidden) >= max(_TELLING, len(series.gated) / 2) else []
 
 
-def visible(series: dict[str, Series]) -> list[str]:
+def visible(series: AllSeries) -> list[str]:
     """Return the variants of which more than half of the gated calls were still launching when their inputs existed."""
     return [name for name, s in series.items() if 2 * sum(bool(sample.hidden) for sample in s.gated) < len(s.gated)]
 
@@ -183,7 +186,7 @@ def _slower(beside_ms: list[float], alone_ms: list[float]) -> float:
     return max(f(beside_ms) / f(alone_ms) for f in (statistics.median, statistics.geometric_mean))
 
 
-def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float, dict[str, float]]:
+def held_up(beside: AllSeries, alone: AllSeries) -> tuple[float, dict[str, float]]:
     """Return how many times slower the baselines were beside solutions than alone, and the ratio of each.
 
     Variants with hidden launches decide, since a busy host slows the others too; without such variants all decide.
@@ -199,7 +202,7 @@ def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float,
     return statistics.median(deciding or every.values() or [1.0]), rounded
 
 
-def converged(series: dict[str, Series], candidates: list[str]) -> bool:
+def converged(series: AllSeries, candidates: list[str]) -> bool:
     """Return whether the blocks determine all results to _PRECISION, so that `speedup` can report them.
 
     These are each candidate's median, its ratio to the fastest and to the first other variant, and the first variant's
@@ -225,7 +228,7 @@ def converged(series: dict[str, Series], candidates: list[str]) -> bool:
     )
 
 
-def _fastest(series: dict[str, Series], names: list[str]) -> str:
+def _fastest(series: AllSeries, names: list[str]) -> str:
     """Return the variant with the lowest median time, or the empty string."""
     return min(names, key=lambda name: statistics.median(series[name].device_ms), default="")
 
@@ -241,9 +244,7 @@ def _half(interval: list[float]) -> float:
     return (interval[1] - interval[0]) / 2
 
 
-def measure(
-    runners: list[Runner], budget_s: float, *, warm: bool, most: int = _MAX_BLOCKS
-) -> tuple[dict[str, Series], str]:
+def measure(runners: list[Runner], budget_s: float, *, warm: bool, most: int = _MAX_BLOCKS) -> tuple[AllSeries, str]:
     """Run blocks until everything has converged, or until the budget or `most` blocks are reached.
 
     If a deciding ratio is still open, the same budget is spent again on the variants of these ratios alone. Deciding
@@ -264,7 +265,7 @@ def measure(
     return series, status
 
 
-def _deciding(runners: list[Runner], series: dict[str, Series]) -> list[Runner]:
+def _deciding(runners: list[Runner], series: AllSeries) -> list[Runner]:
     """Return the variants of deciding ratios; none if no candidate is compared with anything."""
     others = [runner.name for runner in runners if not runner.candidate]
     if not others or len(others) == len(runners):
@@ -273,7 +274,7 @@ def _deciding(runners: list[Runner], series: dict[str, Series]) -> list[Runner]:
     return [runner for runner in runners if runner.candidate or runner.control or runner.name in compared]
 
 
-def screened(runners: list[Runner], budget_s: float, most: int) -> dict[str, Series]:
+def screened(runners: list[Runner], budget_s: float, most: int) -> AllSeries:
     """Run up to `most` gated blocks, and at least _LEAST, after one that is dropped. Nothing is compared."""
     series = {runner.name: Series() for runner in runners}
     deadline = time.monotonic() + budget_s
@@ -288,7 +289,7 @@ def screened(runners: list[Runner], budget_s: float, most: int) -> dict[str, Ser
 
 
 def _blocks(
-    runners: list[Runner], series: dict[str, Series], candidates: list[str], deadline: float, first: int, most: int
+    runners: list[Runner], series: AllSeries, candidates: list[str], deadline: float, first: int, most: int
 ) -> str:
     """Run blocks from number `first` on, and drop samples of negative ones. Return the status.
 
@@ -383,7 +384,10 @@ class Excess:
     unsure: bool = False
 
 
-def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict[str, Excess]:
+Excesses = dict[str, Excess]  # by clock
+
+
+def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> Excesses:
     """Return the excess by clock: of seals and of calls, each for gated calls and for those with other inputs.
 
     The judge sees the time from request to answer. Beyond gate and device time this holds the round trip, which is the
@@ -409,7 +413,7 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
     return by_clock
 
 
-def ask_more(runners: list[Runner], series: dict[str, Series], late: Collection[str]) -> None:
+def ask_more(runners: list[Runner], series: AllSeries, late: Collection[str]) -> None:
     """Add calls until there are _ENOUGH of each condition in which the clocks of a candidate disagree, and of calls
     with other inputs if it is slower there by the times that count.
 
@@ -438,7 +442,7 @@ def _doubted(ours: Series, trusted: list[Series], condition: str, late: bool) ->
     return there > here * (1 + INPUT_DEPENDENT)
 
 
-def marginal(by_clock: dict[str, Excess]) -> bool:
+def marginal(by_clock: Excesses) -> bool:
     """Return whether the clocks disagree so little, in so few calls, or on so busy a host that it may be bad luck.
 
     A process's placement on the host affects all of its calls, and more calls do not average it out.
@@ -447,9 +451,7 @@ def marginal(by_clock: dict[str, Excess]) -> bool:
     return bool(over) and all(excess.unsure or excess.over_ms <= _MARGINAL * excess.slack_ms for excess in over)
 
 
-def disagreement(
-    ours: Series, trusted: list[Series], *, late: bool = False, before: dict[str, Excess] | None = None
-) -> str:
+def disagreement(ours: Series, trusted: list[Series], *, late: bool = False, before: Excesses | None = None) -> str:
     """Return why the worker's clocks do not match the judge's, or the empty string.
 
     before: excesses measured with an earlier worker of the solution. Then the mean of both must be within the slack.
