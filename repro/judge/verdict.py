@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Literal
 
-from repro.judge.correctness.distance import CODES, at, named, rounded, split
+from repro.judge.correctness.distance import CODES, Values, at, named, rounded, split
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.source import kernels as kernel_origins
 from repro.judge.source.labels import labels as labels_of
@@ -98,9 +98,7 @@ def _excesses(implementation: Implementation, fixture: Fixture) -> list[Reason]:
     return telling or others
 
 
-def _excess(
-    kind: str, calls: list[dict[str, float]], klass: PrecisionClass, limits: dict[str, float], fixture: Fixture
-) -> list[Reason]:
+def _excess(kind: str, calls: list[Values], klass: PrecisionClass, limits: Values, fixture: Fixture) -> list[Reason]:
     worst = {name: max(call.get(name, 0.0) for call in calls) for name in limits}
     name, place = named(worst, limits)
     value, limit = (of[at(name, place)] for of in (worst, limits))
@@ -181,7 +179,7 @@ def _untimed(problem: Problem, implementation: Implementation, judged: Judged, t
     )
 
 
-def _distances(values: dict[str, float]) -> Distances:
+def _distances(values: Values) -> Distances:
     """Return the distances as they are kept: with six digits, for they are most of a bundle."""
     values = rounded(values)
     each = [Distances.model_validate(one) for one in split(values)]

@@ -15,7 +15,7 @@ import torch
 
 from repro.errors import SolutionRejected
 from repro.judge.correctness import output_checks
-from repro.judge.correctness.distance import Distances, score
+from repro.judge.correctness.distance import Distances, Values, score
 from repro.judge.correctness.expected import Expected
 from repro.judge.correctness.input_cases import Trial
 from repro.judge.correctness.tolerances import CLASSES, Missed, by_rounding, class_of
@@ -34,7 +34,7 @@ _FEW = 2
 _DIGEST_TURNS = 32
 
 
-def meets(values: dict[str, float], fixture: Fixture, kind: str, klass: str) -> bool:
+def meets(values: Values, fixture: Fixture, kind: str, klass: str) -> bool:
     """Return whether distances are within a class's limits on a trial; a probe may have none for a class."""
     limits = fixture.trials[kind].limits[klass]
     return not limits or score(values, limits) <= 1

@@ -26,7 +26,7 @@ from repro.errors import SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.comparison import meets
-from repro.judge.correctness.distance import at, named, of_row
+from repro.judge.correctness.distance import Values, at, named, of_row
 from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu.commitment_check import Seal
@@ -314,7 +314,7 @@ class Experiment:
             return
         klass = self.verified.get(implementation.name, self.classes.get("eager", ""))
         comparison, fixture = evaluation.comparison, evaluation.fixture
-        values = dict[str, float]()
+        values: Values = {}
         for everything in (True,) if whole else (False, True):  # an error large for one row may be small for the whole
             distances, _ = comparison.compare(implementation, look, row, whole=everything, bound=seal)
             values = distances.values()
@@ -322,7 +322,7 @@ class Experiment:
                 return
         raise self._wrong(values, kind, klass)
 
-    def _wrong(self, values: dict[str, float], kind: str, klass: str) -> SolutionRejected:
+    def _wrong(self, values: Values, kind: str, klass: str) -> SolutionRejected:
         """Return the error of a timed output with these distances."""
         fixture = self.evaluation.fixture
         limits = fixture.trials[kind].limits[klass]
