@@ -10,7 +10,7 @@ from repro.analysis.compare import word
 from repro.analysis.records import Interval
 from repro.judge.timing import intervals
 from repro.records import wording
-from repro.records.verdict import Against, Ratio, Reason, Speedup, Verdict
+from repro.records.verdict import Against, Ratio, Reason, Speedup, Speedups, Verdict
 
 
 def combined(every: list[Verdict]) -> Verdict:
@@ -54,7 +54,7 @@ def _reasons(wrong: list[Verdict], of: int) -> list[Reason]:
     return [Reason(code="shapes", detail=detail), *wrong[0].reasons]
 
 
-def _means(every: list[Verdict]) -> dict[str, Speedup]:
+def _means(every: list[Verdict]) -> Speedups:
     """Return the mean speedup over every baseline that all shapes have. UNCONFIRMED ones count as 1."""
     speedups = records.grouped((name, one.counted) for each in every for name, one in each.speedup.items())
     return {name: Speedup(**_mean(of, every)) for name, of in speedups.items() if len(of) == len(every)}

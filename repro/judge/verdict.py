@@ -18,7 +18,7 @@ from repro.problems.catalogue import Problem
 from repro.records.fixture import STRESSED, Fixture
 from repro.records.options import Trust
 from repro.records.result import PUBLISHED_BASELINES, Baseline, Ceilings, Timing
-from repro.records.verdict import Distances, PrecisionClass, Reason, Speedup, Summary, Verdict, VerdictWord
+from repro.records.verdict import Distances, PrecisionClass, Reason, Speedup, Speedups, Summary, Verdict, VerdictWord
 from repro.records.where import Where
 from repro.records.wording import CASES
 
@@ -194,7 +194,7 @@ def _placed(reasons: list[Reason], where: Where | None) -> list[Reason]:
     return [reasons[0].model_copy(update={"trial": where.trial}), *reasons[1:]]
 
 
-def _labels_of_times(ratios: dict[str, Speedup], timing: Timing, reached: Ceilings | None) -> set[str]:
+def _labels_of_times(ratios: Speedups, timing: Timing, reached: Ceilings | None) -> set[str]:
     timed = {ratio.inputs for ratio in ratios.values()}
     labels = {
         "input_dependent_time": reached is not None and "other" in timed,
@@ -239,7 +239,7 @@ def _with_kernels(entry: Verdict, implementation: Implementation) -> Verdict:
     return entry.model_copy(update={"own_kernel_share": kernel_origins.share(kernels, implementation.source)})
 
 
-def _best(allowed: tuple[str, ...], timing: Timing, ratio: dict[str, Speedup]) -> dict[str, Speedup]:
+def _best(allowed: tuple[str, ...], timing: Timing, ratio: Speedups) -> Speedups:
     """Return the speedup over the fastest torch baseline of the allowed classes."""
     same = {name: speedup for name, speedup in ratio.items() if timing.baseline_classes[name] in allowed}
     if not same:

@@ -20,7 +20,7 @@ from repro.problems.catalogue import Problem
 from repro.records.options import Options, Trust
 from repro.records.profile import ProfileResult
 from repro.records.result import JudgeResult
-from repro.records.search import Confirmation, Confirmed, Contest, Gain, Judged, Median, Profiled, Timed
+from repro.records.search import AllJudged, Confirmation, Confirmed, Contest, Gain, Judged, Median, Profiled, Timed
 from repro.records.session import Checked, CheckTier, Opened
 from repro.records.verdict import Distances, Reason
 from repro.runs import fixtures
@@ -249,9 +249,7 @@ def _digests(submissions: Sequence[Submission]) -> dict[str, str]:
     return {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
 
 
-def check(
-    judge: EngineJudge, submissions: list[Submission], tier: CheckTier, keep: Sequence[str] = ()
-) -> dict[str, Judged]:
+def check(judge: EngineJudge, submissions: list[Submission], tier: CheckTier, keep: Sequence[str] = ()) -> AllJudged:
     """Return name -> what the loop keeps of each verdict.
 
     outputs: a digest of the distances of every output from the reference, in every trial, and of a screening's bits of
@@ -296,7 +294,7 @@ def ratio(contest: Contest, base: str, ours: str) -> Gain | None:
     return Gain(ratio=found.ratio, ci95=found.ci95, n=min(map(len, samples)))
 
 
-def equal_outputs(told: dict[str, Judged], parent: str, candidate: str) -> bool:
+def equal_outputs(told: AllJudged, parent: str, candidate: str) -> bool:
     """Return whether a candidate's outputs had the bits and the distances of its parent's in one check."""
     mine, theirs = (told[name].outputs if name in told else "" for name in (candidate, parent))
     return bool(mine) and mine == theirs

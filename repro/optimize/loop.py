@@ -21,7 +21,7 @@ from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, STAMP, Pro
 from repro.problems.catalogue import Work
 from repro.records import search
 from repro.records.profile import Counters
-from repro.records.search import Contest, Gain, Judged, Options, Proposal, Proposed
+from repro.records.search import AllJudged, Contest, Gain, Judged, Options, Proposal, Proposed
 from repro.records.session import CheckTier, Opened
 from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
@@ -235,7 +235,7 @@ class Search:
     def _submission(self, program: Program) -> Submission:
         return Submission(program.id, self.state.sources[program.address].encode(), program.entry)
 
-    def _check(self, programs: list[Program], tier: CheckTier = "full", keep: Sequence[str] = ()) -> dict[str, Judged]:
+    def _check(self, programs: list[Program], tier: CheckTier = "full", keep: Sequence[str] = ()) -> AllJudged:
         request = {"tier": tier, "programs": {p.id: p.address for p in programs}, "keep": list(keep)}
         submissions = [self._submission(p) for p in programs]
         return self.journal.effect(
@@ -251,7 +251,7 @@ class Search:
             lambda: self.judge().spent_s,
         )  # fmt: skip
 
-    def _verdict(self, program: Program, told: dict[str, Judged], right: str = "correct") -> None:
+    def _verdict(self, program: Program, told: AllJudged, right: str = "correct") -> None:
         """Take a program's verdict; one that is correct becomes `right`."""
         entry = told.get(program.id) or Judged(verdict="error", reasons=["the judge gave no verdict"])
         program.verdict = right if entry.verdict == "correct" else entry.verdict
@@ -307,7 +307,7 @@ class Search:
             program.quick = gain.ratio if gain else None
             self._timed(program, contest)
 
-    def _equal_bits(self, programs: list[Program], judged: dict[str, Judged]) -> None:
+    def _equal_bits(self, programs: list[Program], judged: AllJudged) -> None:
         """Take verdicts of a screening. A candidate of an exact rewrite must have its parent's outputs."""
         for program in programs:
             self._verdict(program, judged, SCREENED)

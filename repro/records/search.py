@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 from repro.records.base import Number, Record
 from repro.records.profile import Counters
 from repro.records.session import Opened
-from repro.records.verdict import PrecisionClass, Ratio, Reason, Speedup, Summary, VerdictWord
+from repro.records.verdict import PrecisionClass, Ratio, Reason, Speedups, Summary, VerdictWord
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Confirmed(Record):
     """The same."""
     time_ms: Summary | None
     """The same."""
-    speedup_all: dict[str, Speedup] | None
+    speedup_all: Speedups | None
     """The same."""
     floor_ms: float | None
     """The same."""
@@ -284,5 +284,6 @@ class Stopped(Record):
 OPTIONS = TypeAdapter(Options)
 # Results by kind of line.
 PROFILED, OPENED, CONTEST = TypeAdapter(Profiled), TypeAdapter(Opened), TypeAdapter(Contest)
-CHECKED = TypeAdapter(dict[str, Judged])
+AllJudged = dict[str, Judged]  # by program
+CHECKED = TypeAdapter(AllJudged)
 PROPOSED, CONFIRMED, CLOCK = TypeAdapter(Proposed), TypeAdapter(Confirmation), TypeAdapter(float)

@@ -93,6 +93,9 @@ class Speedup(Ratio):
         return Ratio(ratio=1.0, ci95=[1.0, 1.0]) if self.word == "UNCONFIRMED" else self
 
 
+Speedups = dict[str, Speedup]  # by baseline
+
+
 class Against(Record):
     """How a solution compares with that of `--against`, both timed in turns, in one load or several."""
 
@@ -222,9 +225,9 @@ class Verdict(Record):
     """from a waiting host to a finished result: `{median, ci95, iqr, n}`"""
     hot_ms: float | None = None
     """calls back to back on the same inputs, in older bundles"""
-    speedup: dict[str, Speedup] = {}
+    speedup: Speedups = {}
     """`eager`, `compile`, `best_same_class`, each `{ratio, ci95, at_least, word, …}`"""
-    speedup_all: dict[str, Speedup] = {}
+    speedup_all: Speedups = {}
     """the same for every baseline"""
     word: SpeedWord | None = None
     """`FAST` `SLOW` `SAME` `AMBIGUOUS` `UNCONFIRMED`: against the best baseline of the same class"""
