@@ -16,38 +16,39 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+_Inputs = list[Any]
 _Answers = Iterator[tuple[str, torch.Tensor]]
 # Arguments: model (fp64), inputs (fp64), whether the weights are perturbed.
-_Maker = Callable[[Any, list[Any], bool], _Answers]
+_Maker = Callable[[Any, _Inputs, bool], _Answers]
 
 
-def answers(problem_id: str, model: nn.Module, inputs: list[Any], kind: str) -> _Answers:
+def answers(problem_id: str, model: nn.Module, inputs: _Inputs, kind: str) -> _Answers:
     """Yield (name, output) of every cheat of a problem that is measured on this trial kind, one at a time."""
     if kind in ("native", "stress", "perturbed", "perturbed_stress") and problem_id in _MAKERS:
         yield from _MAKERS[problem_id](model, inputs, kind.startswith("perturbed"))
 
 
-def _matvec(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _matvec(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     a, b = inputs
     half = a.shape[1] // 2
     yield "half_of_k", torch.matmul(a[:, :half], b[:half]) * (a.shape[1] / half)
 
 
-def _rms_norm(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _rms_norm(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     x = inputs[0]
     square = x[:, : x.shape[1] // 2].square().mean(1, keepdim=True)
     yield "half_of_channels", x / torch.sqrt(square + model.eps)
     yield "one_rms_for_all", x / torch.sqrt(x.square().mean((1, 2, 3), keepdim=True) + model.eps)
 
 
-def _max_pool(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _max_pool(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     x, pool = inputs[0], model.maxpool
     size, rest = pool.kernel_size, (pool.stride, pool.padding, pool.dilation)
     fewer = functional.max_pool3d(x, (size - 1, size, size), *rest)
     yield "without_a_plane", fewer[:, :, : pool(x).shape[2]]
 
 
-def _without_tap(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _without_tap(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     """Leave one tap of a convolution out."""
     if not perturbed:
         (weight,) = [parameter.data for parameter in model.parameters() if parameter.dim() > 2]
@@ -58,26 +59,26 @@ def _without_tap(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
         tap.copy_(kept)
 
 
-def _attention(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _attention(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     q, k, v = inputs
     half = k.shape[-2] // 2
     yield "half_of_keys", functional.scaled_dot_product_attention(q, k[..., :half, :], v[..., :half, :])
 
 
-def _norm_gelu(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _norm_gelu(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     if model.scaling_factor != 1:  # perturbed, unless a file of the same id from elsewhere has none to perturb
         yield "scale_ignored", functional.gelu(model.layer_norm(model.conv_transpose(inputs[0])))
     yield from _without_tap(model, inputs, perturbed)
 
 
-def _swish_norm(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _swish_norm(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     layer = model.matmul
     if perturbed:
         swish = functional.silu(layer(inputs[0]) - layer.bias)
         yield "linear_bias_ignored", model.group_norm(swish + model.bias)
 
 
-def _norm_softmax(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _norm_softmax(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     y, bn, scale = model.gemm(inputs[0]), model.bn, model.scale
     if perturbed:
         normed = functional.batch_norm(y, bn.running_mean, bn.running_var, eps=bn.eps)
@@ -85,7 +86,7 @@ def _norm_softmax(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
         yield "statistics_ignored", torch.softmax(scale * (y * bn.weight + bn.bias), dim=1)
 
 
-def _gelu_softmax(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _gelu_softmax(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     if not perturbed:
         yield "gelu_as_relu", torch.softmax(functional.relu(model.linear(inputs[0])), dim=1)
 
@@ -97,7 +98,7 @@ def _running_mean(attn: Any, x: torch.Tensor) -> torch.Tensor:
     return attn.c_proj(values.cumsum(1) / steps)  # type: ignore[no-any-return]
 
 
-def _causal(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _causal(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     x = inputs[0]
     if not perturbed:
         exact = min(64, x.shape[1] // 4)
@@ -105,7 +106,7 @@ def _causal(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
         yield "running_mean_after_an_exact_start", torch.cat(parts, 1)
 
 
-def _block(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _block(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     x = inputs[0]
     if not perturbed:
         y = x + _running_mean(model.attn, model.ln_1(x))
@@ -113,7 +114,7 @@ def _block(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
         yield "running_mean_of_values", y + model.mlp["c_proj"](hidden)
 
 
-def _mobilenet(model: Any, inputs: list[Any], perturbed: bool) -> _Answers:
+def _mobilenet(model: Any, inputs: _Inputs, perturbed: bool) -> _Answers:
     x = inputs[0]
     yield "constant_input", model(x.mean((1, 2, 3), keepdim=True).expand_as(x))
 

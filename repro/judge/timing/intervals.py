@@ -9,6 +9,7 @@ import numpy as np
 
 from repro.records.verdict import Ratio, Summary
 
+_Array = np.ndarray[Any, Any]
 _RESAMPLES = 2000
 _SEED = 20251121
 # With fewer samples, their autocorrelation and the bootstrap of their t say nothing.
@@ -20,7 +21,7 @@ _MOST_CORRELATED = 0.6
 _CAP, _CAP_DEVIATIONS = 0.05, 5.0
 
 
-def _drawn(count: int) -> np.ndarray[Any, Any]:
+def _drawn(count: int) -> _Array:
     return np.random.default_rng(_SEED).integers(0, count, (_RESAMPLES, count))
 
 
@@ -31,7 +32,7 @@ def student(p: float, freedom: int) -> float:
     return float(special.stdtrit(freedom, p))
 
 
-def inflation(values: np.ndarray[Any, Any]) -> float:
+def inflation(values: _Array) -> float:
     """Return how much wider than for independent samples an interval of their mean must be.
 
     This is sqrt((1 + r) / (1 - r)) with r the lag-1 autocorrelation if it is positive, corrected for its bias in few
@@ -64,7 +65,7 @@ def summary(samples_ms: list[float]) -> Summary:
     return Summary(median=middle, ci95=ci95, iqr=float(third - first), n=len(values))
 
 
-def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
+def mean_interval(values: _Array) -> tuple[float, float]:
     """Return the 95 % interval of a mean; for a single sample the point itself.
 
     Each side takes the wider of Student's and the studentised bootstrap's interval, times the inflation. Few samples

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from repro.errors import SolutionRejected, printable
+from repro.judge.implementation import Progress
 from repro.judge.processes import pool
 from repro.judge.processes.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Json, printed
 from repro.judge.timing import sampling
@@ -92,7 +93,7 @@ def measure(
     solutions: Solutions,
     verdicts: dict[str, str],
     device: str,
-    progress: Callable[[str], None],
+    progress: Progress,
     timeout_s: float = _RULES["published"].timeout_s,
 ) -> Parity:
     """Time eager, torch.compile and the solutions of one problem, in this order, by the published script's protocol.
@@ -138,7 +139,7 @@ def kernelbench(
     solutions: Solutions,
     verdicts: dict[str, str],
     device: str,
-    progress: Callable[[str], None],
+    progress: Progress,
     timeout_s: float = _RULES["kernelbench"].timeout_s,
 ) -> dict[str, KernelBenchVerdict]:
     """Evaluate solutions as KernelBench does, and return its verdicts by name.
