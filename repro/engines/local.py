@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from repro import config
@@ -144,11 +145,12 @@ def sweep(*more: Path) -> list[str]:
     return [str(folder) for folder in left]
 
 
+@dataclass
 class _Child:
     """The process of a job or a session."""
 
-    def __init__(self, child: subprocess.Popen[str], folder: Path) -> None:
-        self.child, self.folder = child, folder
+    child: subprocess.Popen[str]
+    folder: Path
 
     def send(self, line: str) -> None:
         assert self.child.stdin is not None

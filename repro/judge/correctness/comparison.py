@@ -10,6 +10,7 @@ import random
 import secrets
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
@@ -40,11 +41,15 @@ def meets(values: Values, fixture: Fixture, kind: str, klass: str) -> bool:
     return not limits or score(values, limits) <= 1
 
 
+@dataclass
 class Comparison:
     """Compares outputs, and digests them. shares: of a screening, where its few chunks lie, as shares of all."""
 
-    def __init__(self, fixture: Fixture, expected: Expected, workers: Workers) -> None:
-        self.fixture, self.expected, self.workers = fixture, expected, workers
+    fixture: Fixture
+    expected: Expected
+    workers: Workers
+
+    def __post_init__(self) -> None:
         self.shares: list[float] = []
         self._digest_key = secrets.token_bytes(commitment.KEY_BYTES)
 

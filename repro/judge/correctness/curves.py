@@ -6,6 +6,7 @@ that are all small, or all large, never reach the bend behind a linear layer, an
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -77,6 +78,7 @@ def stresses(plan: Plan, reference: Reference, state: Weights) -> tuple[str, ...
     return (f"normal {best:g}",) if shares[best] > GAIN * usual else ()
 
 
+@dataclass
 class Survey:
     """What the first rows of several trials reach.
 
@@ -84,11 +86,11 @@ class Survey:
     an element of the outputs is so in all trials; visible: whether it is not zero in one.
     """
 
-    def __init__(self, plan: Plan, reference: Reference) -> None:
-        self.plan, self.reference = plan, reference
-        self.largest: list[tuple[str, float]] = []
-        self.negligible: list[torch.Tensor] = []
-        self.visible: list[torch.Tensor] = []
+    plan: Plan
+    reference: Reference
+    largest: list[tuple[str, float]] = field(default_factory=list)
+    negligible: list[torch.Tensor] = field(default_factory=list)
+    visible: list[torch.Tensor] = field(default_factory=list)
 
     def look(self, state: Weights, stress: Stress | None) -> None:
         """Run the reference with a trial's weights on its inputs."""

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -41,6 +41,7 @@ _NAN_DRAWS = 16
 _FIRST_CALL_S = 20.0
 
 
+@dataclass
 class Trials:
     """Runs the trials of solutions. What they find is recorded in each solution.
 
@@ -48,11 +49,14 @@ class Trials:
     after each recorded distance.
     """
 
-    def __init__(
-        self, problem: Problem, workers: Workers, comparison: Comparison, options: Options, progress: Progress
-    ) -> None:
-        self.problem, self.options, self.progress = problem, options, progress
-        self.workers, self.comparison, self.slots = workers, comparison, workers.slots
+    problem: Problem
+    workers: Workers
+    comparison: Comparison
+    options: Options
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.slots = self.workers.slots
         self.repeats = REPEATS
         self.parts = Clock()
         self.noted: Callable[[], None] = lambda: None

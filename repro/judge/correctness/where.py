@@ -251,18 +251,26 @@ _Bits = tuple[int, ...]
 _Found = tuple[int, _Seen]  # an output's place, and what was seen of it
 
 
+@dataclass
 class _Look:
-    """Calls of a solution on the inputs of one trial. named: the outputs that its verdict names, the first first."""
+    """Calls of a solution on the inputs of one trial.
 
-    def __init__(
-        self, evaluation: Evaluation, solution: Implementation, trial: Trial, far: float = _FAR[0],
-        named: Sequence[int] = (),
-    ) -> None:  # fmt: skip
-        self.evaluation, self.solution, self.trial, self.named = evaluation, solution, trial, named
-        self.dev = evaluation.options.trust == "dev"
-        limits = evaluation.fixture.trials[trial.kind].limits
-        loosest = [limits[klass] for klass in CLASSES[evaluation.fixture.dtype] if limits.get(klass)][-1:]
-        self.limit = far * loosest[0].get("rel_l2", 0.02) if loosest else 0.1
+    far: an element is wrong beyond this many times the limit. named: the outputs that its verdict names, the first
+    first.
+    """
+
+    evaluation: Evaluation
+    solution: Implementation
+    trial: Trial
+    far: float = _FAR[0]
+    named: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        fixture = self.evaluation.fixture
+        self.dev = self.evaluation.options.trust == "dev"
+        limits = fixture.trials[self.trial.kind].limits
+        loosest = [limits[klass] for klass in CLASSES[fixture.dtype] if limits.get(klass)][-1:]
+        self.limit = self.far * loosest[0].get("rel_l2", 0.02) if loosest else 0.1
 
     def found(self) -> Where | None:
         """Return what is wrong; None if every call is right."""

@@ -134,12 +134,12 @@ class Forkserver:
         os.close(self.log)
 
 
+@dataclass
 class Forked:
     """A child process that a fork server forked, and that this process adopted."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.code: int | None = None
+    pid: int
+    code: int | None = None
 
     def poll(self) -> int | None:
         """Return the exit code (a signal as a negative number), or None while it runs.

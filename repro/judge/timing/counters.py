@@ -29,7 +29,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -269,6 +269,7 @@ def _blocked(device: str, ncu: str | None, file: Path) -> tuple[str, str]:
     return ("not_run", f"rejected: {banned[0]}") if banned else ("", "")
 
 
+@dataclass
 class Profiler:
     """Runs kernels below ncu on one device, each in a process that the launcher starts and ends.
 
@@ -276,10 +277,12 @@ class Profiler:
     before the first run. confined: what the last child could apply, by its own account.
     """
 
-    def __init__(self, ncu: str, device: str, timeout_s: float = _TIMEOUT_S) -> None:
-        self.ncu, self.device, self.timeout_s = ncu, device, timeout_s
-        self.own_user, self.separation = True, ""
-        self.confined: dict[str, str] = {}
+    ncu: str
+    device: str
+    timeout_s: float = _TIMEOUT_S
+    own_user: bool = True
+    separation: str = ""
+    confined: dict[str, str] = field(default_factory=dict)
 
     def profile(self, problem: Problem, source: bytes, entry: str = "kernel_function") -> Entry:
         """Return the state, reason, launches and totals of one call of a kernel."""

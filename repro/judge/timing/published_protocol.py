@@ -18,7 +18,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,12 +210,13 @@ class _Child(pool.Process):
 # -- the other process ------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class _Bench:
     """One problem under the rules of one protocol: its model, its inputs, and calls on them."""
 
-    def __init__(self, device: torch.device, scratch: Path) -> None:
-        self.device, self.scratch = device, scratch
-        self.inputs: list[Any] = []
+    device: torch.device
+    scratch: Path
+    inputs: list[Any] = field(default_factory=list)
 
     def prepare(self, problem: dict[str, Any]) -> Json:
         """Build the model and draw the inputs, both in the problem's dtype, by the published script's rules."""
