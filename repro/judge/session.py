@@ -405,7 +405,7 @@ def evaluate(
     judge.
     """
     clock = Clock()
-    facts: dict[str, object] = {
+    facts = {
         "trials_left_out": fixture.trials_left_out, "margin": fixture.margin, "margins": fixture.margins,
     }  # fmt: skip
     if fixture.refused:
@@ -425,7 +425,7 @@ def over_loads(session: JudgeSession, names: list[str]) -> JudgeResult:
 
     With loads that scatter by 0.5 % this passes a kernel that is 2 % slower in 1 % of cases; by 1 %, in 12 %.
     """
-    loads: list[JudgeResult] = []
+    loads = []
     result = session.time(names)
     for _ in range(_FURTHER_LOADS) if session.options.reloads and _differ(result) else ():
         loads.append(result)

@@ -67,7 +67,7 @@ def stresses(plan: Plan, reference: Reference, state: Weights) -> tuple[str, ...
     Return none if there are no such functions, or if the signed inputs of the other trials serve as well.
     """
     reference.load(state)
-    shares: dict[float, float] = {}
+    shares = {}
     for factor in FACTORS:
         _, noted = _run(plan, reference, f"normal {factor:g}")
         if not noted.shares:

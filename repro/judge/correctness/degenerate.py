@@ -32,7 +32,7 @@ def why(plan: Plan, reference: Reference, states: list[Weights]) -> dict[str, st
     Changes are relative to the largest element, over all pairs of runs; NaN equals NaN.
     """
     part = next(iter(chunks(plan, rows_per_chunk(plan, output_spec(plan, states[0]), reference.device))))
-    outputs: list[Outputs] = []
+    outputs = []
     for state in states:
         reference.load(state)
         seen = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,7 +171,7 @@ class Reference:
                 x = x.to(self.dtype if x.is_floating_point() else x.dtype, copy=self.plan.problem.writes_inputs)
             cast.append(x)
             del x
-        modes: dict[str, Callable[[], AbstractContextManager[Any]]] = {"tf32": TF32Operands, "fp64": SplitConvolutions}
+        modes = {"tf32": TF32Operands, "fp64": SplitConvolutions}
         pointers = Pointers()
         pointing = pointers if self.precision == "fp64" else nullcontext()
         try:

@@ -106,7 +106,7 @@ class Trials:
     def _again(self, solution: Implementation) -> list[Trial]:
         """Draw those few trials again that keep a solution from a class and whose results rounding decides; return the
         new ones. What they replace is noted as a finding."""
-        drawn: list[Trial] = []
+        drawn = []
         for _ in range(_AGAIN):
             missed = self._decided_by_rounding(solution)
             for draw in sorted(missed, key=lambda draw: -draw.place):  # so that earlier places stay

@@ -87,8 +87,7 @@ class Channel:
             raise ChannelGarbage(f"not JSON: {line[:80]!r}") from error
         if not isinstance(message, dict):
             raise ChannelGarbage("not a JSON object")
-        plain: dict[str, Any] = message if self.from_judge else _plain(message, 0)
-        return plain
+        return message if self.from_judge else _plain(message, 0)
 
     def comes(self, within_s: float) -> bool:
         """Return whether data, or the end of file, arrives within these seconds."""

@@ -98,9 +98,8 @@ _RULES: tuple[_Rule, ...] = (_used, _falls_back, _inherits)
 
 
 def _labels(source: Source) -> set[str]:
-    labels: set[str] = set()
-    modules: set[str] = set()  # attributes of self that hold a module of torch that works, and those that are called
-    called: set[str] = set()
+    labels = set()
+    modules, called = set(), set()  # attributes of self that hold a module of torch that works, and that are called
     for node in source.nodes():
         labels |= {label for rule in _RULES for label in rule(source, node)}
         match node:

@@ -128,7 +128,7 @@ class Source:
 
         A part that is looked up by a name that is not constant reads `?`.
         """
-        parts: list[str] = []
+        parts = []
         while depth < _DEEPEST:
             self._step(1)
             match node:
