@@ -115,7 +115,7 @@ class Measurement:
                 evaluation.workers.rebind(implementation)
             implementation.variants = variants
             chosen += [implementation] if variants else []
-        fixed = [*chosen, *([self.control] if self.control is not None else [])]
+        fixed = [*chosen, *filter(None, [self.control])]
         evaluation.workers.start(*[s for s in [*fixed, *group] if s.worker is None])
         self.spent.lap("workers")
         for implementation in fixed:

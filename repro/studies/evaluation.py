@@ -193,7 +193,7 @@ def _of_file(file: Path, only: list[str]) -> list[_Chosen]:
         raise UsageError(f"{file} is a notebook", "a solution is a Python file", "Save its code as one.")
     if file.suffix == ".json":
         only = only or [str(formats.definition_of(file))]
-    specs = only or [spec for spec in [_named_after(file)] if spec is not None]
+    specs = only or list(filter(None, [_named_after(file)]))
     if not specs:
         raise UsageError(f"no problem is named for {file.name}", "its name begins with no problem id",
                          "Add --problem ID or --problem PATH.")  # fmt: skip

@@ -163,7 +163,7 @@ class Comparison:
         Each fetch costs half a millisecond, whatever its size.
         """
         specs = leaves(self.expected.shape.spec)
-        rows, most = [part for part in parts if part is not None], 1
+        rows, most = list(filter(None, parts)), 1
         if rows and len(specs) == 1 and all(a.stop == b.start for a, b in itertools.pairwise(rows)):
             (shape,) = self.expected.shape.sizes(rows[0])
             nbytes = math.prod(shape) * getattr(torch, specs[0][1]["dtype"]).itemsize

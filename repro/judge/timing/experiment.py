@@ -110,7 +110,7 @@ class Experiment:
     @property
     def everyone(self) -> list[Implementation]:
         """Return baselines, control and solutions."""
-        return [*self.baselines, *([self.control] if self.control is not None else []), *self.solutions]
+        return [*self.baselines, *filter(None, [self.control]), *self.solutions]
 
     def _stop(self, but: Implementation | None = None) -> None:
         for implementation in self.everyone:
