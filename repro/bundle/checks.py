@@ -231,7 +231,7 @@ def _sampled(content: bytes | None, observed: Json) -> Iterator[str]:
         return
     columns: dict[str, list[int]] = foreign.document(content)["columns"]
     samples = observed["sampler"]["samples"]
-    lengths = {len(values) for values in columns.values()}
+    lengths = set(map(len, columns.values()))
     if lengths != {samples}:
         kept = ", ".join(map(str, sorted(lengths)))
         yield f"the row states {samples} samples, the series has {kept}"

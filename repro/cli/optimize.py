@@ -276,5 +276,5 @@ def _changes(finished: Finished) -> str:
     state = finished.state
     if not finished.measured or not state.winner.accepted:
         return ""
-    numbers = knobs.turned(*(state.source(name) for name in (_INPUT, state.best)))
+    numbers = knobs.turned(*map(state.source, (_INPUT, state.best)))
     return ", ".join([*numbers, f"the whole difference is {shortest(finished.folder / runner.DIFFERENCE)}"])

@@ -134,7 +134,7 @@ def _search(chosen: Library, question: str, context: str, kinds: tuple[str, ...]
     further = "\n".join(_named(hit.page) for hit in hits[QUOTED:])
     parts = [
         f"{len(hits)} pages fit, best first. Sections are quoted; get_page returns a whole page.",
-        *(_quoted(hit) for hit in hits[:QUOTED]),
+        *map(_quoted, hits[:QUOTED]),
         f"Further pages:\n{further}" if further else "",
     ]
     return _put(parts, [hit.page.id for hit in hits], MAX_CHARS)

@@ -127,7 +127,7 @@ class _Recurrent(Functions):
         if self.tally is not None:
             steps = x.numel() // x.shape[-1]
             self.tally.flop += sum(2 * w.numel() * steps for w in weights if w.dim() == 2)
-        return (x.new_empty((*x.shape[:-1], width)), *(torch.empty_like(state) for state in states))
+        return (x.new_empty((*x.shape[:-1], width)), *map(torch.empty_like, states))
 
 
 def run(

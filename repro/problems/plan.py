@@ -77,7 +77,7 @@ def seeded(seed: int) -> Iterator[None]:
 def _shape(args: Sequence[Any]) -> Dims:
     if len(args) == 1 and isinstance(args[0], list | tuple | torch.Size):
         args = args[0]
-    return tuple(int(size) for size in args)
+    return tuple(map(int, args))
 
 
 class Functions(TorchFunctionMode):

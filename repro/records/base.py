@@ -119,7 +119,7 @@ class Drawn(Record):
 def faults(error: ValidationError) -> list[str]:
     """Return the faults of a record: at most _SHOWN, each with the path of its field, and how many more there are."""
     told = [
-        f"{'/'.join(str(part) for part in fault['loc']) or error.title}: {fault['msg']}"
+        f"{'/'.join(map(str, fault['loc'])) or error.title}: {fault['msg']}"
         for fault in error.errors(include_url=False, include_input=False)
     ]
     return told[:_SHOWN] + ([f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else [])

@@ -343,7 +343,7 @@ def sentence(entry: Judged) -> str:
 
 def counted(entries: Iterable[Judged]) -> str:
     """`9 of 10 correct (1 wrong), 2 not judged: need CUDA`: verdicts of several solutions."""
-    words = Counter(word(entry) for entry in entries)
+    words = Counter(map(word, entries))
     left_out = words.pop(NOT_JUDGED, 0)
     others = ", ".join(f"{n} {name}{'s' if name == 'error' and n > 1 else ''}"
                        for name, n in words.items() if name != "correct")  # fmt: skip

@@ -78,6 +78,6 @@ def _cell(kind: str, cell: Cell) -> str:
     found = " ".join(elements.written(kind, cell).split())
     if kind != "code" or found == elements.EMPTY:
         return plain(found)
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", found)), default=0))
+    fence = "`" * (1 + max(map(len, re.findall("`+", found)), default=0))
     pad = " " * ("`" in found)
     return fence + pad + found.replace("|", "\\|") + pad + fence

@@ -44,7 +44,7 @@ def _prose(text: str) -> Any:
     """A sentence in which words between backticks are code."""
     from markupsafe import Markup, escape
 
-    pieces = [escape(piece) for piece in text.split("`")]
+    pieces = map(escape, text.split("`"))
     return Markup().join(
         Markup("<code>{}</code>").format(piece) if at % 2 else piece for at, piece in enumerate(pieces)
     )
@@ -55,4 +55,4 @@ def _breakable(text: str) -> Any:
     from markupsafe import Markup, escape
 
     pieces = re.split(r"(?<=[_/])", text) if len(text) > _SHORT else [text]
-    return Markup("<wbr>").join(escape(piece) for piece in pieces)
+    return Markup("<wbr>").join(map(escape, pieces))

@@ -204,7 +204,7 @@ def summary(row: record.Row) -> str:
     """One line for a judged row, with the sizes at which it was judged where they are not the published ones."""
     result = row.judged
     assert result is not None, "only finished rows have a line"
-    text = "; ".join(line(entry) for entry in result.results)
+    text = "; ".join(map(line, result.results))
     return f"{text} [{result.sizes.stamp}]" if result.sizes and result.sizes.overrides else text
 
 

@@ -137,7 +137,7 @@ class _Kernel:
 
     def __call__(self, stream: Any, blocks: int, *values: Any) -> None:
         """Enqueue the kernel on a torch stream. values: ctypes numbers, in the order of its parameters."""
-        arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        arguments = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         handle = ctypes.c_void_p(stream.cuda_stream)
         code = self._launch(self._function, blocks, 1, 1, self.threads, 1, 1, 0, handle, arguments, None)
         _check(code, f"launching the {self.name}")
@@ -177,8 +177,8 @@ class Digest:
         if count * STATE_BYTES > self._states.numel():
             self._states = torch.empty(count * STATE_BYTES, dtype=torch.uint8, device=flat.device)
         if count:
-            numbers = (ctypes.c_uint32(number) for number in (turns, first, *struct.unpack("<4I", key)))
-            data, end = (ctypes.c_uint64(number) for number in (address, flat.numel()))
+            numbers = map(ctypes.c_uint32, (turns, first, *struct.unpack("<4I", key)))
+            data, end = map(ctypes.c_uint64, (address, flat.numel()))
             stream = torch.cuda.current_stream(flat.device)
             self._kernel(stream, count, data, end, *numbers, ctypes.c_uint64(self._states.data_ptr()))
         return bytes(self._states[: count * STATE_BYTES].cpu().numpy())

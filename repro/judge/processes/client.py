@@ -246,7 +246,7 @@ class WorkerProcess:
         pids = self._processes()
         if self.started.uid is None and {*(pids or [])} - {*self.started.stopped}:
             self._signal(launcher.STOP)  # forked before its parent stopped; a whole user is signalled at once
-        if pids is None or not all(at_rest(pid) for pid in pids):
+        if pids is None or not all(map(at_rest, pids)):
             time.sleep(0.0003)
             return before
         worked = {pid: worked_ns(pid) for pid in pids if not dead(pid)}

@@ -40,7 +40,7 @@ def host_term(series: Series, *, trusted: bool = True) -> float:
     reports = [s.hidden for s in series.gated if s.hidden is not None]
     if not reports:
         return 0.0
-    spread = statistics.pstdev(math.log(time_ms) for time_ms in series.device_ms)
+    spread = statistics.pstdev(map(math.log, series.device_ms))
     hidden = 2 * sum(reports) > len(reports)
     return 0.0 if hidden and (trusted or spread < _VARYING) else _HOST_SHARE * spread
 
