@@ -378,10 +378,9 @@ class JudgeSession:
 
     def spent_s(self) -> dict[str, float]:
         """Return seconds by part since the session began: those of the session, and those of trials and timings."""
-        trials, timings = self.evaluation.trials.parts.laps, self.timed.laps
         return self.clock.laps | {
             f"{of}: {name}": seconds
-            for of, laps in (("trials", trials), ("timing", timings))
+            for of, laps in (("trials", self.evaluation.trials.parts.laps), ("timing", self.timed.laps))
             for name, seconds in laps.items()
         }
 

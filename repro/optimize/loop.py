@@ -376,7 +376,6 @@ class Search:
                 known = program.id == base and program.time_ms is not None
                 if not known or contest.programs[base].time_ms:  # no contest takes the input kernel's verdict
                     self._timed(program, contest)
-            for program in programs:
                 if program.round == self.state.round or program.id == base:
                     program.gain = self._gain(contest, base, program, programs)
                     program.better = judging.ratio(contest, program.parent_id, program.id)

@@ -88,10 +88,9 @@ def profiles(sources: list[Source]) -> Section:
                 totals = each.totals
                 rate, ns = totals["dram_bytes_per_s"], totals["duration_ns"]
                 shares = [None if (share := totals[key]) is None else share / 100 for key in SHARES]
-                state = each.told
                 rows.append([
                     row.problem, source.letter, artifact_study.KERNEL_WORDS[each.kernel], each.dtype,
-                    None if ns is None else ns / 1e6, None if rate is None else rate / 1e9, *shares, state,
+                    None if ns is None else ns / 1e6, None if rate is None else rate / 1e9, *shares, each.told,
                 ])  # fmt: skip
     columns = ["artifact", "bundle", ("kernel", "text", 0), ("dtype", "text", 0), ("ms", "ms"),
                ("DRAM GB/s", "quantity"), *((title, "percent") for title in SHARES.values()),

@@ -458,7 +458,7 @@ def disagreement(ours: Series, trusted: list[Series], *, late: bool = False, bef
     Where the earlier ones are unsure, the new measurement decides, because one delay would decide the mean.
     """
     for clock, excess in excesses(ours, trusted, late=late).items():
-        earlier = before.get(clock) if before is not None else None
+        earlier = (before or {}).get(clock)
         both = [earlier.over_ms] if earlier is not None and not earlier.unsure else []
         over_ms = statistics.fmean([excess.over_ms, *both])
         if over_ms > excess.slack_ms:
