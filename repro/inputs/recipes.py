@@ -183,7 +183,8 @@ class Recipe:
 
     std: for kind normal. low, high: for kind integer. moved: a stress that `move` knows. amplitude: of spikes, 0 for
     none. run: how many consecutive elements are equal. edits: how many elements are replaced, by +edit and -edit
-    alternately, or by other whole numbers of the draw. last: the last element, where it is not drawn.
+    alternately, or by other whole numbers of the draw. often: whether the last half of the elements are
+    the least number. last: the last element, where it is not drawn.
     """
 
     kind: str
@@ -198,6 +199,7 @@ class Recipe:
     run: int = 1
     edits: int = 0
     edit: float = 0.0
+    often: bool = False
     last: int | None = None
 
     @property
@@ -221,6 +223,8 @@ class Recipe:
             out.view(-1).copy_(repeated[: out.numel()])
             return out
         philox.fill(out, self.kind, seed, self.index, start=start, low=self.low, high=self.high, std=self.std)
+        if self.often:
+            out.view(-1)[max(0, self.numel // 2 - start) :] = self.low
         if self.last is not None:
             out.view(-1)[max(0, self.numel - 1 - start) :] = self.last
         if self.amplitude:
@@ -243,7 +247,8 @@ class Recipe:
 
     def stressed(self, stress: Stress, factor: float = SPIKE_FACTOR, run: int = 1) -> Recipe:
         """Return the form of the recipe that a stress (`repro.inputs.stress`) names. Whole numbers of many values come
-        from one half of their range, the last one from the end of the other: signed ones below, spiked ones above.
+        from one half of their range, the last one from the end of the other: signed ones below, spiked ones above. The
+        last half of spiked ones, also of few values, are equal: a number may be frequent, and alone in a row.
 
         factor: height of spikes in deviations. run: of signed normal draws, how many consecutive elements are equal.
         `edit` and `special` apply to the recipe as it is.
@@ -252,10 +257,10 @@ class Recipe:
         if word == "edit":
             return replace(self, edits=TOUCHED, edit=number * self.deviation)
         if self.kind == "integer":
-            middle = (self.low + self.high) // 2
-            if self.high - self.low <= FEW_VALUES or (word and word != "spike"):
-                return self
-            return replace(self, low=middle, last=self.low) if word else replace(self, high=middle, last=self.high - 1)
+            middle, few = (self.low + self.high) // 2, self.high - self.low <= FEW_VALUES
+            if word == "spike":
+                return replace(self, often=True) if few else replace(self, low=middle, often=True, last=self.low)
+            return self if few or word else replace(self, high=middle, last=self.high - 1)
         if word == "special":
             return replace(self, edits=1, edit=math.nan)
         if stress == "spike":

@@ -190,6 +190,11 @@ def structure(value: torch.Tensor) -> str:
     return "symmetric" if square and torch.equal(value, value.mT) else ""
 
 
+def _ones(value: torch.Tensor) -> bool:
+    """Return whether a constant of whole numbers is a mask: of one dimension it may be lengths."""
+    return value.dim() > 1 and bool(value.reshape(-1)[0] == 1)
+
+
 def _of_rows(value: torch.Tensor) -> str:
     """Return what all rows of an input are, or the empty string. Two elements may ascend by chance."""
     if bool((value >= 0).all()) and bool(((value.sum(-1) - 1).abs() < 1e-3).all()):
@@ -213,6 +218,8 @@ def _again(kept: str, value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
             return moved.sort(-1).values
         case "directions":
             return torch.nn.functional.normalize(moved, dim=-1)
+        case "distributions":
+            return torch.nn.functional.normalize(moved.abs(), p=1.0, dim=-1)
     return moved
 
 
@@ -312,9 +319,9 @@ class Plan:
             raise ProblemError(what, why, "Let its sizes be constants.")
         value = value.to(device)
         stress = stresses.of_input(stress, i, self.problem.stress)
-        if value.dtype == torch.bool and stress and structure(value) == "constant":
-            value = value ^ (self._stressed(0.0 * value, stress, seed, i) > _TURNED)
         if not value.is_floating_point():
+            if stress and structure(value) == "constant" and (value.dtype == torch.bool or _ones(value)):
+                value = value ^ (self._stressed(0.0 * value, stress, seed, i) > _TURNED).to(value.dtype)
             return value.contiguous()
         if stress is not None and value.numel():
             value = self._stressed(value, stress, seed, i)
@@ -340,7 +347,7 @@ class Plan:
             value = self._stressed(value, base, seed, i)
         if word == "special" or (word in ("spike", "edit") and not kept):
             return self._touched(value, word, number, seed, i)
-        if word in ("spike", "edit") or kept in ("few values", "distributions"):
+        if word in ("spike", "edit") or kept == "few values":
             return value
         if not word:
             return _again(kept, value, (value - 0.5) * (math.sqrt(12) * float(stress)))

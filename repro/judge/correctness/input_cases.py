@@ -59,6 +59,8 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _GATED, _KEPT = (nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell), 0.5
 # The least size of a constant parameter that moved: one of 1e-6, as of a layer scale, hides all that it multiplies.
 _SEEN = 0.2
+# What other parameters are multiplied by: a scale that is kept from the first weights shows.
+_SCALED = 0.9375
 # From a parameter's index to that of the draw of its signs.
 _SIGNS = 4000
 # The same for the first buffer.
@@ -212,11 +214,11 @@ def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weig
 
     Norm weights are U(.5, 1.5), those of batch norms U(.75, 1.25), half of them negative; norm biases are normal with
     deviation .2, of batch norms .1. Constant parameters are multiplied by U(1, 1.74), as if none were under .2, or
-    become normal with deviation .2 if they are zero; so do constant buffers, as of frozen statistics. Vectors get
-    normal noise of deviation .2, and those of the gates of LSTM and GRU that keep the state are raised, so that it
-    lives long. All other parameters are reversed, which keeps their distribution, or get noise of a fifth of their
-    deviation where they are symmetric or all their rows alike. Constant parameters are negative too, one in two
-    elements, where the output stays finite.
+    become normal with deviation .2 if they are zero; so do constant buffers, as of frozen statistics, and whole numbers
+    are one less, as zero points. Vectors get normal noise of deviation .2, and those of the gates of LSTM and GRU that
+    keep the state are raised, so that it lives long. All other parameters are reversed, or get noise of a fifth of
+    their deviation where they are symmetric or all their rows alike, and become a sixteenth smaller. Parameters that
+    are constant, or nowhere negative, are negative too, one in two elements, where the output stays finite.
 
     Running statistics are calibrated on a few rows: a mean square a layer times 0.5 to 2 for each channel, and means of
     a tenth of that deviation. One mean square keeps a deep untrained net well conditioned, since what each channel has
@@ -252,7 +254,10 @@ def _perturbed(plan: Plan, native: Weights, device: torch.device, *, signed: boo
             for index, (name, parameter) in enumerate(model.named_parameters())
         ]
         for index, (name, buffer) in enumerate(_frozen(model), _BUFFERS):
-            _perturb(buffer, model, name, index, signed=False)
+            if buffer.is_floating_point():
+                _perturb(buffer, model, name, index, signed=False)
+            else:
+                buffer.sub_(1)
         if any(isinstance(m, _BATCH_NORMS) for m in model.modules()):
             _calibrate(model, plan, device)
         if any(turned) and any(bool(x.isnan().any()) for x in meta.tensors(_run(model, plan, device))):
@@ -270,9 +275,15 @@ def _frozen(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     statistics = {id(x) for m in model.modules() if isinstance(m, _BATCH_NORMS) for x in m.buffers()}
     kept = model.state_dict(keep_vars=True)
     for name, buffer in model.named_buffers():
-        own = name in kept and id(buffer) not in statistics and buffer.is_floating_point() and buffer.numel()
-        if own and (buffer == buffer.flatten()[0]).all():
+        own = name in kept and id(buffer) not in statistics and buffer.numel()
+        if own and (buffer == buffer.flatten()[0]).all() and _moves(buffer):
             yield name, buffer
+
+
+def _moves(buffer: torch.Tensor) -> bool:
+    """Return whether a constant buffer may change: whole numbers may be masks, indices if 0, and sizes if single."""
+    several = buffer.dtype != torch.bool and buffer.numel() > 1 and buffer.flatten()[0] != 0
+    return buffer.is_floating_point() or bool(several)
 
 
 def _perturb(parameter: torch.Tensor, owner: nn.Module, name: str, index: int, signed: bool) -> bool:
@@ -285,16 +296,17 @@ def _perturb(parameter: torch.Tensor, owner: nn.Module, name: str, index: int, s
         parameter.copy_(low + width * draw("uniform"))
     elif constant and value and not norm:
         parameter.mul_((1.0 + 0.74 * draw("uniform")) * max(1.0, _SEEN / abs(value)))
-    else:
-        if norm or constant:
-            parameter.copy_(draw("normal", std=0.1 if narrow else 0.2))
-        elif parameter.dim() == 1:
-            parameter.add_(draw("normal", std=0.2))
-            if isinstance(owner, _GATED):
-                parameter[owner.hidden_size : 2 * owner.hidden_size] += _KEPT
-        else:
-            parameter.copy_(_turned(parameter, draw))
+    elif norm or constant:
+        parameter.copy_(draw("normal", std=0.1 if narrow else 0.2))
         return False
+    elif parameter.dim() == 1:
+        parameter.add_(draw("normal", std=0.2))
+        if isinstance(owner, _GATED):
+            parameter[owner.hidden_size : 2 * owner.hidden_size] += _KEPT
+        return False
+    else:
+        parameter.copy_(_turned(parameter, draw)).mul_(_SCALED)
+        signed = signed and bool((parameter >= 0).all())
     if signed:
         negative = _draw(parameter.shape, "uniform", _SIGNS + index) < 0.5
         negative.view(-1)[:1] = True  # also of a single element: the published one is positive
