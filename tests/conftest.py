@@ -197,6 +197,10 @@ class Done:
     out: str
     err: str
 
+    def succeeded(self) -> None:
+        """Assert that it ended well, or show what it printed."""
+        assert self.code == 0, self.err
+
     @property
     def complaint(self) -> str:
         """The one line, its last, in which the tool says why it did not do all its work."""
@@ -364,7 +368,7 @@ def smoke_results(once):
 
     def fill(folder):
         done = Tool(folder)("fixtures", *CPU, "--problem", "L1_36", "--problem", "L1_82")
-        assert done.code == 0, done.err
+        done.succeeded()
 
     return once("smoke", fill) / "results"
 

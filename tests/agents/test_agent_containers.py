@@ -145,9 +145,9 @@ def test_a_scripted_study_in_containers_is_judged_and_reported(judge_tool):
     shutil.copy(SCRIPTS / "L1_36.with_kb.jsonl", scripts / "L1_36.placebo.jsonl")
     arms = ("baseline", "with_kb", "placebo")
     bundle, done = study(judge_tool, "--agent", "sdk", "--arms", ",".join(arms), "--upstream", f"replay:{scripts}")
-    assert done.code == 0, done.err
+    done.succeeded()
     told = rows(bundle)
-    assert {verdict_of(row) for row in told.values()} == {"correct"} and len(told) == 3
+    assert set(map(verdict_of, told.values())) == {"correct"} and len(told) == 3
     for arm in arms:
         record = json.loads((bundle / f"agents/L1_36/{arm}/0/job.json").read_text())
         assert record["isolation"]["network"] == "none" and not record["isolation"]["interfaces_up"]
@@ -188,8 +188,8 @@ print("ASKED" + json.dumps({
 def test_the_real_cli_in_a_container_writes_a_kernel_that_is_judged(claude_code, judge_tool):
     bundle, done = study(judge_tool, "--agent", "claude-code", "--arms", "with_kb", "--upstream",
                          f"replay:{SCRIPTS / 'claude_code'}")  # fmt: skip
-    assert done.code == 0, done.err
-    assert {verdict_of(row) for row in rows(bundle).values()} == {"correct"}
+    done.succeeded()
+    assert set(map(verdict_of, rows(bundle).values())) == {"correct"}
     record = json.loads((bundle / "agents/L1_36/with_kb/0/job.json").read_text())
     assert record["meter"]["kb"]["calls"] == 1 and record["agent_version"]
 

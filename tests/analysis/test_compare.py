@@ -80,7 +80,7 @@ def test_rows_are_compared_with_intervals(tool):
     b = folder_of(tool.folder / "b", {"36_RMSNorm": {"eager": 8.0, "compile": 4.0, "optimized": 2.4},
                                       "82_conv": {"eager": 8.0, "compile": 2.0, "optimized": 2.0}})  # fmt: skip
     done, found, rows = rows_of(tool, a, b)
-    assert done.code == 0, done.err
+    done.succeeded()
     first, second = rows["36_RMSNorm", "optimized"], rows["82_conv", "optimized"]
     assert first["speedup"]["compile"]["word"] == first["time_ms"]["word"] == "FASTER"
     assert first["speedup"]["compile"]["ratio"] == pytest.approx(4 / 3)

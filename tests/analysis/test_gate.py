@@ -33,7 +33,7 @@ def drawn(random: Random, ms: float, drift: np.ndarray[Any, Any], scatter: float
     """Times of one process, as blocks on a GPU give them: an offset of its own that no block averages out (`scatter`,
     and 0.35 us), the drift that all processes of a block share, and noise of 0.4 %."""
     offset = random.normal(0, scatter) + random.normal(0, 0.00035 / ms)
-    return [float(one) for one in ms * np.exp(offset + drift + random.normal(0, 0.004, len(drift)))]
+    return list(map(float, ms * np.exp(offset + drift + random.normal(0, 0.004, len(drift)))))
 
 
 def judged(random: Random, old_ms: float, slower: float = 0.0, scatter: float = 0.0005) -> JudgeResult:
@@ -217,7 +217,7 @@ def test_the_command_judges_both_and_times_need_a_gpu(judge_tool):
     assert done.code == 3, done.err
     head, _, *lines = done.out.splitlines()
     assert head.startswith("| problem") and [line.split("|")[2].strip() for line in lines] == ["a/k", "b/k", "b/bad"]
-    found = [Verdict.model_validate(one) for one in judge_tool.json()["results"]]
+    found = list(map(Verdict.model_validate, judge_tool.json()["results"]))
     assert [one.against and one.against.why for one in found] == [None, gate.NEEDS_GPU, "b/bad is wrong"]
 
 

@@ -130,7 +130,7 @@ def check(cases: list[dict[str, Any]], device: str, repeats: int = 0, **environm
     done = subprocess.run(
         command, input=json.dumps(told), capture_output=True, text=True, env=os.environ | environment, check=False
     )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = list(map(json.loads, done.stdout.splitlines()))
     assert len(found) == len(cases), done.stderr[-2000:]
     wrong = [
         (each, ended)

@@ -601,7 +601,7 @@ def test_a_full_temporary_folder_fails_its_row_and_a_solution_that_fills_it_fail
     assert "No space left" in done.complaint
     failed, *others = rows(tool.bundles()[0]).values()
     assert failed["row"] == "L1_36/L1_36" and failed["status"] == "failed"
-    assert [verdict_of(row) for row in others] == ["correct"] * 2
+    assert list(map(verdict_of, others)) == ["correct"] * 2
 
 
 # -- interruptions
@@ -634,13 +634,13 @@ def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool)
 
     (tool.folder / "quick" / "notes.md").write_text("")  # a file that came meanwhile
     again = tool(*command, "--resume")
-    assert again.code == 0, again.err
+    again.succeeded()
     found, facts = rows(bundle), manifest(bundle)
     assert tool.bundles() == [bundle] and facts["status"] == "complete"
     assert facts["unused_files"] == {"quick": ["notes.md"]}
     assert list(found) == facts["plan"] == ["L1_36/quick/0", "L1_36/unhurried/0"]
     assert found["L1_36/quick/0"] == first["L1_36/quick/0"], "it was measured before"
-    assert [verdict_of(row) for row in found.values()] == ["correct", "error"]
+    assert list(map(verdict_of, found.values())) == ["correct", "error"]
 
 
 @pytest.mark.slow
@@ -754,7 +754,7 @@ def test_container_of_a_solution_is_hardened(docker_run):
 @pytest.mark.docker
 def test_container_reports_facts_from_its_engine(image, tool):
     done = tool("doctor", "--engine", "docker", "--device", "cpu", "--json", "out.json")
-    assert done.code == 0, done.err
+    done.succeeded()
     values = tool.json()["fingerprint"]["values"]
     told = {name: value["value"] for name, value in values.items()}
     assert told["engine"] == "docker"

@@ -374,7 +374,7 @@ def judged(engine, results, submissions, timeout_s=60.0):
 @pytest.fixture(scope="module")
 def looked(engine, smoke_results):
     """What the solutions of one job found, and the honest one's verdict."""
-    found = judged(engine, smoke_results, [looks(name) for name in BODIES])
+    found = judged(engine, smoke_results, list(map(looks, BODIES)))
     told = {}
     for name, entry in found.items():
         if name != "honest":

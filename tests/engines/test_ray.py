@@ -135,7 +135,7 @@ def test_shipped_problems_have_the_rows_of_the_local_engine(nodes, folder, judge
     study += [word for problem in SHIPPED for word in ("--problem", problem)]
     for where in (CPU, on(nodes)):
         done = tool.finish(tool.start(*study, *where, RAY_INNER="local"), 1000)
-        assert done.code == 0, done.err
+        done.succeeded()
     local, ray = (bundle for bundle in tool.bundles() if bundle.name.endswith("-run"))
     assert told(local) == told(ray) and len(rows(ray)) == len(SHIPPED)
     facts = manifest(ray)["engine"]
@@ -158,7 +158,7 @@ def test_killed_raylets_and_workers_lose_no_row_and_write_none_twice(nodes, fold
     for pid in workers(nodes):
         os.kill(pid, signal.SIGKILL)
     done = tool.finish(process, 1000)
-    assert done.code == 0, done.err
+    done.succeeded()
     (bundle,) = tool.bundles()
     assert sorted(lines(bundle)) == sorted(manifest(bundle)["plan"]), "each row is written once"
     assert {row["status"] for row in rows(bundle).values()} == {"done"}
@@ -190,7 +190,7 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(nodes, f
     second = lines(bundle)
     assert len(second) > len(before), "the first rows of that node"
     done = tool.finish(tool.start(*command, *on(nodes), "--resume", RAY_INNER="local"), 1000)
-    assert done.code == 0, done.err
+    done.succeeded()
     whole = lines(bundle)
     assert whole[: len(second)] == second and sorted(whole) == sorted(manifest(bundle)["plan"])
     gone(folder)
@@ -223,7 +223,7 @@ def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder, tmp_path)
     gone(folder)
     held.unlink()
     done = tool.finish(tool.start(*command, *CPU, "--resume"), 600)
-    assert done.code == 0, done.err
+    done.succeeded()
     assert lines(bundle)[: len(before)] == before and {row["status"] for row in rows(bundle).values()} == {"done"}
 
 

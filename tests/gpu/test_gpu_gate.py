@@ -36,7 +36,7 @@ Pair = tuple[int, str, str]  # a number, a problem, and what the new solution ha
 def words(tool: Tool, place: list[str], gpus: list[str], pairs: list[Pair]) -> list[str]:
     """The word of every pair. place: the arguments that name device and size."""
     done = tool("fixtures", *place, *(word for problem in PROBLEMS for word in ("--problem", problem)))
-    assert done.code == 0, done.err
+    done.succeeded()
     free = queue.SimpleQueue()
     for gpu in gpus:
         free.put(gpu)

@@ -93,7 +93,7 @@ def test_further_solutions_of_a_session_take_seconds(key, tmp_path):
             checks.append(check_s)
             boths.append(check_s + time.monotonic() - begin)
     cold = session.evaluate(problem, fixture, [oracle(tmp_path, problem, 0)], OPTIONS.but(timing=False)).results[0]
-    assert [outcome(entry) for entry in found] == [outcome(cold)] * SOLUTIONS
+    assert list(map(outcome, found)) == [outcome(cold)] * SOLUTIONS
     assert cold.verdict == "correct"
     assert statistics.median(checks) <= CHECK_S and statistics.median(boths) <= CHECK_AND_TIME_S, (checks, boths)
 

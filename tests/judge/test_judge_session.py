@@ -260,7 +260,7 @@ def test_a_screening_is_one_call_and_no_verdict(judge, tmp_path):
     verdicts = {name: entry.verdict for name, entry in found.items()}
     right = {"positive": "correct", "mine": "correct"}
     assert verdicts == right | {"wrong": "incorrect", "crash": "error", "gone": "error"}
-    assert [len(each) for each in found["mine"].distances.values()] == [1]
+    assert list(map(len, found["mine"].distances.values())) == [1]
     assert found["mine"].bits == found["positive"].bits != found["wrong"].bits
     assert judge.time(["mine"], "screen").results[0].time_ms.n > 0
     with pytest.raises(UsageError, match="no verdict"):

@@ -114,7 +114,7 @@ def test_each_further_load_has_new_workers_in_the_opposite_order(judged, monkeyp
     )  # fmt: skip
     monkeypatch.setattr(session, "_differ", lambda _: True)
     _, found = judged({"old": HONEST, "new": HONEST}, BRIEF.but(reloads=True))
-    assert [outcome(entry) for entry in found.results] == [CORRECT] * 2
+    assert list(map(outcome, found.results)) == [CORRECT] * 2
     begun = [names for started in starts if (names := [name for name in started if name in ("old", "new")])]
     assert begun == [["old", "new"], ["new", "old"]] * 2 + [["old", "new"]]
     assert all({"old", "new"} <= load.samples_ms.keys() for load in [*found.loads, found]) and len(found.loads) == 4
@@ -282,7 +282,7 @@ def test_right_solutions_are_correct_and_labelled_with_what_they_do(judged):
                    "y = ModelNew.first.copy_(y)")  # fmt: skip
     noisy = right("y = y * (1 + 1e-6 * torch.rand_like(y))")
     found, _ = judged({"noisy": noisy, "static": static, "steady": HONEST})
-    assert {outcome(entry) for entry in found.values()} == {CORRECT}
+    assert set(map(outcome, found.values())) == {CORRECT}
     for label, name in (("nondeterministic", "noisy"), ("static_output", "static")):
         assert [other for other, entry in found.items() if label in entry.labels] == [name]
     steady = found["steady"]
@@ -871,7 +871,7 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(judged, mon
     assert found["unlucky"].time_ms and found["unlucky too"].time_ms
     assert outcome(found["liar"]) == ("rejected", "clocks_disagree") and found["liar"].reasons[0].detail == "3"
     both = ["unlucky", "unlucky too"]
-    assert [sorted(before) for before in seen] == [[], both, ["liar", *both], ["liar", *both]]
+    assert list(map(sorted, seen)) == [[], both, ["liar", *both], ["liar", *both]]
     assert whole.timing.timed_again == "0.2 ms; 0.2 ms; 2"
     kept = whole.timing.discarded
     told = [(each.solution, each.detail) for each in kept]

@@ -293,7 +293,7 @@ def test_digests_see_every_bit_its_place_and_the_length(dtype):
         other[500] ^= 1 << bit
         flipped.append(metric.digest(other))
     zeros = torch.zeros_like(x)
-    found = [metric.digest(t) for t in (x, swapped, x[:999], torch.cat([x, zeros[:1]]), zeros, zeros[:999])]
+    found = list(map(metric.digest, (x, swapped, x[:999], torch.cat([x, zeros[:1]]), zeros, zeros[:999])))
     assert len({*found, *flipped}) == len(found) + len(flipped)
     assert metric.digest(x) == metric.digest(x.clone()) == metric.digest(bits) and 0 <= metric.digest(x) < 1 << 64
 
@@ -302,7 +302,7 @@ def test_digests_tell_negative_zero_and_dtypes_apart():
     x = torch.arange(100, dtype=torch.float32)
     negative = x.clone()
     negative[0] = -0.0
-    assert len({metric.digest(t) for t in (x, negative, x.bfloat16(), x.to(torch.uint8))}) == 4
+    assert len(set(map(metric.digest, (x, negative, x.bfloat16(), x.to(torch.uint8))))) == 4
 
 
 def test_small_differences_do_not_cancel_in_a_digest():
@@ -734,7 +734,7 @@ def test_a_workers_text_is_made_printable(pipe):
     for text in (name, first, second["name"], channel.receive(5)["raw"]):
         assert text.isprintable() and text.encode(), repr(text)
     assert "[1/1] L1_36: correct" in name and channel.receive(5) == honest
-    assert [len(line) for line in printable_lines("x" * 5000 + "\ny").splitlines()] == [500, 1]
+    assert list(map(len, printable_lines("x" * 5000 + "\ny").splitlines())) == [500, 1]
 
 
 def test_the_judges_text_arrives_unchanged():
@@ -1128,7 +1128,7 @@ def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code):
 
 
 @pytest.mark.alike  # L3_20, the slowest, comes last: `make test-all` has it
-@pytest.mark.parametrize("key", [slow_key(key) for key in sorted(KEYS, key="L3_20".__eq__)])
+@pytest.mark.parametrize("key", list(map(slow_key, sorted(KEYS, key="L3_20".__eq__))))
 def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(key, smoke_fixture):
     """Not refused, margin at least 3 (bf16: 1.5), every planned trial measured, small, no tensor in it, the same when
     remade."""
@@ -1243,7 +1243,7 @@ FURTHER = {"L1_97": 60, "L3_20": 20, "L2_84": 60}
 
 @pytest.mark.alike
 @pytest.mark.slow
-@pytest.mark.parametrize("key", [slow_key(key) for key in FURTHER])
+@pytest.mark.parametrize("key", list(map(slow_key, FURTHER)))
 def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(key, smoke_fixture):
     """In every class, except one draw at most: of limits that came from one draw, up to one in four was outside."""
     fixture, problem = smoke_fixture(key), smoke_problem(key)

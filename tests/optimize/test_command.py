@@ -36,7 +36,7 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
         (judge_tool.folder / "36_RMSNorm.py").write_text(text)
         words = ["36_RMSNorm.py", "--from", next(config.ARTIFACTS_DIR.glob("36_*/input_kernel.py"))]
     done = judge_tool("optimize", *words, *CPU, "--dtype", "float32", "--rounds", 1, "--json", "out.json")
-    assert done.code == 0, done.err
+    done.succeeded()
     assert done.out.splitlines()[-1].startswith(NO_WINNER) and "◀ best" not in done.out
     assert all("x the input" not in line or "(not a measurement)" in line for line in done.out.splitlines())
     told = judge_tool.json()
@@ -44,7 +44,7 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool):
     assert any(p["verdict"] == "correct" for p in told["programs"][1:])
     run = Path(told["folder"])
     again = judge_tool.within("optimize", "--replay", run, "--results", judge_tool.folder / "again")
-    assert again.code == 0, again.err
+    again.succeeded()
     (copy,) = (judge_tool.folder / "again").glob(f"*/{journal.FILE}")
     assert copy.read_bytes() == (run / journal.FILE).read_bytes()
     exported = list(run.glob("36_*"))

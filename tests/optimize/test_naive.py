@@ -271,6 +271,6 @@ def test_usual_tiles_come_first_where_a_rewrite_changed_a_product():
     sizes = [[each.params.get(f"product_kernel.{name}", now) for name, now in
               {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "num_warps": 4, "num_stages": 3}.items()]
              for each in found if each.strategy == "halved"]  # fmt: skip
-    assert [tuple(each) for each in sizes[: len(knobs.TILES)]] == [*knobs.TILES]
+    assert list(map(tuple, sizes[: len(knobs.TILES)])) == [*knobs.TILES]
     others = [each for each in found if each.strategy == "packed"]
     assert others and len(others[0].params) == 1, "its products are the same"

@@ -113,7 +113,7 @@ def run(cases: list[Json]) -> list[str]:
         [sys.executable, "-c", PROGRAM], input=json.dumps(cases), stdout=subprocess.PIPE, text=True,
         env=environment, check=True,
     )  # fmt: skip
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return list(map(json.loads, done.stdout.splitlines()))
 
 
 def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float32") -> list[Json]:

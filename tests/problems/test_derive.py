@@ -108,7 +108,7 @@ def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(to
     (level / "38_Large.py").write_text(LARGE)
     (level / "39_None.py").write_text(INPUT.replace("return []", "return None"))
     done = tool.within("problems", "--suite", "kernelbench", "--size", size, COLUMNS="80")
-    assert done.code == 0, done.err
+    done.succeeded()
     lines = {line.partition(" ")[0]: line for line in done.out.splitlines() if line.startswith("L1")}
     assert f" {taken} not measured" in " ".join(lines["L1_36"].split()) and lines["L1_38"].endswith("not measured")
     assert "not judged" in lines["L1_37"] and "- L1_37: not judged: problem file 37_Broken.py" in done.out

@@ -190,7 +190,7 @@ def test_a_folder_is_judged_and_leaves_traces(tool: Tool):
     assert tool.within("share", tool.bundles()[-1], "-o", "copy").code == 0
     assert "schema" not in tool.within("verify", "copy").out
     made = tool.folder / "out/flashinfer-trace"
-    traces = [json.loads(line) for line in (made / "traces/twice.jsonl").read_text().splitlines()]
+    traces = list(map(json.loads, (made / "traces/twice.jsonl").read_text().splitlines()))
     assert [trace["evaluation"]["status"] for trace in traces] == 2 * ["PASSED"] + 2 * ["INCORRECT_NUMERICAL"]
     assert traces[1]["workload"] == WORKLOAD | {"uuid": "c", "axes": {"M": 7, "N": 7}}
     solution = made / "solutions/twice/right.json"

@@ -70,7 +70,7 @@ def test_a_bundle_keeps_each_measurement_of_a_throttled_row(verdict, lines, tmp_
     for entry in found["results"]:
         entry["verdict"] = verdict
     file = folder_of(tmp_path, {"36_RMSNorm": found}) / "rows.jsonl"
-    told = [json.loads(line) for line in file.read_text().splitlines()]
+    told = list(map(json.loads, file.read_text().splitlines()))
     assert [len(line.get("measured_again", [])) for line in told] == list(range(lines))
     assert len({line["result"]["telemetry"]["file"] for line in told}) == lines
 

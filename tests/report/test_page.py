@@ -42,7 +42,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     paths = [study(tool.folder / "a", sampled=True).path, theirs(tool.folder / "b"),
              theirs(tool.folder / "c", THEIRS | {"compile": 5.0}, versions=NEWER)]  # fmt: skip
     done = tool.within("report", *paths, "-o", tool.folder / "out")
-    assert done.code == 0, done.err
+    done.succeeded()
     return tool.folder / "out"
 
 
@@ -71,7 +71,7 @@ def test_every_file_is_drawn_from_the_json_alone(drawn):
 def test_nothing_empty_is_drawn(tool):
     """No section, table or column without content, and no sentence about claims that nothing tested."""
     done = tool.within("report", study(tool.folder / "a").path, "-o", "out", "--format", "md")
-    assert done.code == 0, done.err
+    done.succeeded()
     whole = document(tool.folder / "out")
     names = [section["id"] for section in whole["sections"]]
     assert names[0] == "summary" and not {"claims", "clocks", "parity"} & set(names)
@@ -141,7 +141,7 @@ def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool):
     bundle = bundle_of(tool.folder, "evaluate", script, {n: {"problem": n, "file": f"{n}.py"} for n in names})
     began = time.monotonic()
     done = tool("report", bundle.path, "-o", "out")
-    assert done.code == 0, done.err
+    done.succeeded()
     assert time.monotonic() - began < 5
     assert len(rows_of(document(tool.folder / "out"), "correctness", "correctness")) == 13
 

@@ -69,7 +69,7 @@ class Simulated(Engine):
 
     def _attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
         avoid, shares = max(job.avoid for job in jobs), all(job.shares for job in jobs)
-        with resources.hold([Lease(gpu) for gpu in self.names], progress, self.stopping, avoid, shares) as lease:
+        with resources.hold(list(map(Lease, self.names)), progress, self.stopping, avoid, shares) as lease:
             for job in jobs:
                 begin = time.monotonic()
                 self.failing(job.id)
@@ -219,10 +219,10 @@ def test_timed_jobs_of_all_runs_have_a_gpu_alone_and_three_others_share_one(tmp_
 
 
 def test_batches_fill_the_gpus_and_keep_the_rows_of_a_problem_together():
-    sizes = [[len(batch) for batch in divided(planned(20), *how, {})] for how in ((32, 1), (1, 2), (32, 2))]
+    sizes = [list(map(len, divided(planned(20), *how, {}))) for how in ((32, 1), (1, 2), (32, 2))]
     assert sizes == [[20], [1] * 20, [5, 3, 3, 2, 2, 2, 2, 1]], "the last ones are short"
     earlier = {row.id: 9.0 for row in planned(20)}
-    assert [len(batch) for batch in divided(planned(20), 32, 2, earlier)] == [9, 9, 1, 1], "dealt out, but the last"
+    assert list(map(len, divided(planned(20), 32, 2, earlier))) == [9, 9, 1, 1], "dealt out, but the last"
     two = [replace(row, plan=Planned(row=row.id, problem=f"L1_{n // 2}")) for n, row in enumerate(planned(20))]
     assert [[row.plan.problem for row in batch] for batch in divided(two, 32, 4, {})] == [
         [f"L1_{n}"] * 2 for n in range(10)
@@ -325,7 +325,7 @@ def test_a_job_that_ran_twice_is_one_row(tmp_path):
     rows_ = planned(2)
     for value in ("again", "and again"):
         keep(bundle, rows_[0], Outcome("row0", "done", {"telemetry": {"of": value}}))
-    lines_ = [json.loads(line) for line in (bundle.path / "rows.jsonl").read_text().splitlines()]
+    lines_ = list(map(json.loads, (bundle.path / "rows.jsonl").read_text().splitlines()))
     assert len(lines_) == 2 and all(line["result"]["telemetry"]["of"] == line["row"] for line in lines_)
 
 

@@ -293,10 +293,10 @@ def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[J
     chosen = [word for key in keys for word in ("--problem", key)]
     tmp = {"TMPDIR": str(open_folder)}
     fixed = tool.finish(tool.start("fixtures", "--engine", "local", *chosen, **tmp), 120)
-    assert fixed.code == 0, fixed.err
+    fixed.succeeded()
     begin = time.monotonic()
     done = tool.finish(tool.start("benchmark", "--engine", "local", *args, "--json", "out.json", **tmp), 500)
-    assert done.code == 0, done.err
+    done.succeeded()
     return time.monotonic() - begin, tool.json()
 
 

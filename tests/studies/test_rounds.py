@@ -50,7 +50,7 @@ def claimed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, Done]:
         patch.setattr(sources, "FILE", tool.folder / "sources.toml")
         kept = str(tool.folder / "kept")
         done = tool.within("claims", *CPU, "--from", given, "--json", "claims.json", REPRO_SOURCES=kept)
-    assert done.code == 0, done.err
+    done.succeeded()
     return tool, done
 
 

@@ -330,7 +330,7 @@ def test_a_few_cases_are_as_they_must_be(judge_tool):
     """Exit 0, a complete bundle, every case with its verdict in the JSON and in the report; drawn again from disk."""
     names = drawn()
     done = judge_tool(*SELF_TEST, *names, "--json", "out.json")
-    assert done.code == 0, done.err
+    done.succeeded()
     found = cases_of(judge_tool)
     assert {name.rpartition("/")[2] for name in found} == {name.removesuffix(".py") for name in names}
     assert not [complaint for one in found.values() for complaint in one["complaints"]]

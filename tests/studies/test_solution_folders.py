@@ -194,7 +194,7 @@ def judged_controls(tool: Tool, smoke_results: Path) -> dict[str, Json]:
     placed(tool.folder / "a", **{"L1_36.py": RMS_NORM})
     words = ("--problem", "L1_36", "--solutions", "a=a", "--controls", " ".join(JUDGED))
     done = tool("run", *CPU, "--no-timing", *words)
-    assert done.code == 0, done.err
+    done.succeeded()
     assert "TF32 does not exist on the CPU" in done.err and done.out.splitlines()[-1].startswith("1 of 1 correct")
     return rows(tool.bundles()[-1])
 
@@ -215,7 +215,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> tuple[
     )
     done = tool("run", *CPU, "--no-timing", *THREE, "--solutions", "baseline=first", "--solutions",
                 "with_kb=runs/second", COLUMNS="100")  # fmt: skip
-    assert done.code == 0, done.err
+    done.succeeded()
     return tool, done.out, done.err
 
 

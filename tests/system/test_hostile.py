@@ -504,7 +504,7 @@ def _left(folder: Path) -> list[str]:
     """Return temporary files and folders, and what was written by half."""
     half = (".partial", ".manifest", ".report", f".{PUBLISHED.name}")
     written = [name for _, below, names in os.walk(folder / "work") for name in [*below, *names]]
-    return [str(item) for item in (folder / "tmp").rglob("*")] + [name for name in written if name.startswith(half)]
+    return list(map(str, (folder / "tmp").rglob("*"))) + [name for name in written if name.startswith(half)]
 
 
 def faults(name: str, folder: Path, chosen: slice) -> Iterator[str]:

@@ -148,7 +148,7 @@ def test_an_honest_workers_bytes_match_its_states(name, dims, dtype):
     """Any rows, in whatever order they lie in memory, and however little is fetched at once; and no other bytes."""
     order = ORDERS[name]
     own = drawn(dtype, 6, 5, 28, 101)
-    output = own.permute(order).contiguous().permute([order.index(d) for d in range(4)])
+    output = own.permute(order).contiguous().permute(list(map(order.index, range(4))))
     assert torch.equal(output, own)
     rows = own.reshape(-1, *own.shape[dims:]) if dims else own
     wanted = (

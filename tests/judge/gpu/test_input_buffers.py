@@ -38,7 +38,7 @@ def test_every_input_moves_and_its_addresses_come_back():
         for i, place in made.places.items():
             seen[i].add(place)
             assert place % input_buffers._ALIGNMENT == 0 and made.described()[i]["offset"] == place
-    assert {len(places) for places in seen.values()} == {input_buffers._SPOTS}
+    assert set(map(len, seen.values())) == {input_buffers._SPOTS}
     made.close()
 
 

@@ -215,7 +215,7 @@ class Busy:
         return [int(self.shared.bytes[place]) for place in EVERYONE]
 
     def pids(self) -> list[int]:
-        return [int(x) for x in self.shared.bytes[64:84].view(__import__("torch").int32)]
+        return list(map(int, self.shared.bytes[64:84].view(__import__("torch").int32)))
 
     def moving(self, seconds: float = WAIT_S) -> set[int]:
         """The processes that count on within this time; as soon as all of them do."""

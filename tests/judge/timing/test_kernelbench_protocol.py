@@ -90,7 +90,7 @@ def test_evaluate_shows_both_verdicts_on_a_cheat_that_kernelbench_accepts(tool):
     file.write_bytes(case.source())
     asked = ("--problem", case.header.problem, "--parity", "kernelbench", "--no-timing", *CPU, "--json", "found.json")
     done = tool("evaluate", file, *asked)
-    assert done.code == 0, done.err
+    done.succeeded()
     found = strict_json((tool.folder / "found.json").read_text())
     (entry,) = found["results"]
     assert entry["verdict"] == "incorrect" and entry["kernelbench"]["correct"] is True

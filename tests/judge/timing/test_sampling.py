@@ -183,7 +183,7 @@ def test_every_raw_sample_is_kept_in_json():
     assert set(found) == {"gated", "open", "other"}
     clocks = {"device_ms", "host_ms", "wall_ms", "seal_ms"}
     assert all(set(part) == clocks for part in (found["gated"], found["open"]))
-    assert {len(values) for values in found["gated"].values()} == {2}
+    assert set(map(len, found["gated"].values())) == {2}
     assert json.loads(json.dumps(found)) == found
 
 
@@ -396,7 +396,7 @@ def test_a_time_that_cannot_be_is_refused(value):
 
 
 def test_a_time_that_can_be_is_taken():
-    found = [sampling.reported(value) for value in (1, 0.002, 1e-6, 86_399_999.0)]
+    found = list(map(sampling.reported, (1, 0.002, 1e-6, 86_399_999.0)))
     assert found == [1.0, 0.002, 1e-6, 86_399_999.0] and all(type(value) is float for value in found)
 
 
@@ -611,7 +611,7 @@ def test_delays_that_calls_of_every_variant_have_are_not_the_solutions():
         return Series(sealed([ms] * 25, list(late[0])), [], sealed([ms] * sampling._ENOUGH, list(late[1] + hidden_ms)))
 
     def inputs(hidden_ms):
-        trusted = [measured(ms) for ms in (2.7, 2.7, 0.37, 0.4, 0.36)]
+        trusted = list(map(measured, (2.7, 2.7, 0.37, 0.4, 0.36)))
         return speedups.compare(trusted[0], sampling.corrected(measured(0.2, hidden_ms), trusted)).inputs
 
     assert Counter(inputs(0.0) for _ in range(100))["published"] >= 99
@@ -659,7 +659,7 @@ def test_where_the_gpu_waits_for_launches_an_interval_holds_what_the_host_does()
     assert widths[1] == pytest.approx(math.hypot(widths[0], term), rel=0.05)
     assert widths[2] == pytest.approx(math.hypot(widths[0], both.host_term), rel=0.05)
     assert speedups.host_term(launched([4.0] * 30, False)) == 0.0, "calls of a quiet host are alike"
-    assert speedups.host_term(Series([steady(ms) for ms in base])) == 0.0, "on the CPU nothing waits"
+    assert speedups.host_term(Series(list(map(steady, base)))) == 0.0, "on the CPU nothing waits"
 
 
 CONTROLS = config.ROOT / "tests" / "data" / "launch_bound_controls.jsonl.bz2"
@@ -822,7 +822,7 @@ def test_the_hosts_part_of_the_control_is_no_noise_of_others():
 
 def test_a_minority_of_slow_baseline_calls_is_a_slower_baseline():
     """A third of the calls held up: the median does not move, a mean of logs does."""
-    beside = {name: Series([steady(ms) for ms in [6.0, 2.0, 2.0] * 8]) for name in ("eager", "compile")}
+    beside = {name: Series(list(map(steady, [6.0, 2.0, 2.0] * 8))) for name in ("eager", "compile")}
     alone = {name: Series([steady(2.0)] * 6) for name in beside}
     assert sampling.held_up(beside, alone)[0] == pytest.approx(3 ** (1 / 3))
 
@@ -838,7 +838,7 @@ def test_a_time_of_a_nanosecond_is_a_number_like_others():
 
 
 def timed(gated: list[float], other: list[float]) -> Series:
-    return Series([steady(ms) for ms in gated], [], [steady(ms) for ms in other])
+    return Series(list(map(steady, gated)), [], list(map(steady, other)))
 
 
 def test_speed_on_published_inputs_only_shows_in_other_inputs():
