@@ -137,7 +137,8 @@ def test_shipped_problems_have_the_rows_of_the_local_engine(nodes, folder, judge
         done = tool.finish(tool.start(*study, *where, RAY_INNER="local"), 1000)
         done.succeeded()
     local, ray = (bundle for bundle in tool.bundles() if bundle.name.endswith("-run"))
-    assert told(local) == told(ray) and len(rows(ray)) == len(SHIPPED)
+    assert told(local) == told(ray), f"{told(local)}, {told(ray)}"
+    assert len(rows(ray)) == len(SHIPPED)
     facts = manifest(ray)["engine"]
     assert facts["engine"] == "ray" and facts["inner"] == "local" and len(facts["nodes"]) == 1
     assert all(row["node"] in facts["nodes"] and row["fingerprint_id"] for row in rows(ray).values())
