@@ -1,8 +1,8 @@
 """How an input differs from the problem's own draw. Without torch, because the catalogue of problems needs none.
 
 A stress is the standard deviation of a signed normal draw, or one of these texts. Where inputs are signed whole numbers
-come from the lower half of their range, where they are spiked from the upper one; the last is at the other end, and half
-of spiked ones are equal.
+come from the lower half of their range, where they are spiked from the upper one; the last is at the other end, and
+half of spiked ones are equal.
 
 negative    the problem's own draw with its sign turned
 spike       that draw with one element in 8191 far outside it
